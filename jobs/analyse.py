@@ -17,7 +17,7 @@ import click
 
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis, manifest_template, unread_files
-from jobs.reading.printing import FORMATS, Result, printable, write
+from jobs.reading.printing import FORMATS, Result, write
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.effective_time import effective_time
@@ -25,8 +25,9 @@ from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS, STATUS_NO_MANIFEST
+from schemas.vocabulary import CAUSE_UNEXPLAINED, EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
@@ -46,7 +47,7 @@ _NUMBERS: Final = ("fix_saves", "gpu_hours")
     option("--job-id JOB", "which job, where the folder holds several runs"),
     option("--run-id RUN", "which run"),
     option("--log-date DATE", "which day, as 2026-01-05", log_date),
-    option("--page FILE", "where the page goes; JOB-RUN-DATE.html in the current folder if left out", Path),
+    option("--page FILE", "where the page goes; beside FOLDER, as JOB-RUN-DATE.html, if left out", Path),
     option("--open", "also open the page in a browser"),
 )
 def main(args: Arguments) -> int:
@@ -60,19 +61,17 @@ def main(args: Arguments) -> int:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
         found = analysis(run)
-        sys.stdout.writelines(f"{printable(line)}\n" for line in _answer(run, found))
+        say(*_answer(run, found))
         _write_causes(found)
-        sys.stdout.writelines(
-            f"{printable(line)}\n" for line in (*_time(found), *_trust(found), *_rejects(found))
-        )
-        page = args.page or Path(_file_name(found.unit))
+        say(*_time(found), *_trust(found), *_rejects(found))
+        page = args.page or _beside(args.folder) / _file_name(found.unit)
         content = alone(job_page(found.tables, None), library.result())
     try:
         page.write_bytes(content)
     except OSError as error:
-        sys.stderr.write(f"{called()}: error: --page: {page}: {error.strerror}\n")
+        complain(f"{called()}: error: --page: {page}: {error.strerror}")
         return EXIT_WRONG_SETTINGS
-    sys.stdout.write(f"\nPage: {page.resolve()}\n")
+    say("", f"Page: {page.resolve()}")
     if args.open:
         webbrowser.open(page.resolve().as_uri())
     return EXIT_DONE if found.tables.workers else EXIT_FAILED
@@ -119,8 +118,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield ""
     yield loss.headline(job)
     yield from unread_files(found.read)
-    if job["status"] == STATUS_NO_MANIFEST:
-        yield from manifest_template(found.unit, found.read.rows)
+    yield from manifest_template(found)
     if job["launch_slowdown"] is not None:
         names = ("actual", "simulated", "ideal")
         recorded, replayed, ideal = (wording.seconds(job[f"{name}_step_s"]) for name in names)
@@ -133,33 +131,30 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 
 def _write_causes(found: Analysis) -> None:
     """Print what is slow and what each fix alone returns, causes that hold first."""
-    causes = sorted(found.tables.causes, key=lambda row: (not row["is_cause"], -row["time_saved_fraction"]))
-    present = [row for row in causes if row["is_cause"]]
+    causes = sorted(found.tables.causes, key=lambda row: -row["time_saved_fraction"])
+    present = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     if not causes:
         return
     if not present:
-        sys.stdout.write("No cause holds: no single fix saves enough of the step time.\n")
+        say("No cause holds: no single fix saves enough of the step time.")
     rows = []
+    groups: dict[str, str] = {}
     for row in present:
-        words = described(row, {}, found.tables.workers)
-        culprits = cast("list[dict[str, object]]", words["culprits"])
-        named = [
-            f"{_place(each)}: {each['effect']} {words['effect_name']}" for each in culprits[:_MOST_CULPRITS]
-        ]
+        words = described(row, {}, found.tables)
+        culprits = cast("list[dict[str, object]]", words["culprits"])[:_MOST_CULPRITS]
+        named = [f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits]
+        groups |= {str(each["where"]): str(each["workers"]) for each in culprits if each["workers"]}
         more = len(row["culprits"]) - len(named)
         hours = wording.hours(row["recoverable_gpu_hours"])
         what = str(words["fix"]) + (f"; uncertain: {words['flag']}" if words["flag"] else "")
         listed = "; ".join(named) + (f"; {more} more" if more else "")
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
-        sys.stdout.write("Why, and what each fix alone returns (shares of the step time do not add up):\n")
+        say("Why, and what each fix alone returns (shares of the step time do not add up):")
         write(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), FORMATS[0], sys.stdout)
-
-
-def _place(culprit: dict[str, object]) -> str:
-    """Where a culprit is: its host where that is known, and its stage and dp rank."""
-    place = f"stage {culprit['stage']}, dp rank {culprit['dp_rank']}"
-    return place if culprit["host"] == wording.MISSING else f"{culprit['host']} ({place})"
+    if unexplained := loss.unexplained(causes):
+        say(f"Unexplained: {unexplained}")
+    say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
 
 
 def _trust(found: Analysis) -> Iterator[str]:
@@ -190,6 +185,15 @@ def _rejects(found: Analysis) -> Iterator[str]:
     for row in rejects[:_SHOWN_REJECTS]:
         place = row["source_file"].rsplit("/", 1)[-1] + (f", line {row['line']}" if row["line"] else "")
         yield f"  {place}: {row['reason']}: {row['detail']}"
+
+
+def _beside(folder: Path) -> Path:
+    """Folder that holds the logs' own; where that is part of a landing, the one that holds the landing."""
+    found = folder.resolve()
+    found = found if found.is_dir() else found.parent
+    while "=" in found.name:
+        found = found.parent
+    return found.parent
 
 
 def _file_name(unit: Unit) -> str:

@@ -25,6 +25,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.run_log import work_of_phases
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
+from jobs.runtime.terminal import say
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES
 
@@ -54,23 +55,19 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
         write(Result(_COLUMNS, rows), "table", sys.stdout)
     jobs = len({unit[1] for batch in todo.batches for units in batch.units.values() for unit in units})
     seconds = sum(float(row[-1]) for row in rows)
-    _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
+    say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
 
 def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
     """Print what was done."""
-    _say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
+    say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
-        _say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
+        say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{timedelta(seconds=round(seconds))} h"
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
 
 
 def _phases(text: str) -> list[str]:

@@ -24,6 +24,7 @@ from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
 from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
+from jobs.runtime.terminal import complain
 from jobs.transforms.versions import changed_units, results_with_causes
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
@@ -128,7 +129,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     finally:
         changes.unpersist()
     text = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
-    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {text}\n")
+    complain(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {text}")
     return make_current(spark, settings, new, days) if args.make_current else {}
 
 

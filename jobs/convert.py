@@ -6,6 +6,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,20 @@ import click
 
 from jobs.emitter.rank_log_writer import SAFE_NAME
 from jobs.landing.conversion import Conversion, ConversionError
-from jobs.landing.files import MANIFEST
+from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
+from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
+from jobs.reading.analysis import analysed, manifest_template
+from jobs.report.loss import headline
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
+from jobs.runtime.terminal import complain, say
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST
+from udfs.simulate.implausible import implausible_times
+from udfs.simulate.odd_records import of_log_date
+from udfs.what_if import SimulationSettings
 
 _MOST_LAST: Final = 3
+_MOST_RUNS: Final = 5
 
 
 @command(
@@ -41,20 +50,41 @@ def main(args: Arguments) -> int:
         if not SAFE_NAME.fullmatch(name):
             raise click.UsageError(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
     try:
-        files = [file for path in args.path for file in _files(path)]
-        given = _given(files)
-        found = Conversion(
-            [file for file in files if file.name != MANIFEST],
-            {name: value for name, value in given.items() if name not in {"job_id", "run_id"}},
-            (args.job_id or "job", args.run_id or "run"),
-        )
-        sys.stdout.writelines(f"{line}\n" for line in _report(found))
-        if not args.check:
-            sys.stdout.write(f"written: {found.write(args.landing, args.log_date)}\n")
+        run, beside = _run(args.path)
+        unit = run.unit._replace(job_id=args.job_id or run.unit.job_id, run_id=args.run_id or run.unit.run_id)
+        given = _given([Path(file.path) for file in run.files])
+        own = {"job_id": unit.job_id, "run_id": unit.run_id} if args.job_id or args.run_id else {}
+        logs = [Path(file.path) for file in run.files if not file.is_one_of(MANIFEST, META, *EVENTS)]
+        found = Conversion(logs, {**given, **own}, unit)
+        found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
+        say(*_report(found))
+        if args.check:
+            outcome = analysed(unit, found.read, has_day=run.has_day)
+            say(headline(outcome.tables.job), *manifest_template(outcome))
+        else:
+            if (wrong := implausible_times(found.rows)) is not None:
+                say(f"status: implausible_times; {wrong}")
+            _refuse_other_day(found, args.log_date)
+            say(f"written: {found.write(args.landing, args.log_date)}")
     except (ConversionError, OSError) as error:
-        sys.stderr.write(f"{called()}: error: {error}\n")
+        complain(f"{called()}: error: {error}")
         return EXIT_FAILED
     return EXIT_DONE
+
+
+def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
+    """Return the run in a folder, as `analyse` takes it, or of these files; and other names in the folder.
+
+    Raises NoRunError for a folder without a run, or with several.
+    """
+    if len(paths) > 1 or not paths[0].is_dir():
+        return run_of(paths[0].resolve().parent, [file for path in paths for file in _files(path)]), []
+    runs = runs_in(paths[0])
+    if len(runs) > 1:
+        listed = ", ".join(run.folder for run in runs[:_MOST_RUNS])
+        raise NoRunError(f"{len(runs)} runs in {paths[0]}; name the folder of one: {listed}")
+    taken = {file.name for file in runs[0].files}
+    return runs[0], [file.name for file in _files(Path(runs[0].folder)) if file.name not in taken]
 
 
 def _files(path: Path) -> list[Path]:
@@ -83,7 +113,7 @@ def _report(found: Conversion) -> Iterator[str]:
     sizes = ", ".join(f"{name} {job[name]}" for name in SIZES if job[name] is not None)
     yield f"format: {job['source_format']}; transfers {job['transfers']}"
     yield f"layout: {sizes or 'unknown'}"
-    if job["manifest_detail"]:
+    if job["manifest_status"] in (STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT):
         yield f"job.json has to say: {job['manifest_detail']}"
     yield (
         f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "
@@ -91,8 +121,6 @@ def _report(found: Conversion) -> Iterator[str]:
     )
     if job["warm_up_steps"]:
         yield f"not replayed: the first {job['warm_up_steps']} steps, which are warm-up"
-    if job["transfers"] != TRANSFERS_MEASURED:
-        yield "status: partial_trace; slow computes and bounds of the slowdown, and no slowdown"
     for row in sorted(found.arrivals.to_pylist(), key=lambda row: -row["times_last"])[:_MOST_LAST]:
         where = f"{row['collectives']} collectives of {row['communicator']}"
         yield f"came last: rank {row['rank']}, to {row['times_last']} of {where}"
@@ -100,6 +128,16 @@ def _report(found: Conversion) -> Iterator[str]:
         yield f"broken: {name}: {why}"
     for what, count in found.left_out.most_common():
         yield f"left out: {count:,} x {what}"
+
+
+def _refuse_other_day(found: Conversion, log_date: date) -> None:
+    """Raise ConversionError where a night of that date would leave out every line."""
+    kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
+    if found.rows.num_rows and not kept.num_rows:
+        day = datetime.fromtimestamp(min(found.rows["t0_us"].drop_null().to_pylist()) // 10**6, UTC).date()
+        raise ConversionError(
+            f"its lines are of {day}: a night of {log_date} leaves all of them out. Use --log-date {day}"
+        )
 
 
 def _distinct(found: Conversion, name: str) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 from jobs.reading.printing import FORMATS, Result, write
 from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
+from jobs.runtime.terminal import complain, say
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile, first_sentence
@@ -54,9 +55,9 @@ def _write_page(target: Path) -> int:
     try:
         target.write_bytes(dictionary_alone())
     except OSError as error:
-        sys.stderr.write(f"{called()}: error: --html: {target}: {error.strerror}\n")
+        complain(f"{called()}: error: --html: {target}: {error.strerror}")
         return EXIT_WRONG_SETTINGS
-    sys.stdout.write(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries\n")
+    say(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries")
     return EXIT_DONE
 
 
@@ -75,11 +76,10 @@ def _describe_table(table: Table, form: str) -> None:
     if form != FORMATS[0]:
         write(result, form, sys.stdout)
         return
-    sys.stdout.write(f"{table.name}: {table.meaning}\nOne row per {', '.join(table.grain)}.\n")
+    say(f"{table.name}: {table.meaning}", f"One row per {', '.join(table.grain)}.")
     write(result, form, sys.stdout)
     if table.expectations:
-        sys.stdout.write("Holds for every row:\n")
-        sys.stdout.writelines(f"  {each.meaning}\n" for each in table.expectations)
+        say("Holds for every row:", *(f"  {each.meaning}" for each in table.expectations))
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
@@ -93,7 +93,8 @@ def _describe_sql(file: SqlFile, form: str) -> None:
         row = (file.name, file.meaning, ", ".join(file.sources), file.sql)
         write(Result(("name", "meaning", "reads", "sql"), [row]), form, sys.stdout)
         return
-    sys.stdout.write(f"{file.name}: {file.meaning}\nReads {', '.join(file.sources)}.\n\n{file.sql}\n")
+    reads = f"Reads {', '.join(file.sources)}."
+    say(f"{file.name}: {file.meaning}", reads, "", *file.sql.split("\n"))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from jobs.reading.database import Database
 from jobs.reading.question import AnswerError, first_line
 from jobs.runtime.arguments import Arguments, option
 from jobs.runtime.settings import Settings, SettingsError
+from jobs.runtime.terminal import say
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
@@ -27,8 +28,11 @@ OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in ment
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
     """Write these tables and views, all as of one publication; replaces the file once all is written.
 
-    Raises AnswerError if the file cannot be written.
+    Raises SettingsError where something else than a regular file is in its place, AnswerError if it
+    cannot be written.
     """
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise SettingsError(f"{target}: only a new or a regular file is written, no link, folder or device")
     beside = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         database.write(beside, names)
@@ -53,8 +57,8 @@ def main(settings: Settings, args: Arguments) -> None:
     names = tuple(name for name in (*TABLES, *VIEWS) if args.with_ops or name not in OF_OPS)
     export(opened(settings), target, names)
     size = f"{target.stat().st_size / 1e6:,.1f} MB"
-    sys.stdout.write(f"{target}: {len(TABLES.keys() & {*names})} tables, ")
-    sys.stdout.write(f"{len(VIEWS.keys() & {*names})} views, {size}\n")
+    tables, views = (len(all_.keys() & {*names}) for all_ in (TABLES, VIEWS))
+    say(f"{target}: {tables} tables, {views} views, {size}")
 
 
 if __name__ == "__main__":

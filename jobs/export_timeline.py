@@ -21,11 +21,13 @@ from jobs.reading.unit import unit_to_replay
 from jobs.runtime.arguments import OF_UNIT, Arguments, not_negative, option
 from jobs.runtime.perfetto import show
 from jobs.runtime.settings import Settings, SettingsError
+from jobs.runtime.terminal import say
 from schemas.unit import Unit
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.timeline.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
 from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
 from udfs.timeline.trace_events import arrows_left_out, lanes, trace_events
+from udfs.what_if import SimulationSettings
 
 _COMPRESSION: Final = 6
 
@@ -104,20 +106,26 @@ def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: i
     return list(dict.fromkeys(workers or culprits_and_neighbours(found)))
 
 
-def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], ideal: str) -> str:
+def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], ideal: str) -> list[str]:
     workers = found.layout.dp_size * found.layout.pp_size
     left = workers - len(shown_workers)
     others = f"; {left:,} others left out: --worker DP,PP or --stage N shows them" if left else ""
     recorded, replayed, at_best = (shown(found.step_s(kind)) for kind in KINDS)
     on_path = ", ".join(str(len(found.critical[kind])) for kind in KINDS)
     left_out = arrows_left_out(found, shown_workers)
-    return (
-        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
-        f"{found.ops:,} ops of {workers:,} workers\n"
-        f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
-        f"ops on the critical path: {on_path}\n"
-        f"shown: {len(shown_workers):,} workers in {lanes(found, shown_workers):,} lanes{others}\n"
-    ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
+    none_before = f"{left_out:,} pairs have no arrow: the recv ended before the send began"
+    return [
+        (
+            f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
+            f"{found.ops:,} ops of {workers:,} workers"
+        ),
+        (
+            f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
+            f"ops on the critical path: {on_path}"
+        ),
+        f"shown: {len(shown_workers):,} workers in {lanes(found, shown_workers):,} lanes{others}",
+        *([none_before] if left_out else []),
+    ]
 
 
 @reader_entry_point(
@@ -142,19 +150,19 @@ def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], 
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
     with unit_to_replay("export_timeline", reader, args) as (unit, rank_steps, manifest):
-        simulation = settings.simulation
-        found = step_timelines(rank_steps, manifest, args.step, simulation.ideal, simulation.ops_together)
+        simulation = SimulationSettings(**settings.simulation.model_dump())
+        found = step_timelines(rank_steps, manifest, args.step, simulation)
         target = args.out or Path(file_name(unit, found.step))
         workers = chosen_workers(found, args.worker, args.stage)
         try:
             events = write_trace(target, unit, found, workers, settings.simulation.ideal)
         except OSError as error:
             raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
-    sys.stdout.write(_summary(unit, found, workers, settings.simulation.ideal))
+    say(*_summary(unit, found, workers, settings.simulation.ideal))
     size = target.stat().st_size / 1e6
-    sys.stdout.write(
+    say(
         f"{target}: {events:,} events, {size:.1f} MB; --open shows it in Perfetto, "
-        "https://ui.perfetto.dev opens the file too (nothing is sent)\n"
+        "https://ui.perfetto.dev opens the file too (nothing is sent)"
     )
     if args.open:
         show(target)

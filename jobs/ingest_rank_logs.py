@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from jobs.history.fingerprints import of_units
 from jobs.history.night import PhaseRun, phase_command
+from jobs.landing.accounts import UnitAccount
+from jobs.landing.claims import new_owners
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.read_landing import LandedUnits, Where, read_landing
+from jobs.landing.read_landing import Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
 from jobs.runtime import inputs
 from jobs.runtime.run_log import ROWS_IN
@@ -63,12 +65,15 @@ def run(
     for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
         phase.warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
+    source_files = _source_files(landed.accounts)
+    for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
+        _LOG.warning(change)
     with staged_rows(spark, landed.staged, settings.staging) as staged:
         tables: dict[str, pa.Table | StagedRows] = {
             RANK_STEPS: staged[RANK_STEPS],
-            JOBS: _jobs(landed),
+            JOBS: landed.jobs,
             REJECTS: staged[REJECTS],
-            SOURCE_FILES: _source_files(landed),
+            SOURCE_FILES: source_files,
             COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
             RUN_EVENTS: staged[RUN_EVENTS],
         }
@@ -80,19 +85,15 @@ def run(
     return rows | {ROWS_IN: lines}
 
 
-def _jobs(landed: LandedUnits) -> pa.Table:
-    """Rows of the table jobs, one for each unit."""
-    rows = [_key(each.unit) | each.job for each in landed.accounts if each.job is not None]
-    return pa.Table.from_pylist(rows, schema=TABLES[JOBS].arrow_schema)
-
-
-def _source_files(landed: LandedUnits) -> pa.Table:
+def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
     """The account of each log, as in the table source_files."""
-    accounts = [file for each in landed.accounts for file in each.files if file.file.is_log]
+    accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
         _key(each.file.unit)
         | {"source_file": each.file.source_file, "bytes": each.file.size}
         | {name: getattr(each, name) for name in ("lines", "rows", "rejects")}
+        | {"modified_at": each.file.modified_us or None, "owner_uid": each.file.owner}
+        | {"hard_links": each.file.hard_links}
         for each in accounts
     ]
     return pa.Table.from_pylist(rows, schema=TABLES[SOURCE_FILES].arrow_schema)

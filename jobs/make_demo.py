@@ -20,6 +20,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.project import data_root
 from jobs.runtime.run_log import added
 from jobs.runtime.settings import REPORT, Settings, SettingsError
+from jobs.runtime.terminal import log_to_terminal, say
 from jobs.synthetic.demo import DAYS, planted, write_demo
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
@@ -56,10 +57,12 @@ SUMMARY: Final = (
         "Why jobs are slow: their causes, and the most that fixing one alone saves of a day's step time",
         """WITH found AS (
                SELECT job_id, cause, count(*) AS days, round(max(time_saved_fraction), 3) AS time_saved,
-                      max_by(get(culprits, 0).host, time_saved_fraction) AS host,
+                      max_by(coalesce(get(culprits, 0).slow_host, get(culprits, 0).host), time_saved_fraction)
+                          AS host,
+                      max_by(get(culprits, 0).course, time_saved_fraction) AS course,
                       max_by(coalesce(flag_reason, ''), time_saved_fraction) AS flag
                FROM job_causes WHERE is_cause GROUP BY job_id, cause)
-           SELECT job_id, planted, cause, days, time_saved, host, flag
+           SELECT job_id, planted, cause, days, time_saved, host, course, flag
            FROM (SELECT DISTINCT job_id FROM job_causes) LEFT JOIN found USING (job_id)
                 LEFT JOIN planted USING (job_id)
            ORDER BY time_saved DESC NULLS LAST, job_id, cause""",
@@ -162,20 +165,20 @@ def show(spark: SparkSession, settings: Settings) -> None:
     Warehouse(spark, settings.paths.warehouse).register_views()
     spark.createDataFrame(planted(), "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
-        sys.stdout.write(f"\n{title}\n")
+        say("", title)
         write(collected(spark.sql(sql)), "table", sys.stdout)
     warehouse = Path(settings.paths.warehouse)
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
-    sys.stdout.write(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.\n\n")
-    sys.stdout.write(f"The tables lie in {warehouse}. Ask more:\n\n")
+    say(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.", "")
+    say(f"The tables lie in {warehouse}. Ask more:", "")
     for sql in NEXT:
         question = " ".join(sql.split())
-        sys.stdout.write(f'straggler query --warehouse {warehouse} "{question}"\n\n')
+        say(f'straggler query --warehouse {warehouse} "{question}"', "")
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"demo: {text}\n")
+    say(f"demo: {text}")
     sys.stdout.flush()
 
 
@@ -192,7 +195,5 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
 
 
 if __name__ == "__main__":
-    quiet = logging.StreamHandler()
-    quiet.setLevel(logging.WARNING)  # only the tables are printed, and warnings
-    logging.basicConfig(handlers=[quiet], format="%(levelname)s: %(message)s")
+    log_to_terminal(logging.WARNING, "%(levelname)s: %(message)s")  # only tables are printed, and warnings
     sys.exit(main())

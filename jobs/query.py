@@ -9,14 +9,18 @@ import time
 from typing import Final
 
 from jobs.reading.command import reader_entry_point
+from jobs.reading.limits import within_limits
 from jobs.reading.printing import write
 from jobs.reading.prompt import ask_on
 from jobs.reading.reader import Reader
 from jobs.runtime.arguments import FORMAT, Arguments, not_negative, option
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import complain
 
 DEFAULT_LIMIT: Final = 1000
 """Default number of rows shown."""
+
+DEFAULT_TIMEOUT_S: Final = 60
 
 _STANDARD_INPUT: Final = "-"
 
@@ -38,6 +42,12 @@ def _sql(text: str) -> str | None:
     ),
     FORMAT,
     option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
+    option(
+        "--timeout S",
+        "seconds that an answer may take, with a quarter of the machine's memory; 0: no limit of either",
+        not_negative,
+        default=DEFAULT_TIMEOUT_S,
+    ),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer SQL queries over the warehouse's tables and views. Times are UTC."""
@@ -49,12 +59,12 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
 
 def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     started = time.monotonic()
-    result = reader.ask(sql, args.limit)
+    result = within_limits(reader, lambda: reader.ask(sql, args.limit), args.timeout)
     write(result, args.format, sys.stdout)
     if result.is_cut:
-        sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
+        complain(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)")
     elif sys.stdout.isatty():
-        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.2f} s\n")
+        complain(f"{len(result.rows):,} rows in {time.monotonic() - started:.2f} s")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from jobs.report.links import INDEX_NAME
 from jobs.report.write import write_report
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import say
 
 
 @reader_entry_point("report_fleet", LOG_DATE)
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the report of the period up to a log date, as pages."""
-    sys.stdout.write(f"{write_report(reader, settings, args.log_date) / INDEX_NAME}\n")
+    say(f"{write_report(reader, settings, args.log_date) / INDEX_NAME}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from jobs.reading.unit import find_unit
 from jobs.report.write import write_job_page
 from jobs.runtime.arguments import OF_UNIT, Arguments, option
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import say
 
 
 @reader_entry_point(
@@ -21,7 +22,7 @@ from jobs.runtime.settings import Settings
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the page of one job on one of its days."""
     unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
-    sys.stdout.write(f"{write_job_page(reader, settings, unit, args.out)}\n")
+    say(f"{write_job_page(reader, settings, unit, args.out)}")
 
 
 if __name__ == "__main__":

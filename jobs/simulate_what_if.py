@@ -7,7 +7,8 @@ import logging
 import sys
 from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,7 +19,8 @@ from jobs.history.night import PhaseRun, phase_command
 from jobs.history.phases import simulation
 from jobs.runtime.settings import Settings
 from jobs.warehouse.local_tables import keys_of
-from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
+from jobs.warehouse.simulated_units import simulated_rows, simulated_units
+from jobs.warehouse.stored_units import Stored, StoredUnit, facts_of, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -33,11 +35,13 @@ from schemas.vocabulary import (
 )
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import (
+    NO_DAYS,
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
     Results,
+    UsualTransfers,
+    results_batches,
     results_of,
-    simulate_batches,
     simulate_group,
 )
 
@@ -56,45 +60,44 @@ def run(
     """
     phase = PhaseRun(PHASE_SIMULATE, spark, settings, log_dates, units)
     jobs = phase.warehouse.rows(TABLES[JOBS], log_dates, units)
-    results = _simulate(phase.warehouse, settings, jobs, log_dates, units)
+    results = simulated(phase.warehouse, settings, jobs, log_dates, units)
     return phase.publish(results, [rule(results | {JOBS: jobs}) for rule in RESULT_RULES])
 
 
-def _simulate(
+def simulated(
     warehouse: Warehouse,
     settings: Settings,
     jobs: pa.Table,
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
+    before_s: UsualTransfers = NO_DAYS,
 ) -> Results:
     """Simulate units as stored, one row of `tasks` per task; units that share row groups are shuffled first.
 
     The tasks of a shuffle are a given number, because adaptive execution would make one of them.
     """
     spark, chosen, schema = warehouse.spark, simulation(settings), from_arrow_schema(RESULT_SCHEMA)
-    manifests: dict[Unit, Any] = dict(
-        zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True)
-    )
-    events = in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units))
-    for unit, event in zip(keys_of(events), events.to_pylist(), strict=True):
-        manifests[unit].setdefault("events", []).append(event)
+    facts = facts_of(jobs, in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units)))
     try:
-        stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
+        stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), facts, units)
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled, because workers cannot read the files of rank_steps (%s)", error)
         stored = Stored([], set(log_dates))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    parts, todo = [], stored.units
+    parts, todo, usual_s = [], stored.units, dict(before_s)  # what Spark ships can be pickled
     if stored.mixed_days:
+        manifests = {unit: own.read() for unit, own in facts.items() if unit[0] in stored.mixed_days}
         rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
         rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(partitions, *UNIT_KEY)
-        by_unit = rows.groupBy(*UNIT_KEY).applyInArrow(simulate_group(chosen, manifests), schema)
+        simulate = partial(simulated_rows, chosen, usual_s)
+        by_unit = rows.groupBy(*UNIT_KEY).applyInArrow(simulate_group(chosen, manifests, simulate), schema)
         parts.append(results_of(by_unit.toArrow()))
         have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
-        without = [unit for unit in manifests if unit[0] in stored.mixed_days and unit not in have_rows]
-        todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
+        without = [unit for unit in manifests if unit not in have_rows]
+        todo = [*todo, *(StoredUnit(unit, facts[unit]) for unit in without)]
     tasks = units_frame(spark, todo, partitions)
-    parts.append(results_of(tasks.mapInArrow(simulate_batches(chosen, read_units), schema).toArrow()))
+    simulate_all = results_batches(partial(simulated_units, chosen, usual_s))
+    parts.append(results_of(tasks.mapInArrow(simulate_all, schema).toArrow()))
     return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 
 

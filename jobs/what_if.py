@@ -13,7 +13,7 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import FORMATS, Result, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.scenarios import FIXABLE, read_fix, replay_fixes
-from jobs.reading.unit import unit_to_replay
+from jobs.reading.unit import read_causes, unit_to_replay
 from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
 from jobs.runtime.settings import Settings
 from schemas.unit import Unit
@@ -63,7 +63,8 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Replay one unit with a cause fixed, or some of its ops ideal or scaled, and all others as recorded."""
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
-        found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation)
+        stored = read_causes(reader, unit)
+        found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
     # A program that reads csv or json finds only rows on standard output.
     (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found[0]))
     write(

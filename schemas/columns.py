@@ -28,6 +28,7 @@ size = partial(Column, type=pa.int32(), unit="count")
 seconds = partial(Column, type=pa.float64(), unit="s")
 ratio = partial(Column, type=pa.float64(), unit="ratio")
 fraction = partial(Column, type=pa.float64(), unit="fraction")
+share = partial(fraction, maximum=1.0 + SAME_SUM)
 gpu_hours = partial(Column, type=pa.float64(), unit="GPU h", nullable=True)
 
 LOG_DATE: Final = Column("log_date", "day on which the producers wrote the logs; the partition", pa.date32())

@@ -50,9 +50,9 @@ JOB_TIME: Final = Table(
         col.fraction("productive_fraction", "the same at ideal speed: productive over scheduled"),
         col.gpu_hours(
             "lost_to_causes_gpu_hours",
-            "of productive, straggling and late starts, what fixing all causes would save, as job_causes has "
-            "measured it; null: no causes were looked for. A slow worker is part of the usual time, and so "
-            "of what counts as ideal speed: here it is lost",
+            "of productive, straggling and late starts, what is lost, unexplained included, as lost_fraction "
+            "of job_causes sums it; null: no causes were looked for. A slow worker is part of the usual "
+            "time, and so of what counts as ideal speed: here it is lost",
             minimum=0,
         ),
         col.real(

@@ -58,6 +58,13 @@ FLEET_DAY: Final = Table(
             "straggling_are_analysed", "straggling <= analysed", "only analysed units count as straggling"
         ),
         Expectation(
+            "lost_is_part_of_analysed",
+            "(lost_gpu_hours IS NULL OR"
+            f" lost_gpu_hours <= {1.0 + col.SAME_SUM!r} * coalesce(analysed_gpu_hours, 0))"
+            f" AND (lost_s IS NULL OR lost_s <= {1.0 + col.SAME_SUM!r} * coalesce(analysed_s, 0))",
+            "analysed units lose at most what they took",
+        ),
+        Expectation(
             "percentiles_with_analysed",
             "(analysed > 0) = (waste_p50 IS NOT NULL AND waste_p90 IS NOT NULL AND waste_p99 IS NOT NULL)"
             " AND (waste_p50 IS NULL OR (waste_p50 <= waste_p90 AND waste_p90 <= waste_p99))",

@@ -47,7 +47,7 @@ GPU_TYPE_SLOWDOWN: Final = Table(
             "step time with all ops of its workers as recorded and all else ideal, over T_ideal (S_type, "
             "like Eq. 2)",
         ),
-        col.fraction(
+        col.share(
             "time_saved_fraction",
             "(T_with - T') / T_actual of the unit: T_with is its replay as it ran, T' the same with computes "
             "of types with is_slower divided by their factor, as if all were on the fastest type. As in "

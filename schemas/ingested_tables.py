@@ -12,7 +12,9 @@ from schemas.vocabulary import (
     OP_TYPES,
     REJECT_REASONS,
     STATUS_BAD_LAYOUT,
+    STATUS_FAILED,
     STATUS_NO_MANIFEST,
+    STATUS_STEP_TIMES_ONLY,
     STATUS_UNUSABLE_LOG,
     TRANSFERS,
     UNIT_KEY,
@@ -97,7 +99,13 @@ JOBS: Final = Table(
             "manifest_status",
             "null: the manifest is good; otherwise the status that it, or a log of no use, gives its unit",
             nullable=True,
-            allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT, STATUS_UNUSABLE_LOG),
+            allowed=(
+                STATUS_NO_MANIFEST,
+                STATUS_BAD_LAYOUT,
+                STATUS_UNUSABLE_LOG,
+                STATUS_STEP_TIMES_ONLY,
+                STATUS_FAILED,
+            ),
         ),
         col.text(
             "manifest_detail",
@@ -116,6 +124,12 @@ JOBS: Final = Table(
             "null like source_format, then taken as measured",
             nullable=True,
             allowed=TRANSFERS,
+        ),
+        col.texts(
+            "blocking_transfers",
+            "op types of the transfers that workers wait for before they go on; empty: none blocks; "
+            "null: not stated, then the replay finds out",
+            nullable=True,
         ),
         col.size(
             "warm_up_steps",
@@ -146,6 +160,19 @@ JOBS: Final = Table(
             "iterations",
             "iteration of the whole that each step belongs to, by step number",
             pa.map_(pa.int64(), pa.int64()),
+            nullable=True,
+        ),
+        Column(
+            "step_times",
+            "of a log with step times and no ops, in its order: step, its time in s (or the mean of those "
+            "since the line before), and the time of day as the log has it, in a zone that it does not "
+            "state; null for all others",
+            pa.list_(pa.struct([("step", pa.int64()), ("step_s", pa.float64()), ("logged_at", pa.string())])),
+            nullable=True,
+        ),
+        col.texts(
+            "refused_claims",
+            "what the manifest or the logs claim and is not believed, in sentences; null: nothing",
             nullable=True,
         ),
     ),
@@ -212,6 +239,23 @@ SOURCE_FILES: Final = Table(
         ),
         col.count("rows", "rows of rank_steps that came from it; of a file of events, rows of run_events"),
         col.count("rejects", "rows of rejects that name it"),
+        col.instant(
+            "modified_at",
+            "when it was last changed; null where its store does not say, as in rows of an earlier version",
+            nullable=True,
+        ),
+        col.integer(
+            "owner_uid",
+            "number of the user who owns it; null outside folders, as in rows of an earlier version",
+            nullable=True,
+            minimum=0,
+        ),
+        col.count(
+            "hard_links",
+            "names that it has in its filesystem: more than one are usual where backups are made by links; "
+            "null like owner_uid",
+            nullable=True,
+        ),
     ),
     expectations=(
         Expectation(
@@ -226,7 +270,8 @@ COLLECTIVE_ARRIVAL: Final = Table(
     "collective_arrival",
     "One row per communicator and rank in it, from logs of NCCL Inspector and traces of torch.profiler. "
     "All ranks leave a collective together, so the rank with the shortest time in it came last. "
-    "Only collectives with all ranks recorded count. They do not show what a late rank did "
+    "Only collectives with all ranks recorded count, or all that left any record in the communicator. "
+    "They do not show what a late rank did "
     "before: they show where to look, not what it costs.",
     grain=(*UNIT_KEY, "communicator", "rank"),
     columns=(
@@ -242,6 +287,13 @@ COLLECTIVE_ARRIVAL: Final = Table(
         col.count("times_last", "collectives to which this rank came last; ties to the lower rank"),
         col.real("mean_late_us", "how long after the first rank it came, on average", unit="us", minimum=0),
         col.real("mean_wait_us", "how long it waited for the last rank, on average", unit="us", minimum=0),
+        col.number32(
+            "unrecorded_ranks",
+            "ranks of the communicator without any record: last is then who came last of the others; null in "
+            "rows of an earlier version, in which there were none",
+            nullable=True,
+            minimum=0,
+        ),
     ),
     expectations=(
         Expectation(

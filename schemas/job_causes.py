@@ -9,11 +9,17 @@ from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
     CAUSES,
+    COMPUTE_DIRECTIONS,
+    CULPRIT_COURSES,
     CULPRIT_PATTERNS,
+    CULPRIT_REACHES,
+    DIRECTION_BOTH,
     EVIDENCE_KEYS,
     FLAG_REASONS,
     HISTORY_KEYS,
     JUDGED_BY_HISTORY,
+    NOBODY_LATE,
+    OP_TYPES,
     REPLAYED_STATUSES,
     UNIT_KEY,
 )
@@ -21,17 +27,32 @@ from schemas.vocabulary import (
 CLOCK_NOISE_S: Final = 0.01
 """A transfer may seem to end this long before its start; beyond that the replay takes 0. [s]"""
 
+_WORKER: Final = (
+    ("pp_rank", pa.int32()),
+    ("dp_rank", pa.int32()),
+    ("rank", pa.int32()),
+    ("host", pa.string()),
+)
 CULPRIT: Final = pa.struct(
     [
-        ("pp_rank", pa.int32()),
-        ("dp_rank", pa.int32()),
-        ("rank", pa.int32()),
-        ("host", pa.string()),
+        *_WORKER,
         ("effect", pa.float64()),
+        ("lost_s", pa.float64()),
         ("share_of_steps", pa.float64()),
         ("pattern", pa.string()),
+        ("direction", pa.string()),
+        ("course", pa.string()),
+        ("first_step", pa.int64()),
+        ("last_step", pa.int64()),
+        ("first_time", pa.timestamp("us", tz="UTC")),
+        ("last_time", pa.timestamp("us", tz="UTC")),
+        ("reach", pa.string()),
+        ("slow_host", pa.string()),
+        ("slow_rack", pa.string()),
+        ("workers", pa.list_(pa.struct(_WORKER))),
     ]
 )
+_DIRECTIONS: Final = (DIRECTION_BOTH, *COMPUTE_DIRECTIONS, *OP_TYPES)
 _EVIDENCE: Final = pa.map_(pa.string(), pa.float64())
 UNREVISED: Final = pa.struct(
     [
@@ -55,6 +76,14 @@ _IS_CULPRIT: Final = (
     " AND each.share_of_steps BETWEEN 0 AND 1"
     f" AND each.pattern IN ({sql_strings(CULPRIT_PATTERNS)})"
 )
+# A unit that an earlier version simulated stays beside those of its day that come late.
+_HAS_COURSE: Final = (
+    "coalesce(each.direction, each.course, each.reach) IS NULL OR"
+    f" coalesce(each.direction IN ({sql_strings(_DIRECTIONS)})"
+    f" AND each.course IN ({sql_strings(CULPRIT_COURSES)})"
+    f" AND each.reach IN ({sql_strings(CULPRIT_REACHES)}), false)"
+    " AND coalesce(each.first_step <= each.last_step, each.first_step IS NULL AND each.last_step IS NULL)"
+)
 _KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
 _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
@@ -64,12 +93,16 @@ JOB_CAUSES: Final = Table(
     "of mixed_hardware only where workers are on two known types of GPU. "
     "Estimates from replays: the work stays, its uneven part is removed. "
     "Fractions are of T_actual, as computed, never clipped: a fix may "
-    "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
+    "save less than nothing. None saves more than the step: where the replay is longer than the recorded "
+    "step and one would, all fractions of the unit are scaled down alike. "
+    "time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
     "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
     "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-    f"{CAUSE_UNEXPLAINED} the former are what is lost against the paper's ideal and no fix returns; "
-    "its attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views "
-    "call lost: the recorded step time less that with all causes fixed, of analysed units only. "
+    f"{CAUSE_UNEXPLAINED} the former are what steps would take less, beside all fixes, without deviations "
+    "that no cause explains and the job's noise does not either; its attributed values are 0. "
+    "lost_fraction and lost_gpu_hours are what the report and the views call lost: the recorded step time "
+    "less that with all causes fixed and without any other deviation beyond the job's own noise, of analysed "
+    "units only. "
     "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
     f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
     "still has the best estimate: the flag says why to trust it less.",
@@ -78,13 +111,13 @@ JOB_CAUSES: Final = Table(
         *col.UNIT,
         col.text("cause", "why the unit may be slow", allowed=CAUSES),
         col.flag("is_cause", "its fix alone saves enough, with enough evidence"),
-        col.fraction("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
+        col.share("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
         col.fraction(
             "attributed_fraction", "its share of what all fixes together save, over T_actual (Shapley value)"
         ),
         col.gpu_hours("recoverable_gpu_hours", "gpu_hours x time_saved_fraction; null without gpu_hours"),
         col.gpu_hours("attributed_gpu_hours", "gpu_hours x attributed_fraction; null without gpu_hours"),
-        col.fraction(
+        col.share(
             "lost_fraction",
             "its part of what the unit loses, over T_actual; null unless the unit is analysed",
             nullable=True,
@@ -94,16 +127,25 @@ JOB_CAUSES: Final = Table(
         col.text(
             "flag_reason",
             "why to trust the row less than others; null: no reason. "
-            f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not",
+            f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not; "
+            f"{NOBODY_LATE}: see nobody_late_steps of job_slowdown",
             nullable=True,
-            allowed=(*FLAG_REASONS, JUDGED_BY_HISTORY),
+            allowed=(*FLAG_REASONS, NOBODY_LATE, JUDGED_BY_HISTORY),
         ),
         Column(
             "culprits",
             "who causes it, worst first. pp_rank, dp_rank: null is all; rank, host: of the replayed "
             "rank, null unless it is one worker; effect: how much longer its ops took as a share of the "
             "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "
-            f"it struck; share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
+            "it struck; lost_s: what its ops took longer in the mean step, all together, in seconds, null "
+            "where it is not known; share_of_steps: in how many steps; "
+            f"pattern: {', '.join(CULPRIT_PATTERNS)}; direction: what is slow, {DIRECTION_BOTH} (forwards "
+            f"and backwards), {', '.join(COMPUTE_DIRECTIONS)} or an op type; course: over the steps, "
+            f"{', '.join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history "
+            "decided; first_time, last_time: when these began, null where the log has no times of day; "
+            f"reach: what is slow together, {', '.join(CULPRIT_REACHES)}; slow_host, slow_rack: its name "
+            "where that is the reach; workers: those that it holds, empty where it is one worker. From "
+            "direction on null where a version before 0.4.0 wrote the row",
             pa.list_(CULPRIT),
         ),
         Column(
@@ -143,6 +185,12 @@ JOB_CAUSES: Final = Table(
             "culprits_are_described",
             f"forall(culprits, each -> coalesce({_IS_CULPRIT}, false))",
             "every culprit has a finite effect, a share of the steps and a pattern",
+        ),
+        Expectation(
+            "culprits_have_their_course",
+            f"forall(culprits, each -> {_HAS_COURSE})",
+            "every culprit has a direction, a course, a reach, and its steps in their order or neither; none "
+            "of these where an earlier version wrote the row",
         ),
         Expectation(
             "one_worker_has_its_rank",

@@ -1,5 +1,6 @@
 """job_slowdown: the status of every unit, and its slowdown with its parts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +12,9 @@ from schemas.vocabulary import (
     REPLAYED_STATUSES,
     STATUS_FAILED,
     STATUS_PARTIAL_TRACE,
+    STATUS_SOME_RANKS,
     STATUSES,
+    TIMED_STATUSES,
     UNIT_KEY,
 )
 
@@ -66,6 +69,33 @@ SLOW_COMPUTES: Final = pa.list_(
     )
 )
 
+_WHEN_TIMED: Final = (
+    col.seconds(
+        "recorded_step_s",
+        "recorded step time, median over the steps of a unit that was not replayed: of step_times_only as "
+        "its log prints it, of some_ranks from the first start to the last end on the recorded ranks; null "
+        "for all others",
+        nullable=True,
+        minimum=0,
+    ),
+    col.count(
+        "recorded_steps", "steps, or averages over some steps, that recorded_step_s is of", nullable=True
+    ),
+)
+_OF_SOME_RANKS: Final = (
+    col.count(
+        "recorded_ranks", "of some_ranks: ranks with ops, of world_size; null for all others", nullable=True
+    ),
+    col.seconds(
+        "recorded_exposed_s",
+        "of some_ranks: communication with no compute of the same rank beside it, in a step, mean over "
+        "recorded ranks and steps, with what is waited for others in it; without collectives that "
+        "jobs.left_out counts; null for all others",
+        nullable=True,
+        minimum=0,
+    ),
+)
+
 _COLUMNS: Final = (
     *col.UNIT,
     col.text("status", "how far the analysis of the unit came, the first that applies", allowed=STATUSES),
@@ -87,6 +117,19 @@ _COLUMNS: Final = (
         "Pearson, of forward and backward times of the same microbatch within each worker, median over "
         "workers; null if no worker has two different values of both",
         nullable=True,
+    ),
+    col.fraction(
+        "discrepancy_nonblocking",
+        "median over compared steps of |T_actual - T| / T_actual with no transfer blocking; null without "
+        "a pipeline",
+        nullable=True,
+        minimum=0,
+    ),
+    col.fraction(
+        "discrepancy_blocking",
+        "the same with blocking transfers; null where they were not tried",
+        nullable=True,
+        minimum=0,
     ),
     col.size("world_size", "ranks of the run, from the manifest", nullable=True),
     col.GPU_HOURS,
@@ -125,6 +168,27 @@ _COLUMNS: Final = (
         SLOW_COMPUTES,
         nullable=True,
     ),
+    col.texts(
+        "blocking",
+        "op types of transfers that workers wait for before they go on; empty: each has a stream of its own; "
+        "null unless replayed, and in rows of an earlier version",
+        nullable=True,
+    ),
+    *_WHEN_TIMED,
+    *_OF_SOME_RANKS,
+    col.count(
+        "nobody_late_steps",
+        "replayed steps in which all workers of a stage scatter gradients for far longer than usual, though "
+        "none comes late: time that no worker's own ops explain, such as of one that is slow within its "
+        "reduce-scatter; null unless replayed, and in rows of an earlier version",
+        nullable=True,
+    ),
+    col.ratio(
+        "slower_than_usual",
+        "actual_step_s over that of earlier days: lower median of the same model, layout and ops per step, "
+        "else of the same run; whatever the status. Null without a past, and before the phase that revises",
+        nullable=True,
+    ),
     col.text("simulator_version", "version of the simulator that wrote the row"),
     col.text(
         "simulation_settings",
@@ -139,6 +203,14 @@ def _there_when_replayed(column: Column) -> Expectation:
         f"{column.name}_with_replay",
         f"(status IN ({sql_strings(REPLAYED_STATUSES)})) = ({column.name} IS NOT NULL)",
         f"{column.name} exists exactly if the unit was replayed",
+    )
+
+
+def _there_with(statuses: Sequence[str], column: Column) -> Expectation:
+    return Expectation(
+        f"{column.name}_with_status",
+        f"(status IN ({sql_strings(statuses)})) = ({column.name} IS NOT NULL)",
+        f"{column.name} exists exactly if the status is {' or '.join(statuses)}",
     )
 
 
@@ -187,6 +259,8 @@ JOB_SLOWDOWN: Final = Table(
     columns=_COLUMNS,
     expectations=(
         *(_there_when_replayed(column) for column in _WHEN_REPLAYED),
+        *(_there_with(TIMED_STATUSES, column) for column in _WHEN_TIMED),
+        *(_there_with((STATUS_SOME_RANKS,), column) for column in _OF_SOME_RANKS),
         *(replace(each, condition=f"slowdown IS NULL OR ({each.condition})") for each in _IDENTITIES),
         Expectation(
             "wasted_gpu_hours_of_waste",

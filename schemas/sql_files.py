@@ -16,6 +16,7 @@ from schemas.vocabulary import (
     NOT_STATED,
     OP_TYPES,
     REPLAYED_STATUSES,
+    SLOWER_THAN_BEFORE,
     STATUS_FAILED,
     STATUSES,
     STRAGGLING_SLOWDOWN,
@@ -37,11 +38,13 @@ VIEW_NAMES: Final = (
     "job_history",
     "host_record",
     "host_recurrence",
+    "culprit_history",
     "host_clocks",
     "effective_time",
     "effective_time_month",
     "effective_time_job",
     "exposed_month",
+    "slower_than_before",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 
@@ -59,6 +62,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
     "not_stated": sql_strings([NOT_STATED]),
+    "slower_than_before": repr(SLOWER_THAN_BEFORE),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
     "size_bucket": groups.SIZE_BUCKET,
     "groups": groups.GROUPS,

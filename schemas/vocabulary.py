@@ -66,6 +66,13 @@ EVENTS: Final = (
 )
 """What happens to a run, as its events file spells it."""
 
+KINETO_DATA_PARALLEL: Final = "kineto-dp"
+KINETO_PIPELINE: Final = "kineto-pp"
+SAMPLING_FORMATS: Final = (KINETO_DATA_PARALLEL, KINETO_PIPELINE)
+"""Formats of profilers that are often switched on for some of a job's ranks."""
+TRANSFER_OPS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+"""Op types of transfers between pipeline stages."""
+
 TRANSFERS_MEASURED: Final = "measured"
 TRANSFERS_INFERRED: Final = "inferred"
 TRANSFERS_ABSENT: Final = "absent"
@@ -75,10 +82,13 @@ TRANSFERS: Final = (TRANSFERS_MEASURED, TRANSFERS_INFERRED, TRANSFERS_ABSENT)
 STATUS_NO_MANIFEST: Final = "no_manifest"
 STATUS_BAD_LAYOUT: Final = "bad_layout"
 STATUS_UNUSABLE_LOG: Final = "unusable_log"
+STATUS_STEP_TIMES_ONLY: Final = "step_times_only"
 STATUS_TOO_MANY_RESTARTS: Final = "too_many_restarts"
 STATUS_NO_OPS: Final = "no_ops"
+STATUS_IMPLAUSIBLE_TIMES: Final = "implausible_times"
 STATUS_CORRUPT_TRACE: Final = "corrupt_trace"
 STATUS_MISSING_WORKERS: Final = "missing_workers"
+STATUS_SOME_RANKS: Final = "some_ranks"
 STATUS_ODD_RANKS: Final = "odd_ranks"
 STATUS_PARTIAL_TRACE: Final = "partial_trace"
 STATUS_TOO_FEW_STEPS: Final = "too_few_steps"
@@ -89,12 +99,15 @@ STATUS_FAILED: Final = "failed"
 
 STATUSES: Final = (
     STATUS_UNUSABLE_LOG,
+    STATUS_STEP_TIMES_ONLY,
     STATUS_NO_MANIFEST,
     STATUS_BAD_LAYOUT,
     STATUS_TOO_MANY_RESTARTS,
     STATUS_NO_OPS,
+    STATUS_IMPLAUSIBLE_TIMES,
     STATUS_CORRUPT_TRACE,
     STATUS_MISSING_WORKERS,
+    STATUS_SOME_RANKS,
     STATUS_ODD_RANKS,
     STATUS_PARTIAL_TRACE,
     STATUS_TOO_FEW_STEPS,
@@ -113,6 +126,9 @@ REPLAYED_STATUSES: Final = (
 )
 """Units with these statuses were replayed and have rows in every result table."""
 
+TIMED_STATUSES: Final = (STATUS_STEP_TIMES_ONLY, STATUS_SOME_RANKS)
+"""Units with these statuses have recorded step times and were not replayed."""
+
 REASON_NOT_JSON: Final = "not_json"
 REASON_MISSING_FIELD: Final = "missing_field"
 REASON_BAD_TYPE: Final = "bad_type"
@@ -122,6 +138,7 @@ REASON_NEGATIVE_TIME: Final = "negative_time"
 REASON_NOT_FINITE: Final = "not_finite"
 REASON_RANK_OUT_OF_RANGE: Final = "rank_out_of_range"
 REASON_IDENTITY_MISMATCH: Final = "identity_mismatch"
+REASON_CONTESTED_RANK_STEP: Final = "contested_rank_step"
 REASON_DUPLICATE_RANK_STEP: Final = "duplicate_rank_step"
 REASON_LINE_TOO_LONG: Final = "line_too_long"
 REASON_NESTED_TOO_DEEPLY: Final = "nested_too_deeply"
@@ -152,6 +169,7 @@ REJECT_REASONS: Final = (
     REASON_NOT_FINITE,
     REASON_RANK_OUT_OF_RANGE,
     REASON_IDENTITY_MISMATCH,
+    REASON_CONTESTED_RANK_STEP,
     REASON_DUPLICATE_RANK_STEP,
     *FILE_REASONS,
 )
@@ -194,8 +212,20 @@ FLAG_REASONS: Final = (
 JUDGED_BY_HISTORY: Final = "judged_by_history"
 """Flag of a cause decided by other jobs or earlier days, because the unit's steps could not."""
 
+CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
+"""How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
+NOBODY_LATE: Final = "nobody_late"
+"""Flag of a cause in a unit where all workers wait for long in steps to which nobody is late."""
+
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
-"""In which steps a culprit was slow, in the order of the kernel's codes."""
+"""In which steps a culprit was slow: all of the course `always`, a single one, or others."""
+
+CULPRIT_REACHES: Final = ("worker", "host", "stage", "replica", "link", "rack")
+"""What is slow together, in the order of the kernel's codes."""
+
+DIRECTION_BOTH: Final = "both"
+COMPUTE_DIRECTIONS: Final = ("forward", "backward")
+"""What is slow of a culprit: forward-computes, backward-computes, both, or another op type by its name."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """Evidence of a diagnosis, in the kernel's order; a missing number has no key."""
@@ -287,6 +317,9 @@ PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
+
+SLOWER_THAN_BEFORE: Final = 1.1
+"""A unit whose steps take this many times as long as on earlier days is slower than before."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""

@@ -18,7 +18,7 @@ from jobs.runtime.project import PROJECT
 from schemas.unit import Unit
 from tests.support import published
 from tests.support.golden_revision import golden_revision
-from tests.support.golden_units import FOLDER, LATER, GoldenUnit, golden_units
+from tests.support.golden_units import FOLDER, LATER, MISTAKEN, PARTS, GoldenUnit, golden_units
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.simulate.unit_batches import UnitRows, simulate_unit
@@ -60,6 +60,16 @@ def simulated_later() -> dict[str, Results]:
     return _simulated(golden_units(LATER))
 
 
+def simulated_parts() -> dict[str, Results]:
+    """The same of logs that show a part of a job."""
+    return _simulated(golden_units(PARTS))
+
+
+def simulated_mistaken() -> dict[str, Results]:
+    """The same of golden units with a mistake of their producer."""
+    return _simulated(golden_units(MISTAKEN))
+
+
 def _simulated(units: Sequence[GoldenUnit]) -> dict[str, Results]:
     settings = SimulationSettings()
     return {
@@ -74,6 +84,8 @@ _RAISED_IN: Final = "SIMULATOR_VERSION in udfs/simulate/result_tables.py"
 VERSIONED: Final = {
     "simulate": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated),
     "simulate later": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_later),
+    "simulate parts": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_parts),
+    "simulate mistaken": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_mistaken),
     "revise": Versioned(
         REVISION_VERSION, "REVISION_VERSION in udfs/revise/__init__.py", lambda: {"all": golden_revision()}
     ),

@@ -6,7 +6,17 @@ import pytest
 
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, STATUS_FAILED, STATUSES
 from tests import record_versions
-from tests.record_versions import VERSIONED, Results, digest, record, recorded, simulated, simulated_later
+from tests.record_versions import (
+    VERSIONED,
+    Results,
+    digest,
+    record,
+    recorded,
+    simulated,
+    simulated_later,
+    simulated_mistaken,
+    simulated_parts,
+)
 from tests.support.golden_revision import golden_revision
 
 COMMAND = "python -m tests.record_versions"
@@ -14,7 +24,7 @@ COMMAND = "python -m tests.record_versions"
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Results]:
-    return simulated() | simulated_later()
+    return simulated() | simulated_later() | simulated_parts() | simulated_mistaken()
 
 
 @pytest.mark.parametrize("name", VERSIONED)

@@ -6,25 +6,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import fsum
 from operator import or_
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from schemas.vocabulary import ALL_CAUSES, JOB_CAUSES, JOB_SLOWDOWN
 from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Mask
-from udfs.kernel.clocks.estimate import USUAL_LIMITS
-from udfs.kernel.recorded.first_pass import Block, read
-from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
+from udfs.kernel.recorded.first_pass import Block
+from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.replay.masked import CustomTimes, replay_changes
-from udfs.kernel.what_if import OPS_TOGETHER
-from udfs.layout import read_layout
-from udfs.lost import lost_fractions
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
-from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
-from udfs.simulate.trace_defects import defects_named, refuse_endless
+from udfs.simulate.choice import chosen
+from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.trace_defects import defects_named
 from udfs.what_if import SimulationSettings, garbage_collection_paused, simulate_job
 
 ALL_TOGETHER: Final = "all together"
@@ -81,8 +79,7 @@ def replay_scenarios(
     manifest: Mapping[str, object],
     predicates: Sequence[str | OpPredicate],
     factor: float | None = None,
-    ideal: str = PAPER_IDEAL,
-    ops_together: int = OPS_TOGETHER,
+    settings: SimulationSettings | None = None,
 ) -> Answers:
     """Replay one unit with some of its ops changed and all others as recorded.
 
@@ -90,24 +87,22 @@ def replay_scenarios(
     manifest   : the unit's job.json, or its row of jobs, as a dict.
     predicates : one scenario each; which ops it changes.
     factor     : None makes these ops ideal; a number gives each its replayed duration times that number.
-    ideal      : how ideal durations are chosen, a name in IDEALS.
-    ops_together : ops that are laid out, asked about and replayed at a time; a step is never divided.
-    raises     : PredicateError, LayoutError for a manifest without sizes, NothingToReplayError, TraceError
-                 where the recorded ops contradict each other, ValueError for a factor below 0.
+    settings   : those of the night, so that T and T_ideal are those of job_slowdown.
+    raises     : PredicateError, NothingToReplayError with the status of a unit that is not replayed,
+                 TraceError where the recorded ops contradict each other, ValueError for a factor below 0.
     """
     understood = [parse_predicate(each) if isinstance(each, str) else each for each in predicates]
-    chosen = {each.text: each for each in understood}
-    layout = read_layout(manifest)
+    asked = {each.text: each for each in understood}
+    how = settings or SimulationSettings()
     with garbage_collection_paused():
-        rows = rows_to_replay(rank_steps, layout, manifest)
+        choice = chosen(rank_steps, manifest, how)
+        rows, recorded = choice.rows, choice.read(how.ops_together)
         with defects_named(rows):
-            recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
-            masks = _masks(recorded.blocks, rows, list(chosen.values()))
-            times = replay_changes(recorded, masks, factor, IDEALS[ideal])
-    refuse_endless(recorded.actual_s, rows)
-    names = [*chosen, ALL_TOGETHER] if len(chosen) > 1 else [*chosen]
+            masks = _masks(recorded.blocks, rows, list(asked.values()))
+            times = replay_changes(recorded, masks, factor, IDEALS[how.ideal])
+    names = [*asked, ALL_TOGETHER] if len(asked) > 1 else [*asked]
     actual_s = float(recorded.actual_s.mean())
-    return _answers(times, actual_s, rows, names, manifest.get("gpu_hours"), ideal)
+    return _answers(times, actual_s, rows, names, manifest.get("gpu_hours"), how.ideal)
 
 
 def _masks(
@@ -176,14 +171,25 @@ def replay_causes(
     """
     tables = simulate_job(rank_steps, manifest, settings)
     (job,) = tables[JOB_SLOWDOWN].to_pylist()
-    rows = tables[JOB_CAUSES].to_pylist()
+    return cause_answers(job, tables[JOB_CAUSES].to_pylist(), causes)
+
+
+def cause_answers(
+    job: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], causes: Sequence[str]
+) -> Answers:
+    """Answer what each of these causes saves, and all of them, from the tables of the unit.
+
+    job, rows : its row of job_slowdown, and its rows of job_causes, revised or not.
+    raises    : as replay_causes.
+    """
     if not rows:
         raise NothingToReplayError(f"{job['status']}: {job['status_detail']}")
     saved = {row["cause"]: row["time_saved_fraction"] for row in rows}
     unseen = [cause for cause in causes if cause not in saved]
     if unseen:
         raise NothingToReplayError(f"{', '.join(unseen)}: the unit's log does not record what would show it")
-    chosen = {cause: saved[cause] for cause in causes} | {ALL_CAUSES: sum(lost_fractions(rows))}
+    together = max(0.0, fsum(row["attributed_fraction"] for row in rows))
+    asked = {cause: saved[cause] for cause in causes} | {ALL_CAUSES: together}
     actual_s, ideal_s, gpu_hours = job["actual_step_s"], job["ideal_step_s"], job["gpu_hours"]
     return Answers(
         steps=job["steps"],
@@ -204,6 +210,6 @@ def replay_causes(
                 time_saved_fraction=fraction,
                 gpu_hours_saved=None if gpu_hours is None else gpu_hours * fraction,
             )
-            for name, fraction in chosen.items()
+            for name, fraction in asked.items()
         ),
     )

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.vocabulary import (
+    OP_CODES,
     PUBLISHED_TRACE_FORMAT,
     RANK_LOG_FORMAT,
+    TRANSFER_OPS,
     TRANSFERS_ABSENT,
     TRANSFERS_INFERRED,
 )
-from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.graph import Blocking, Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
 
@@ -36,7 +38,19 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
             f"world_size is {sizes['world_size']}, but dp_size x pp_size x tp_size x cp_size = "
             f"{sizes['dp_size']} x {sizes['pp_size']} x {sizes['tp_size']} x {sizes['cp_size']} = {product}"
         )
-    return Layout(sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"])
+    return Layout(
+        sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"], _blocking(manifest)
+    )
+
+
+def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
+    """Transfers that block, as the manifest states them; None where it states none."""
+    stated = manifest.get("blocking_transfers")
+    if stated is None:
+        return None
+    if not isinstance(stated, list | tuple) or not all(each in TRANSFER_OPS for each in stated):
+        raise LayoutError(f"blocking_transfers is {stated!r}, wanted a list of {', '.join(TRANSFER_OPS)}")
+    return Blocking(tuple(sorted({OP_CODES[each] for each in stated})))
 
 
 def is_partial(manifest: Mapping[str, object]) -> bool:

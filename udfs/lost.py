@@ -10,22 +10,24 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED
 def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the part of T_actual that each row of a unit's job_causes stands for, in their order.
 
-    causes  : all rows of one unit; of each its cause, is_cause and attributed_fraction.
+    causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
     returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
-              nothing. Causes that hold have what is attributed to them, less where they exceed that sum;
-              `unexplained` has the rest, other causes nothing.
+              nothing, and what is slow beyond them and beyond the job's noise, the time saved of
+              `unexplained`. Causes that hold have what is attributed to them, less where they exceed what
+              fixes save; `unexplained` has the rest, other causes nothing.
     """
     # Exact sums: rows in another order give the same bits.
-    lost = max(0.0, fsum(row["attributed_fraction"] for row in causes))
+    fixed = max(0.0, fsum(row["attributed_fraction"] for row in causes))
+    beyond = fsum(max(0.0, row["time_saved_fraction"]) for row in causes if row["cause"] == CAUSE_UNEXPLAINED)
     fractions = [
         max(0.0, row["attributed_fraction"]) if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED else 0.0
         for row in causes
     ]
     total = fsum(fractions)
-    if total > lost:
-        return [each * (lost / total) for each in fractions]
+    scale = fixed / total if total > fixed else 1.0
+    rest = beyond + max(0.0, fixed - total)
     return [
-        lost - total if row["cause"] == CAUSE_UNEXPLAINED else each
+        rest if row["cause"] == CAUSE_UNEXPLAINED else each * scale
         for row, each in zip(causes, fractions, strict=True)
     ]
 

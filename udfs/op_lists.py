@@ -61,6 +61,37 @@ def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
     return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
+def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
+    """Ops of a few rows of a table: place of their row among the chosen, codes, durations [us].
+
+    Batch by batch, so that no column of a large unit is copied whole.
+    """
+    parts = []
+    first = 0
+    for batch in table.select(["op", "duration_us"]).to_batches():
+        place = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
+        if len(place):
+            (first_op, lengths), (first_time, times) = (
+                _lists_of_rows(column, rows[place] - first) for column in batch.columns
+            )
+            if (lengths != times).any():
+                raise TraceError("the lists op and duration_us of a row differ in length")
+            row = np.repeat(np.arange(len(place)), lengths)
+            at = np.arange(len(row)) + (first_op - np.cumsum(lengths) + lengths)[row]
+            codes = op_codes(batch.column("op").values.take(pa.array(at)))
+            at += (first_time - first_op)[row]
+            parts.append((place[row], codes, batch.column("duration_us").values.to_numpy()[at]))
+        first += batch.num_rows
+    row, codes, duration_us = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return row, codes, duration_us
+
+
+def _lists_of_rows(column: pa.Array, rows: Ints) -> tuple[Ints, Ints]:
+    """Where the values of the lists of some rows begin, and how many they are."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return offsets[rows], offsets[rows + 1] - offsets[rows]
+
+
 def _flatten(table: pa.Table) -> _Flat:
     """Ops of all rows; without a copy where a column is one chunk."""
     first_op = np.empty(0, dtype=np.int64)

@@ -4,169 +4,106 @@ Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manife
 """
 
 import gc
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from schemas.vocabulary import (
+    OP_TYPE_GROUPS,
+    OP_TYPES,
     STATUS_ANALYSED,
-    STATUS_BAD_LAYOUT,
     STATUS_HIGH_DISCREPANCY,
-    STATUS_MISSING_WORKERS,
-    STATUS_NO_MANIFEST,
-    STATUS_NO_OPS,
-    STATUS_ODD_RANKS,
     STATUS_PARTIAL_TRACE,
     STATUS_TOO_FEW_STEPS,
-    STATUS_TOO_MANY_RESTARTS,
     STATUS_UNKNOWN_CLOCKS,
 )
-from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Limits
-from udfs.kernel.graph.graph import Layout
-from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
-from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
-from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
+from udfs.errors import TraceError
+from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.replay.ideal import IDEALS
+from udfs.kernel.what_if import How, WhatIf, analyse
+from udfs.simulate.choice import Choice, Refused, choose
 from udfs.simulate.gpu_types import WorkerTypes, worker_types
-from udfs.simulate.odd_records import (
-    MOST_NAMED,
-    in_other_units,
-    missing_workers,
-    named_exchanged,
-    of_log_date,
-    rows_without_transfers,
-    unshown_sizes,
-    without_odd_rank_steps,
-)
+from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
-from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
+from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
+from udfs.simulate.settings import SimulationSettings
 from udfs.simulate.trace_defects import defects_named, refuse_endless
 
-
-@dataclass(frozen=True)
-class SimulationSettings:
-    """What a result depends on besides the trace.
-
-    ideal               : how ideal durations are chosen, a name in IDEALS.
-    minimum_steps       : fewer replayed steps are `too_few_steps`.
-    maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
-    maximum_restarts    : with more restarts a unit is not replayed.
-    clock_floor_s, clock_floor_fraction : mean offsets of a clock below the lower of the two, in seconds
-                          and as a share of the step time, are left alone.
-    log_day_margin_s    : lines whose times lie further outside their log date are left out.
-    ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
-    diagnosed           : whether to look for causes; job_causes has no rows without.
-    """
-
-    ideal: str = PAPER_IDEAL
-    minimum_steps: int = 10
-    maximum_discrepancy: float = 0.05
-    maximum_restarts: int = 15
-    clock_floor_s: float = USUAL_LIMITS.floor_s
-    clock_floor_fraction: float = USUAL_LIMITS.floor_fraction
-    log_day_margin_s: float = 86_400.0
-    ops_together: int = OPS_TOGETHER
-    diagnosed: bool = True
-
-    @cached_property
-    def text(self) -> str:
-        """What can change a result by more than rounding, as JSON: results and fingerprints carry it."""
-        meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}
-        return json.dumps(meaningful, sort_keys=True)
+__all__ = ["SimulationSettings", "garbage_collection_paused", "simulate_job"]
 
 
 def simulate_job(
     rank_steps: pa.Table,
     manifest: Mapping[str, object] | None,
     settings: SimulationSettings | None = None,
+    before_s: Mapping[str, float] | None = None,
 ) -> dict[str, pa.Table]:
     """What-if results of one unit (model, section 5).
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json as a dict; None or empty without any. With log_date, a date,
                  lines of other days are left out.
+    before_s   : usual transfers on earlier days, as job_baseline names op types; those that all became slow
+                 are measured by them. [s]
     returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
                  unit's status; the other tables are empty where the unit was not replayed.
     raises     : TraceError where the recorded ops contradict each other (status corrupt_trace).
     """
-    chosen = settings or SimulationSettings()
+    how = settings or SimulationSettings()
     facts = dict(manifest or {})
-    refusal = _refusal_of_manifest(facts, chosen)
-    if refusal is not None:
-        return empty_results(job_row(facts, chosen.text, *refusal))
-    layout = read_layout(facts)
     with garbage_collection_paused():
-        warm = without_warm_up(rank_steps, facts)
-        of_day, other_days = of_log_date(warm, facts, chosen.log_day_margin_s)
-        rows = replayed_rows(of_day, layout)
-        records: Row = {
-            "odd_ranks": 0,
-            "other_day_lines": other_days,
-            "unshown_sizes": unshown_sizes(of_day, facts) if rows.recorded else None,
-        }
-
-        def refused(status: str, detail: str, **figures: object) -> dict[str, pa.Table]:
-            return empty_results(job_row(facts, chosen.text, status, detail) | records | figures)
-
-        if not len(rows.steps):
-            return refused(*_nothing(rows, layout, other_days))
-        rows = without_odd_rank_steps(rows)
-        odd = in_other_units(rows)
-        if odd:
-            return refused(STATUS_ODD_RANKS, "; ".join(odd[:MOST_NAMED]), odd_ranks=len(odd))
-        if is_partial(facts) or (layout.pp_size > 1 and is_foreign(facts) and rows_without_transfers(rows)):
-            detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
-            return refused(STATUS_PARTIAL_TRACE, detail, **figures)
+        choice = choose(rank_steps, facts, how)
+        if isinstance(choice, Refused):
+            return _refused(choice, facts, how)
+        rows = choice.rows
+        if choice.is_partial:
+            detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together)
+            return _refused(Refused(STATUS_PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         types = worker_types(rows, facts)
-        found = _analysed(rows, layout, chosen, types)
-        exchanged = found.recorded.exchanged
-        if exchanged:
-            names = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
-            return refused(STATUS_ODD_RANKS, names, odd_ranks=2 * len(exchanged))
-        status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, chosen.ideal, facts, types)
-        return result_tables(job_row(facts, chosen.text, status, detail_or_none) | records, replayed)
+        try:
+            found = _analysed(choice, how, types, before_s or {})
+        except TraceError:
+            refused = choice.refused(None)
+            if refused is None:
+                raise
+            return _refused(refused, facts, how)
+        refused = choice.refused(found.recorded)
+        if refused is not None:
+            return _refused(refused, facts, how)
+        status, detail_or_none = _status(found, rows, how)
+        replayed = Replayed(found, rows, how.ideal, facts, types)
+        return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
 
 
-def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
-    """Status and detail of a unit that its manifest alone rules out."""
-    if not facts:
-        return STATUS_NO_MANIFEST, "job.json is missing or not JSON"
-    try:
-        read_layout(facts)
-    except LayoutError as wrong:
-        return STATUS_BAD_LAYOUT, str(wrong)
-    restarts = facts.get("restarts")
-    if isinstance(restarts, int) and restarts > settings.maximum_restarts:
-        return STATUS_TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
-    return None
-
-
-def _nothing(rows: ReplayedRows, layout: Layout, other_days: int) -> tuple[str, str]:
-    """Status and detail of a unit without a complete step."""
-    if rows.recorded:
-        return STATUS_MISSING_WORKERS, missing_workers(rows, layout)
-    detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
-    return STATUS_NO_OPS, detail
+def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
+    """Tables of a unit that is not replayed."""
+    return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
 def _analysed(
-    rows: ReplayedRows, layout: Layout, settings: SimulationSettings, types: WorkerTypes | None
+    choice: Choice,
+    settings: SimulationSettings,
+    types: WorkerTypes | None,
+    before_s: Mapping[str, float],
 ) -> WhatIf:
     """Replay a unit in every scenario.
 
     raises : TraceError where the recorded ops contradict each other.
     """
-    limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
+    rows = choice.rows
     with defects_named(rows):
         number = types.number if types is not None and types.is_mixed else None
-        how = How(IDEALS[settings.ideal], settings.ops_together, limits, settings.diagnosed, number)
-        found = analyse(rows, layout, how)
+        of_type_s = {
+            code: before_s[group]
+            for code, name in enumerate(OP_TYPES)
+            if (group := OP_TYPE_GROUPS.get(name, name)) in before_s
+        }
+        ideal, limits = IDEALS[settings.ideal], choice.limits
+        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, of_type_s)
+        found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found
 

@@ -7,8 +7,9 @@ the task's log; it never fails the task.
 import json
 import logging
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from airflow.sdk import Variable
@@ -74,9 +75,11 @@ def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> 
     message = {"kind": kind, "text": text, **run, "log_date": context.get("ds"), **facts}
     body = json.dumps(message).encode()
     headers = {"Content-Type": "application/json"}
-    request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at: no file
     try:
+        request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at: no file
         with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310  # the same
             _LOG.info("posted an alert: %s", kind)
-    except (URLError, OSError) as error:
-        _LOG.warning("the alert %s could not be posted: %s", kind, error)
+    except (OSError, HTTPException, ValueError) as error:  # its message may show the address, a secret
+        reason = error.reason if isinstance(error, URLError) else error
+        why = f"HTTP status {error.code}" if isinstance(error, HTTPError) else type(reason).__name__
+        _LOG.warning("the alert %s could not be posted: %s", kind, why)

@@ -20,7 +20,8 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 
 from .data_parallel import when_gradients_are_there, with_gradients
-from .recorder import Recorder, never_raises, warn
+from .line_thread import warn
+from .recorder import Recorder, never_raises
 from .step_clocks import Mark
 
 GATHER, REDUCE, LAST_REDUCE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"

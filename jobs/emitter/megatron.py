@@ -6,8 +6,16 @@ timers.install(config, optimizer.config)
 
 from typing import Any
 
-from .megatron_functions import REQUESTS, follow_microbatches, follow_transfers, is_tied, refusal
-from .recorder import Recorder, never_raises, warn
+from .line_thread import warn
+from .megatron_functions import (
+    REQUESTS,
+    follow_microbatches,
+    follow_transfers,
+    is_tied,
+    refusal,
+    waits_for_transfers,
+)
+from .recorder import Recorder, never_raises
 from .requests import Request
 from .step_clocks import Mark
 
@@ -77,6 +85,8 @@ class RankLogTimers:
                 return warn("nothing is recorded: %s", reason)
         follow_microbatches(self)
         follow_transfers(self)
+        if configs and waits_for_transfers(configs[0]):
+            self.recorder.writer.states(blocking_transfers=list(REQUESTS.values()))
         for config in configs:
             config.timers = self
         return None

@@ -29,6 +29,12 @@ def refusal(config: Any) -> str | None:
     return None
 
 
+def waits_for_transfers(config: Any) -> bool:
+    """Whether a stage waits for each transfer before it goes on; not known where some may overlap."""
+    has_pipeline = getattr(config, "pipeline_model_parallel_size", 1) > 1
+    return has_pipeline and getattr(config, "overlap_p2p_comm", None) is False
+
+
 def is_tied(model: Any) -> bool:
     """Whether first and last stage share the embedding, whose gradients they then add up."""
     while hasattr(model, "module"):

@@ -11,7 +11,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .recorder import Recorder, never_raises, warn
+from .line_thread import warn
+from .recorder import Recorder, never_raises
 from .requests import Request
 from .step_clocks import Mark
 

@@ -22,7 +22,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class Step:
     def __init__(self, number: int, t0_us: int) -> None:
         self.number = number
         self.t0_us = t0_us
+        self.left_out = 0  # steps before this one that the store did not take
         names = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
         self.columns: dict[str, list[Any]] = {name: [] for name in names}
         self._zero_ns = time.perf_counter_ns()
@@ -145,6 +146,10 @@ class RankLogWriter:
         self._open_date: date | None = None
         self._descriptor: int | None = None
 
+    def states(self, **fields: Any) -> None:
+        """Add fields to the manifest that is not written yet; what the run itself states stays."""
+        self.run = replace(self.run, fields={**fields, **self.run.fields})
+
     def __enter__(self) -> "RankLogWriter":
         return self
 
@@ -163,7 +168,7 @@ class RankLogWriter:
         line = self._line(step)
         log_date = self._fixed_date or EPOCH + timedelta(microseconds=step.t0_us)
         descriptor = self._descriptor
-        if descriptor is None or log_date != self._open_date:
+        if descriptor is None or log_date != self._open_date or not _is_at(descriptor, self.path(log_date)):
             descriptor = self._open(log_date)
         end = os.fstat(descriptor).st_size
         try:
@@ -188,7 +193,8 @@ class RankLogWriter:
     def _line(self, step: Step) -> bytes:
         ids = {"format": RANK_LOG_FORMAT, "job_id": self.run.job_id, "run_id": self.run.run_id}
         rank = {name: value for name, value in asdict(self.rank).items() if value is not None}
-        record = {**ids, **rank, "step": step.number, "t0_us": step.t0_us, **step.columns}
+        left_out = {"left_out": step.left_out} if step.left_out else {}
+        record = {**ids, **left_out, **rank, "step": step.number, "t0_us": step.t0_us, **step.columns}
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
     def _open(self, log_date: date) -> int:
@@ -226,6 +232,14 @@ def write_whole(descriptor: int, data: bytes) -> None:
     """Write all of it, by one call to the operating system wherever that takes it whole."""
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether a file still lies at its path: what goes into a log that was removed is lost."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def ends_with_newline(descriptor: int) -> bool:

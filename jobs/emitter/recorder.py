@@ -1,50 +1,26 @@
 """Records the ops of some steps of one rank, and never gets in the way of the training.
 
 Inside a step a recorder only takes marks. When the step is over it reads them; a separate thread writes the
-line, so that a slow store slows no job. A full disk, a dead store or an exception here ends the recording,
-with one warning, and the training goes on.
+line, so that a slow store slows no job. What a stalled store or a full disk does not take is left out, and
+counted in the next line; an exception here ends the recording. Either is one warning, and training goes on.
 """
 
-import atexit
 import functools
-import logging
-import queue
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from .line_thread import LineThread, warn
 from .loads import Loads
 from .open_step import OpenStep, Pieces
 from .rank_log_writer import RankLogWriter, Step
 from .step_clocks import CudaClock, HostClock, Mark, StepClock
 
-LOGGER = logging.getLogger("straggler_emitter")
-MOST_WAITING = 16
-"""Steps that the store may be behind; with more it counts as dead."""
 NO_WAIT_US = 1000
 """A wait up to this long found the transfer over, at a time that no host can know. [us]"""
-LONGEST_WARNING_S = 1.0
-"""A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
-
 Call = TypeVar("Call", bound=Callable[..., Any])
-
-
-def warn(message: str, *values: object) -> None:
-    """Log a warning in a separate thread: a handler of the job may raise, exit or hang there."""
-
-    def say() -> None:
-        with suppress(BaseException):
-            LOGGER.warning(message, *values)
-
-    try:
-        thread = threading.Thread(target=say, name="rank log warning", daemon=True)
-        thread.start()
-    except RuntimeError:  # no thread starts any more while the interpreter ends
-        return say()
-    return thread.join(LONGEST_WARNING_S)
 
 
 def never_raises(method: Call) -> Call:
@@ -79,8 +55,7 @@ class Recorder:
         self._clock = clock
         self._step: OpenStep | None = None
         self._has_given_up = False
-        self._queue: queue.Queue[Step | None] = queue.Queue(MOST_WAITING)
-        self._thread: threading.Thread | None = None
+        self._lines = LineThread(f"rank {writer.rank.rank}", "steps", self._write, self.give_up)
 
     def __enter__(self) -> "Recorder":
         return self
@@ -121,15 +96,7 @@ class Recorder:
         if step is None or self._clock is None or not step.has_begun:
             return
         self._clock.settle()
-        line = step.line(self._clock)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_lines, name="rank log", daemon=True)
-            self._thread.start()
-            atexit.register(self.close)
-        try:
-            self._queue.put_nowait(line)
-        except queue.Full:
-            self.give_up(f"{self.writer.landing} is {MOST_WAITING} steps behind")
+        self._lines.put(step.line(self._clock))
 
     def discard(self) -> None:
         """Forget the present step."""
@@ -227,19 +194,8 @@ class Recorder:
     def close(self, timeout_s: float = 10.0) -> None:
         """End the step and wait for its line to be written, at most so long. [s]"""
         self.end()
-        atexit.unregister(self.close)
-        if self._thread is None or not self._thread.is_alive() or self._has_given_up:
-            return
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=timeout_s)
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self.give_up(f"{self.writer.landing} has not taken the last steps in {timeout_s} s")
+        self._lines.close(timeout_s)
 
-    def _write_lines(self) -> None:
-        try:
-            while (line := self._queue.get()) is not None:
-                self.writer.write(line)
-            self.writer.close()
-        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and this thread has no caller
-            self.give_up(f"{self.writer.landing}: {error!r}")
+    def _write(self, step: Step, left_out: int) -> None:
+        step.left_out = left_out
+        self.writer.write(step)

@@ -9,23 +9,22 @@
                 save()
 
 A line goes to `log_date=.../job_id=.../run_id=.../events.jsonl`, whole, by a separate thread: a crash costs
-the last one at most. What goes wrong here ends the writing with one warning, and the training goes on.
+the last one at most. What a stalled store does not take is left out, and counted in the next line. What goes
+wrong here is one warning, and the training goes on.
 """
 
-import atexit
 import json
 import os
-import queue
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from .line_thread import LineThread, warn
 from .op_names import RUN_EVENTS_FORMAT
 from .rank_log_writer import EPOCH, Run, ends_with_newline, write_manifest, write_whole
-from .recorder import MOST_WAITING, never_raises, warn
+from .recorder import never_raises
 
 
 class RunEvents:
@@ -41,8 +40,7 @@ class RunEvents:
         self._is_first = True
         self._marked_us = 0
         self._has_given_up = False
-        self._queue: queue.Queue[tuple[int, bytes] | None] = queue.Queue(MOST_WAITING)
-        self._thread: threading.Thread | None = None
+        self._lines = LineThread(f"events of {run.run_id}", "events", self._append, self.give_up)
 
     def __enter__(self) -> "RunEvents":
         return self
@@ -95,15 +93,7 @@ class RunEvents:
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Wait for the last lines to be written, at most so long. [s]"""
-        atexit.unregister(self.close)
-        thread, self._thread = self._thread, None
-        if thread is None or self._has_given_up:
-            return
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=timeout_s)
-        thread.join(timeout_s)
-        if thread.is_alive():
-            self.give_up(f"{self.landing} has not taken the last events in {timeout_s} s")
+        self._lines.close(timeout_s)
 
     @property
     def _next(self) -> int | None:
@@ -120,24 +110,12 @@ class RunEvents:
         ids = {"format": RUN_EVENTS_FORMAT, "job_id": self.run.job_id, "run_id": self.run.run_id}
         facts = {"event": event, "at_us": at_us, "step": step, "duration_us": duration_us}
         known = {name: value for name, value in facts.items() if value is not None}
-        line = json.dumps({**ids, **known}, separators=(",", ":")).encode() + b"\n"
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_lines, name="run events", daemon=True)
-            self._thread.start()
-            atexit.register(self.close)
-        try:
-            self._queue.put_nowait((at_us, line))
-        except queue.Full:
-            self.give_up(f"{self.landing} is {MOST_WAITING} events behind")
+        self._lines.put((at_us, {**ids, **known}))
 
-    def _write_lines(self) -> None:
-        try:
-            while (each := self._queue.get()) is not None:
-                self._append(*each)
-        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and this thread has no caller
-            self.give_up(f"{self.landing}: {error!r}")
-
-    def _append(self, at_us: int, line: bytes) -> None:
+    def _append(self, event: tuple[int, dict[str, object]], left_out: int) -> None:
+        at_us, facts = event
+        said = {"left_out": left_out} if left_out else {}
+        line = json.dumps({**facts, **said}, separators=(",", ":")).encode() + b"\n"
         log_date = EPOCH + timedelta(microseconds=at_us)
         path = self.run.folder(self.landing, log_date) / "events.jsonl"
         if not (path.parent / "job.json").exists():

@@ -12,6 +12,7 @@ from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_DAY,
     CAUSE_MIXED_HARDWARE,
+    CAUSE_UNEXPLAINED,
     CAUSES,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
@@ -99,11 +100,24 @@ _OTHER_TYPES: Final = f"""
     WHERE types.workers IS DISTINCT FROM job.workers OR cause.time_saved_fraction IS NULL
         OR least <> cause.time_saved_fraction OR most <> cause.time_saved_fraction"""
 
+_IF_ANALYSED: Final = f"CASE WHEN job.status = '{STATUS_ANALYSED}' THEN {{}} END"
 _OTHER_LOSS: Final = f"""
     SELECT {_KEY}
-    FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned
+    FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned,
+            coalesce(max(greatest(0, time_saved_fraction)) FILTER (cause = '{CAUSE_UNEXPLAINED}'), 0)
+                AS beyond
         FROM {JOB_CAUSES} GROUP BY ALL) LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
-    WHERE NOT {_agree("lost", f"CASE WHEN job.status = '{STATUS_ANALYSED}' THEN returned END", SAME_SUM)}"""
+    WHERE NOT ({_agree("lost", _IF_ANALYSED.format("returned + beyond"), SAME_SUM)}
+        OR {_agree("lost", _IF_ANALYSED.format("returned"), SAME_SUM)})"""
+# The latter of units that a version before 0.4.0 simulated, which stay beside late ones of their day.
+
+_MORE_THAN_ALL: Final = f"""
+    SELECT {_KEY}
+    FROM {JOB_CAUSES} AS cause LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    GROUP BY ALL
+    HAVING sum(lost_fraction) > {1.0 + SAME_SUM!r}
+        OR sum(attributed_fraction) > sum(lost_fraction) + {SAME_SUM!r}
+        OR max(recoverable_gpu_hours - gpu_hours) > max({SAME_SUM!r} * gpu_hours)"""
 
 _MISCOUNTED_LOSS: Final = f"""
     SELECT log_date, fleet.lost_gpu_hours, causes.lost_gpu_hours AS of_causes, fleet.lost_s,
@@ -190,8 +204,17 @@ units_of_other_gpu_hours: Final = _rule(
 units_of_other_loss: Final = _rule(
     JOB_CAUSES,
     "causes_add_up_to_what_is_lost",
-    "the causes of an analysed unit lose what all fixes together save; of other units nothing is lost",
+    "the causes of an analysed unit lose what all fixes together save, and what is beyond them and noise; "
+    "of other units nothing is lost",
     _OTHER_LOSS,
+)
+
+units_of_more_than_all: Final = _rule(
+    JOB_CAUSES,
+    "causes_lose_at_most_the_unit",
+    "causes together lose at most the step, their parts at most what is lost, and no fix returns more "
+    "GPU-hours than the unit took",
+    _MORE_THAN_ALL,
 )
 
 units_of_other_schedule: Final = _rule(
@@ -232,11 +255,12 @@ RESULT_RULES: Final = (
     units_without_result,
     units_of_other_gpu_hours,
     units_of_other_loss,
+    units_of_more_than_all,
     units_of_other_schedule,
     units_of_other_types,
 )
 """Rules of the result tables and `jobs`."""
-CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
+CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss, units_of_more_than_all)
 """Rules of `job_causes` and `job_slowdown`."""
 DAY_RULES: Final = (miscounted_units, miscounted_causes, miscounted_loss)
 """Rules of `jobs`, `job_causes`, `cause_day` and `fleet_day` of the same days."""

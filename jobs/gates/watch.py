@@ -6,16 +6,41 @@ from datetime import date, timedelta
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from jobs.gates.audit import warnings
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, HOST_DAY
+from schemas.vocabulary import (
+    FLEET_DAY,
+    HOST_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    SLOWER_THAN_BEFORE,
+    STATUS_ANALYSED,
+    STATUS_BAD_LAYOUT,
+    STATUS_FAILED,
+    STATUS_TOO_MANY_RESTARTS,
+    UNIT_KEY,
+)
 
 RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice that a warning-only rule is broken."""
+_OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usual"]
 _MOST_HOSTS: Final = 5
 """Most hosts that are named one by one."""
+_MOST_UNITS: Final = 5
+"""Most units that are named one by one, likewise."""
+_BY_MANIFEST: Final = pa.array([STATUS_BAD_LAYOUT, STATUS_TOO_MANY_RESTARTS])
+"""Statuses that a manifest alone gives a unit, which then counts in no figure."""
+_CLAIMED: Final = {
+    "claim_refused": "is not believed",
+    "left_out_by_manifest": "is left out of the figures by its manifest",
+}
+_MOST_FAILURES: Final = 20
+_OF_FAILURES: Final = ["log_date", "job_id", "run_id", "status_detail"]
 _OF_HOSTS: Final = ["host", "log_date", "worker_slowdown_max"]
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations per median absolute deviation of a normal distribution."""
@@ -41,8 +66,50 @@ def night_warnings(
     hosts: dict[date, list[_Value]] = defaultdict(list)
     for each in zip(*(column.to_pylist() for column in of_hosts.columns), strict=True):
         hosts[each[1]].append(each)
-    rules = _of_rules(warehouse, log_dates)
-    return {day: of_night(fleet, hosts, watch, day) + rules[day] for day in log_dates}
+    job_slowdown = warehouse.rows(TABLES[JOB_SLOWDOWN], log_dates)
+    of_units = (
+        slower_units(job_slowdown.select(_OF_SLOWER).to_pylist()),
+        _of_rules(warehouse, log_dates),
+        of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
+        _of_failures(job_slowdown),
+    )
+    return {
+        day: of_night(fleet, hosts, watch, day) + [notice for each in of_units for notice in each[day]]
+        for day in log_dates
+    }
+
+
+def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[Notice]]:
+    """Name the units that are slower than on earlier days and not analysed, the slowest first.
+
+    units : rows of job_slowdown.
+    """
+    by_day: dict[date, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in units:
+        if row["status"] != STATUS_ANALYSED and (row["slower_than_usual"] or 0.0) >= SLOWER_THAN_BEFORE:
+            by_day[row["log_date"]].append(row)
+    found: defaultdict[date, list[Notice]] = defaultdict(list)
+    text = (
+        "{log_date}: a step of job {job_id}, run {run_id}, takes {slower_than_usual:.2f} times as long as "
+        "before, and no cause is known ({status})"
+    )
+    for day, rows in by_day.items():
+        worst = sorted(rows, key=lambda row: (-row["slower_than_usual"], row["job_id"], row["run_id"]))
+        found[day] = [Notice("slower_than_before", text.format(**row)) for row in worst[:_MOST_UNITS]]
+        if len(worst) > _MOST_UNITS:
+            more = f"{day}: and {len(worst) - _MOST_UNITS} more units"
+            found[day].append(Notice("slower_than_before", more))
+    return found
+
+
+def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
+    """Name the first units of each day that failed, and why."""
+    found: defaultdict[date, list[Notice]] = defaultdict(list)
+    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], STATUS_FAILED)).select(_OF_FAILURES)
+    for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
+        if len(found[day]) < _MOST_FAILURES:
+            found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
+    return found
 
 
 def of_night(
@@ -104,10 +171,34 @@ def _of_coverage(
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
         failed = (
-            f"{today['failed']} units failed by a defect of this software: "
+            f"{today['failed']} units failed, by a defect of this software or for want of memory: "
             "see failure_traceback in job_slowdown"
         )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
+    return found
+
+
+def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
+    """Name claims that are not believed, and units that a manifest keeps out of the figures.
+
+    jobs, job_slowdown : rows of these tables
+    """
+    refused = jobs.filter(pc.is_valid(jobs["refused_claims"])).sort_by("job_id")
+    left_out = job_slowdown.filter(pc.is_in(job_slowdown["status"], _BY_MANIFEST)).sort_by("job_id")
+    found: dict[date, list[Notice]] = defaultdict(list)
+    for kind, rows, column in (
+        ("claim_refused", refused, "refused_claims"),
+        ("left_out_by_manifest", left_out, "status_detail"),
+    ):
+        by_day: dict[date, list[str]] = defaultdict(list)
+        for *unit, said in zip(*(rows[name].to_pylist() for name in (*UNIT_KEY, column)), strict=True):
+            day, job_id, run_id = unit
+            why = said if isinstance(said, str) else "; ".join(said)
+            by_day[day].append(f"{day}: job {job_id}, run {run_id} {_CLAIMED[kind]}: {why}")
+        for day, texts in by_day.items():
+            found[day] += [Notice(kind, text) for text in texts[:_MOST_UNITS]]
+            if len(texts) > _MOST_UNITS:
+                found[day].append(Notice(kind, f"{day}: and {len(texts) - _MOST_UNITS} more units"))
     return found
 
 

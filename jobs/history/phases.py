@@ -53,8 +53,13 @@ def _power(settings: Settings) -> str:
     return settings.power.model_dump_json() if settings.power.watts else "{}"
 
 
+def _bounds(settings: Settings) -> str:
+    """Settings that decide what is read and what is refused, as JSON."""
+    return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
+
+
 _DECLARED: Final = {
-    PHASE_INGEST: Phase("ingest_rank_logs", "4", "bytes", 70e6, of_days=False),
+    PHASE_INGEST: Phase("ingest_rank_logs", "6", "bytes", 70e6, _bounds, of_days=False),
     PHASE_SIMULATE: Phase(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
     ),

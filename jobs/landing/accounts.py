@@ -1,12 +1,18 @@
 """The part of a unit that one task reads, and its account of what it found."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from jobs.landing.claims import contradictions
 from jobs.landing.files import EVENTS, LOGS, MANIFEST, META, LandedFile
 from jobs.landing.formats.rows import MOST_TYPE_TEXT, Bounds
+from schemas.tables import TABLES
 from schemas.unit import Unit
+from schemas.vocabulary import JOBS, STATUS_BAD_LAYOUT, STATUS_FAILED, UNIT_KEY
 
 CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
 """In `left_out` of the table jobs."""
@@ -14,8 +20,15 @@ CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
 LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
 """In `left_out` likewise."""
 
+MOST_OUTSIDE: Final = 0.1
+LEAST_OUTSIDE: Final = 2
+"""From this share of its lines and number on a run contradicts its manifest: one line alone is a stray."""
+
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
+
+Repeats = dict[tuple[int, int], dict[str, str]]
+"""(rank, step) of rows that an earlier file has too -> digests of the row in the later files."""
 
 
 class FileAccount(NamedTuple):
@@ -42,6 +55,7 @@ class UnitPart:
     surplus : files beyond the limit of a unit
     is_first : whether this part gives the row of jobs, and the accounts of the manifests
     taken : rows that other parts already have
+    suspected : what later files say of rows of earlier ones: where they differ, neither is believed
     """
 
     unit: Unit
@@ -53,6 +67,7 @@ class UnitPart:
     is_first: bool = True
     is_only: bool = True
     taken: Keys = field(default_factory=dict)
+    suspected: Repeats = field(default_factory=dict)
 
     @property
     def is_foreign(self) -> bool:
@@ -60,11 +75,25 @@ class UnitPart:
         return any(file.is_log_of_other_tool for file in self.logs)
 
 
+class Outside(NamedTuple):
+    """How many lines lie outside the manifest's layout, and the first of them in words."""
+
+    lines: int = 0
+    detail: str = ""
+
+
+NOWHERE: Final = Outside()
+
+
 @dataclass
 class UnitAccount:
-    """The account of a part of a unit: `job` is its row of jobs, without the key.
+    """The account of a part of a unit: `job` is its row of jobs, without the key, if it has one.
 
     gpu_types : host -> types that good lines state
+    repeats : lines of later files about rows of earlier ones
+    contested : how often two files differ about a row, by their names
+    outside : lines with a rank or a coordinate for which the manifest has no place
+    failure : why it could not be read at all, because reading it ended its process; empty if it was read
     """
 
     unit: Unit
@@ -73,6 +102,32 @@ class UnitAccount:
     ops: int = 0
     keys: Keys = field(default_factory=dict)
     gpu_types: dict[str, set[str]] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=dict)
+    contested: Counter[tuple[str, str]] = field(default_factory=Counter)
+    outside: Outside = NOWHERE
+    failure: str = ""
+
+    def complete(self, others: Sequence["UnitAccount"]) -> None:
+        """Add to the row of jobs what lines of all parts say."""
+        self.add_gpu_types(others)
+        if self.job is not None:
+            contested = sum((each.contested for each in others), self.contested)
+            claims = [*(self.job.get("refused_claims") or ()), *contradictions(contested)]
+            self.job["refused_claims"] = claims or None
+        self._refuse_contradicted(others)
+
+    def _refuse_contradicted(self, others: Iterable["UnitAccount"]) -> None:
+        """Refuse a manifest whose layout too many lines of all parts contradict: what is left is no run."""
+        if self.job is None or self.job.get("manifest_status") is not None:
+            return
+        parts = [self, *others]
+        outside = sum(part.outside.lines for part in parts)
+        lines = outside + sum(file.rows for part in parts for file in part.files)
+        if outside < LEAST_OUTSIDE or outside < MOST_OUTSIDE * lines:
+            return
+        first = next(part.outside.detail for part in parts if part.outside.lines)
+        detail = f"{outside} of {lines} lines contradict the layout, as one whose {first}"
+        self.job |= {"manifest_status": STATUS_BAD_LAYOUT, "manifest_detail": detail}
 
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
         """Add types of hosts that the manifest does not name to the row of jobs, from lines of all parts.
@@ -98,13 +153,30 @@ class UnitAccount:
             self.job["left_out"] = (self.job.get("left_out") or {}) | counted
 
 
-def join_gpu_types(parts: Iterable[UnitAccount]) -> None:
+def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:
+    """Rows of the table jobs, one for each account that has one."""
+    rows = [
+        dict(zip(UNIT_KEY, each.unit, strict=True)) | each.job for each in accounts if each.job is not None
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLES[JOBS].arrow_schema)
+
+
+def spread_failures(parts: Iterable[UnitAccount]) -> None:
+    """Make a unit of which a part could not be read one that failed."""
+    accounts = list(parts)
+    failures = {part.unit: part.failure for part in accounts if part.failure}
+    for part in accounts:
+        if part.job is not None and part.unit in failures:
+            part.job |= {"manifest_status": STATUS_FAILED, "manifest_detail": failures[part.unit]}
+
+
+def join_parts(parts: Iterable[UnitAccount]) -> None:
     """Add to each unit's row of jobs what all of its parts state; the first part of a unit has the row."""
     by_unit: dict[Unit, list[UnitAccount]] = {}
     for part in parts:
         by_unit.setdefault(part.unit, []).append(part)
     for first, *others in by_unit.values():
-        first.add_gpu_types(others)
+        first.complete(others)
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:

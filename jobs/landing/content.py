@@ -20,6 +20,8 @@ _PIECE: Final = 4 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_LINES: Final = 20_000
+"""Most lines at a time: short ones take far more memory than their bytes, as rejects most of all."""
 _NOT_A_BOMB: Final = 64 << 20
 """Smaller files are not checked for how tightly they are packed."""
 
@@ -90,8 +92,7 @@ class Content:
             else:  # it is too long already: only its beginning is stored
                 lines[0] = rest
             rest = lines.pop()
-            if lines:
-                yield lines
+            yield from (lines[first : first + _LINES] for first in range(0, len(lines), _LINES))
         if rest:
             yield [rest]
 
@@ -108,10 +109,10 @@ class Content:
             yield piece
 
     def _from_gzip(self) -> Iterator[bytes]:
-        """Unpack gzip of one or several members."""
-        member = None
+        """Unpack gzip of one or several members, and zeros behind them, with which tapes fill up."""
+        member, is_behind = None, False
         for piece in self.pieces():
-            packed = piece
+            packed = piece.lstrip(b"\0") if is_behind else piece
             while packed:
                 member = member or zlib.decompressobj(_GZIP)
                 try:
@@ -120,7 +121,8 @@ class Content:
                         packed = member.unconsumed_tail
                 except zlib.error as error:
                     raise FileError(REASON_UNREADABLE_FILE, f"broken gzip: {error}") from None
-                packed, member = (member.unused_data, None) if member.eof else (b"", member)
+                is_behind = member.eof
+                packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:
             raise FileError(REASON_UNREADABLE_FILE, "broken gzip: it ends too early")
 

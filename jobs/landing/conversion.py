@@ -27,7 +27,6 @@ from jobs.landing.unit_rows import UnitRows
 from schemas.unit import Unit
 from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, STATUS_UNUSABLE_LOG
 
-_DAY: Final = date(1970, 1, 1)
 _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
 
 
@@ -39,7 +38,7 @@ class Conversion:
     """Files of one run, to summarise and to write as rank logs.
 
     given : fields of a manifest that the user gave
-    job : its row of jobs, as if it were in a landing
+    read : the run as read; job : its row of jobs, as if it were in a landing
     rows : of rank_steps; those of files that broke off do not count
     arrivals : rows of collective_arrival, if the files show the last ranks of collectives
     left_out : what is not stored, as text, and how often
@@ -47,13 +46,13 @@ class Conversion:
     Raises ConversionError.
     """
 
-    def __init__(self, files: Sequence[Path], given: Mapping[str, Any], ids: tuple[str, str]) -> None:
-        self._given, self._ids = given, ids
+    def __init__(self, files: Sequence[Path], given: Mapping[str, Any], unit: Unit) -> None:
+        self._given, self._unit, self._ids = given, unit, (unit.job_id, unit.run_id)
         self._landed = [
-            LandedFile(_DAY, *ids, each.name, str(each.resolve()), each.stat().st_size) for each in files
+            LandedFile(*unit, each.name, str(each.resolve()), each.stat().st_size) for each in files
         ]
         self.left_out: Counter[str] = Counter()
-        read = read_staged(self._read)
+        self.read = read = read_staged(self._read)
         self.job = read.account.job or {}
         self.ops, self.rows, self.arrivals = read.account.ops, read.rows, read.arrivals
         self.broken: dict[str, str] = {}
@@ -69,8 +68,10 @@ class Conversion:
     def write(self, landing: Path, log_date: date) -> Path:
         """Write job.json and a rank log for each rank; returns the run folder.
 
-        Raises FileExistsError if the folder is not empty.
+        Raises FileExistsError if the folder is not empty, ConversionError where nothing is to be written.
         """
+        if not self.rows.num_rows:
+            raise ConversionError(f"no ops to write as rank logs: {self.job['manifest_detail'] or 'no rows'}")
         job_id, run_id = self._ids
         folder = landing / f"log_date={log_date}" / f"job_id={job_id}" / f"run_id={run_id}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ class Conversion:
         return folder
 
     def _read(self, staging: Staging) -> UnitAccount:
-        part = UnitPart(Unit(_DAY, *self._ids), (), self._landed)
+        part = UnitPart(self._unit, (), self._landed)
         rows = UnitRows(part, UnitFiles(store_of("/"), Bounds()), staging)
         unit = ForeignUnit(rows, Evidence(rows), self._given)
         job = unit.read(no_manifest(""))

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -22,18 +23,21 @@ EVENTS: Final = ("events.jsonl", "events.jsonl.gz")
 LOGS: Final = (RANK_LOG, PACKED_RANK_LOG, TRACE)
 _OWN: Final = (*LOGS, MANIFEST, META, *EVENTS)
 _OTHERS: Final = re.compile(
-    r"(?![._])(?!.*\.(?:tmp|part)\b)"
-    r".*(?:\.(?:json|jsonl|ndjson|log|pkl|pickle)(?:\.gz|\.zst)?|trace_rank_\d+)"
+    r"(?:(?![._])(?!.*\.(?:tmp|part)\b)"
+    r".*(?:\.(?:json|jsonl|ndjson|log|out|output|pkl|pickle|et)(?:\.gz|\.zst)?|trace_rank_\d+))|.*_dump_\d+"
 )
 """Names of logs of other tools: the content decides which tool. Unfinished uploads have other names."""
 
 _EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
 """Names of NCCL Inspector's logs, which may lie beside logs of this project's writer."""
 
+_OF_RANK: Final = re.compile(r"rank-([0-9]{1,18})\.jsonl(?:\.gz)?")
 _MARKER: Final = "_SUCCESS"
 _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
 _DAY: Final = re.compile(r"log_date=(\d{4}-\d{2}-\d{2})")
 _NEAREST: Final = 3
+_NAMED: Final = 100
+"""Misplaced entries that are named; the others are counted."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -47,6 +51,7 @@ class LandedFile(NamedTuple):
     size : [B]
     modified_us : Unix time of its last change, by the store
     defect : why it cannot be read; empty if none is known
+    owner, hard_links : number of the user whose it is, and its names there; None where the store does not say
     """
 
     log_date: date
@@ -57,6 +62,8 @@ class LandedFile(NamedTuple):
     size: int
     modified_us: int = 0
     defect: str = ""
+    owner: int | None = None
+    hard_links: int | None = None
 
     @property
     def unit(self) -> Unit:
@@ -67,6 +74,12 @@ class LandedFile(NamedTuple):
     def name(self) -> str:
         """Its name in the run folder."""
         return self.source_file.rsplit("/", 1)[-1]
+
+    @property
+    def rank(self) -> int | None:
+        """The rank whose log its name says that it is; None where it names none."""
+        found = _OF_RANK.fullmatch(self.name)
+        return int(found[1]) if found else None
 
     @property
     def is_log_of_other_tool(self) -> bool:
@@ -93,6 +106,20 @@ class LandedFile(NamedTuple):
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
 
 
+@dataclass
+class _Misplaced:
+    """Entries that are not read: how many, and the first of them."""
+
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, source_file: str, defect: str = "") -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.named) < _NAMED:
+            self.named.append(f"{source_file} ({defect})" if defect else source_file)
+
+
 class Landing:
     """The run folders of some days under a root, or those of some units.
 
@@ -115,13 +142,18 @@ class Landing:
 
     @property
     def misplaced(self) -> list[str]:
-        """Entries in the folders of these days that are not read."""
-        return self._listed[1]
+        """Entries in the folders of these days that are not read, the first of them."""
+        return self._listed[1].named
+
+    @property
+    def misplaced_count(self) -> int:
+        """Number of all such entries."""
+        return self._listed[1].count
 
     @cached_property
-    def _listed(self) -> tuple[dict[Unit, list[LandedFile]], list[str]]:
+    def _listed(self) -> tuple[dict[Unit, list[LandedFile]], "_Misplaced"]:
         units: dict[Unit, list[LandedFile]] = {}
-        misplaced = []
+        misplaced = _Misplaced()
         for day in self._days:
             seen: set[str] = set()
             for entry in self._store.walk(_folder(day)):
@@ -130,21 +162,22 @@ class Landing:
                     continue
                 files = [] if unit is None else units.setdefault(unit, [])
                 source_file = f"{_folder(day)}/{spelled('/'.join(entry.names))}"
-                size, modified_us, defect = entry[2:]
-                file = LandedFile(
-                    *(unit or (day, "", "")), source_file, entry.path, size, modified_us, defect
-                )
+                place = (*(unit or (day, "", "")), source_file, entry.path)
+                facts = (entry.size, entry.modified_us, entry.defect, entry.owner, entry.hard_links)
+                file = LandedFile(*place, *facts)
                 if unit is not None and file.is_input and source_file not in seen:
                     files.append(file)
                     seen.add(source_file)
                 elif entry.names != (_MARKER,):
-                    misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
+                    misplaced.add(source_file, entry.defect)
         for files in units.values():
             inputs = inputs_of(files)
-            misplaced += sorted({file.source_file for file in files} - {file.source_file for file in inputs})
+            for file in sorted(set(files).difference(inputs)):
+                misplaced.add(file.source_file)
             files[:] = inputs
-        if misplaced:
-            _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
+        if misplaced.count:
+            named = ", ".join(misplaced.named) + (" and others" if misplaced.count > _NAMED else "")
+            _LOG.warning("%d files are misplaced and not read: %s", misplaced.count, named)
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
 
     @cached_property

@@ -89,10 +89,21 @@ def runs_in(path: Path) -> list[Run]:
     return runs
 
 
+def run_of(folder: Path, files: Iterable[Path]) -> Run:
+    """Return the run of these files, whatever their names."""
+    named = []
+    for file in files:
+        found, path, name = file.stat(), str(file.resolve()), f"./{spelled(file.name)}"
+        modified_us = found.st_mtime_ns // 1000
+        named.append((name, LandedFile(date.min, "", "", name, path, found.st_size, modified_us)))
+    return _run(folder, named)
+
+
 def read_run(run: Run, bounds: Bounds) -> ReadRun:
     """Read a run by the landing's strict reader."""
     part = whole_unit(run.unit, run.files, bounds)
-    return read_staged(lambda staging: read_unit(store_of(run.folder), part, bounds, staging))
+    store = store_of("/")  # a link may lead from the run's folder to another below the one that was given
+    return read_staged(lambda staging: read_unit(store, part, bounds, staging))
 
 
 def read_staged(read: Callable[[Staging], UnitAccount]) -> ReadRun:
@@ -125,11 +136,13 @@ def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
 
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
     """Job and run as the files name them, else the folder's name."""
-    for fields in _named(files):
-        job_id, run_id = fields.get("job_id"), fields.get("run_id")
-        if isinstance(job_id, str) and isinstance(run_id, str) and not _HALF.search(job_id + run_id):
-            return job_id, run_id
-    return spelled(folder.name) or "job", "run"
+    found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
+    for fields in reversed(list(_named(files))):
+        named = {name: fields.get(name) for name in found}
+        found |= {
+            name: each for name, each in named.items() if isinstance(each, str) and not _HALF.search(each)
+        }
+    return found["job_id"], found["run_id"]
 
 
 def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:

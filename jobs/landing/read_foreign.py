@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import RANK_LOG, LandedFile
-from jobs.landing.formats import kineto, nccl_inspector, refused
+from jobs.landing.formats import kineto, nccl_inspector
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile, sound
-from jobs.landing.formats.known import HEAD_BYTES, format_of
+from jobs.landing.formats.known import HEAD_BYTES, LAST, format_of
 from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
-from jobs.landing.formats.rows import NO_ROWS, FileError, Reject, plain
+from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, plain
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import (
     FILE_REASONS,
@@ -26,6 +26,7 @@ from schemas.vocabulary import (
     REASON_UNKNOWN_FORMAT,
     REASON_UNREADABLE_FILE,
     REASON_UNUSABLE_LOG,
+    STATUS_STEP_TIMES_ONLY,
     STATUS_UNUSABLE_LOG,
 )
 
@@ -44,7 +45,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Return the files of the first format recognised; formats that are only refused come last."""
+    """Return the files of the first format recognised; copies and those without ops come last."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -60,7 +61,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
         else:
             formats[file], unknown[file] = format_of(head), _unknown(head)
     found = [each for each in formats.values() if each is not None]
-    chosen = next((each for each in found if each is not refused), next(iter(found), None))
+    chosen = min(found, key=lambda each: 1 + LAST.index(each) if each in LAST else 0, default=None)
     for file, own in formats.items():
         if own is None or own is not chosen:
             detail = unknown[file] if own is None else "another tool's than other files"
@@ -168,14 +169,20 @@ class ForeignUnit:
         with _no_surprise():
             run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)
         if self._given is not None or not rows.part.manifests:
-            manifest = job_of(run, self._given or {}, *rows.part.unit[1:])
+            manifest = job_of(run, self._given or {}, *rows.part.unit[1:], rows.bounds.workers)
         known, rest = rows.known(manifest), {file.name: file for file in files}
         for name, parts in groupby(_guarded(run.parts), key=lambda part: part.name):
             rows.take(rest.pop(name), _blocks(parts, known))
         for file in rest.values():
             rows.take(file, ())
         self._evidence.arrivals = run.arrivals or self._evidence.arrivals
-        facts = {"source_format": run.source_format, "transfers": run.transfers}
+        facts: dict[str, Any] = {"source_format": run.source_format, "transfers": run.transfers}
+        if run.step_times is not None:
+            facts |= {
+                "manifest_status": STATUS_STEP_TIMES_ONLY,
+                "manifest_detail": "the log has step times and no ops",
+                "step_times": run.step_times,
+            }
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
@@ -229,7 +236,9 @@ def _no_surprise() -> Iterator[None]:
         raise FileError(REASON_UNREADABLE_FILE, f"{type(error).__name__}: {plain(str(error))}") from error
 
 
-def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) -> dict[str, Any]:
+def job_of(
+    run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
+) -> dict[str, Any]:
     """Return the row of jobs of a run: the user's manifest wins over the files.
 
     Only chunks come from the files: theirs need not be chunks of a virtual pipeline.
@@ -239,4 +248,4 @@ def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) 
     sizes = [fields.get(name) for name in PRODUCT]
     if "world_size" not in fields and all(type(size) is int for size in sizes):
         fields["world_size"] = prod(sizes)
-    return manifest_row(fields, job_id, run_id)
+    return manifest_row(fields, job_id, run_id, workers)

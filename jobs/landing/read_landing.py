@@ -7,16 +7,30 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.landing.accounts import Keys, UnitAccount, UnitPart, join_gpu_types, whole_unit
+from jobs.landing.accounts import (
+    Keys,
+    Repeats,
+    UnitAccount,
+    UnitPart,
+    jobs_of,
+    join_parts,
+    spread_failures,
+    whole_unit,
+)
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import LandedFile, Landing
 from jobs.landing.formats.rows import Bounds, FileError
-from jobs.landing.read_unit import read_unit
+from jobs.landing.rank_steps import merged
+from jobs.landing.read_unit import read_unit, unread_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
+from jobs.runtime.memory import go_first
+from jobs.runtime.one_by_one import Ended, is_again, one_by_one
 from schemas.unit import Unit
+from schemas.vocabulary import UNIT_KEY
 
 _TASK_BYTES: Final = 128 << 20
 """Bytes of JSON that one task reads: 3 million ops, 40 MB of Parquet. A larger unit is split by its files."""
@@ -42,10 +56,14 @@ class Where(NamedTuple):
 
 
 class LandedUnits(NamedTuple):
-    """Accounts of units, or parts of them, and the files in which their rows and rejects are staged."""
+    """Accounts of units, or parts of them, and the files in which their rows and rejects are staged.
+
+    jobs : rows of the table jobs, which the accounts have no more: Python's objects take ten times as much
+    """
 
     accounts: list[UnitAccount]
     staged: list[StagedFile]
+    jobs: pa.Table
 
 
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
@@ -65,13 +83,34 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     tasks = tasks_of(landing.units, cores * _TASKS_OF_A_CORE, where.bounds)
     done = _run(spark, tasks, where)
     split = [place for place, task in enumerate(tasks) if not task[0].is_only]
-    again = _overlaps(tasks, done, split)
-    redone = _run(spark, [[part] for part in again.values()], where)
-    for place, one in zip(again, redone, strict=True):
-        done[place] = one
-    join_gpu_types([account for place in split for account in done[place].accounts])
+    parts = {place: tasks[place][0] for place in split}
+    for find in (_overlaps, _suspected):
+        again = find(parts, {place: done[place].accounts[0] for place in split})
+        parts |= again
+        redone = _run(spark, [[part] for part in again.values()], where)
+        for place, one in zip(again, redone, strict=True):
+            done[place] = one
+    joined = [account for place in split for account in _with_jobs(done[place])]
+    join_parts(joined)
+    spread_failures(joined)
+    jobs = [jobs_of(joined), *(each.jobs for place, each in enumerate(done) if place not in parts)]
     accounts = [account for each in done for account in each.accounts]
-    return LandedUnits(accounts, [file for each in done for file in each.staged])
+    return LandedUnits(accounts, [file for each in done for file in each.staged], pa.concat_tables(jobs))
+
+
+def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
+    """Accounts of a task that read one part of a unit, with its row of jobs as they had it."""
+    (account,) = part.accounts
+    for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
+        account.job = row
+    return part.accounts
+
+
+def _landed(account: UnitAccount) -> LandedUnits:
+    """Return what was found in a part of a unit, as it travels."""
+    spread_failures([account])
+    jobs, account.job = jobs_of([account]), None
+    return LandedUnits([account], [], jobs)
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
@@ -144,24 +183,57 @@ def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where)
 def _task(where: Where, task: bytes) -> bytes:
     store, staging = store_of(where.landing), Staging(where.staging, where.run)
     parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # from the driver
-    accounts = [read_unit(store, part, where.bounds, staging) for part in parts]
-    return pickle.dumps(LandedUnits(accounts, staging.close()))
+    go_first()
+    if is_again():
+        found = zip(parts, one_by_one(partial(_alone, where), parts), strict=True)
+        done = [_read_or_not(where, staging, part, units) for part, units in found]
+    else:
+        done = [_landed(read_unit(store, part, where.bounds, staging)) for part in parts]
+    accounts = [account for each in done for account in each.accounts]
+    staged = [file for each in done for file in each.staged]
+    jobs = pa.concat_tables(each.jobs for each in done)
+    return pickle.dumps(LandedUnits(accounts, [*staged, *staging.close()], jobs))
 
 
-def _overlaps(
-    tasks: Sequence[Sequence[UnitPart]], done: Sequence[LandedUnits], split: Sequence[int]
-) -> dict[int, UnitPart]:
+def _alone(where: Where, part: UnitPart) -> LandedUnits:
+    """Read a part in a process of its own."""
+    staging = Staging(where.staging, where.run)
+    found = _landed(read_unit(store_of(where.landing), part, where.bounds, staging))
+    return found._replace(staged=staging.close())
+
+
+def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUnits | Ended) -> LandedUnits:
+    """Return what was found in a part, or that it ended its process."""
+    if isinstance(found, LandedUnits):
+        return found
+    return _landed(unread_unit(store_of(where.landing), part, where.bounds, staging, found.why))
+
+
+def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
     """Parts of split units with rows that an earlier part has too, and the rows they must leave out.
 
     Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """
     taken: dict[Unit, Keys] = {}
     again = {}
-    for place in split:
-        (part,), (account,) = tasks[place], done[place].accounts
-        before = taken.setdefault(part.unit, {})
-        both = before.keys() & account.keys.keys()
+    for place, part in parts.items():
+        keys, before = accounts[place].keys, taken.setdefault(part.unit, {})
+        both = before.keys() & keys.keys()
         if both:
             again[place] = replace(part, taken={key: before[key] for key in both})
-        taken[part.unit] = account.keys | before
+        taken[part.unit] = keys | before
+    return again
+
+
+def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
+    """Parts of split units with rows that a later part has too, and what that part says of them."""
+    said: dict[Unit, Repeats] = {}
+    for place, part in parts.items():
+        repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}
+        said[part.unit] = merged(said.get(part.unit, {}), repeated)
+    again = {}
+    for place, part in parts.items():
+        mine = {key: files for key, files in said[part.unit].items() if key in accounts[place].keys}
+        if mine:
+            again[place] = replace(part, suspected=mine)
     return again

@@ -1,10 +1,12 @@
 """One unit of the landing, read once: its manifest, then every log; rows and rejects are staged."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from jobs.landing.accounts import FileAccount, UnitAccount, UnitPart
+from jobs.landing.claims import without_refused
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import EVENTS, MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile
 from jobs.landing.formats.manifest import (
@@ -19,6 +21,7 @@ from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
 from jobs.landing.formats.run_events import Events, read_events
+from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
@@ -27,6 +30,7 @@ from schemas.vocabulary import (
     PUBLISHED_TRACE_FORMAT,
     RANK_LOG_FORMAT,
     REASON_TOO_MANY_FILES,
+    REASON_UNREADABLE_FILE,
     TRANSFERS_MEASURED,
 )
 
@@ -34,8 +38,24 @@ Fields = Mapping[str, Any]
 
 
 def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> UnitAccount:
-    """Read a part of a unit; its rows and rejects go to `staging`."""
+    """Read a part of a unit; its rows and rejects go to `staging`.
+
+    Where several files have the same steps of a rank it is read again: only then it is known of which
+    rows of earlier files later ones say something else.
+    """
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
+    job = _read(rows)
+    if rows.repeats:
+        rows.drop()
+        part = replace(part, suspected=merged(rows.repeats, part.suspected))
+        rows = UnitRows(part, UnitFiles(store, bounds), staging)
+        job = _read(rows)
+    return rows.end(without_refused(job))
+
+
+def _read(rows: UnitRows) -> dict[str, Any]:
+    """Read manifest and logs; returns the row of jobs."""
+    part = rows.part
     manifest, given = _manifest(rows)
     evidence = Evidence(rows)
     if part.is_foreign:
@@ -47,9 +67,20 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
     for file in part.events:
         rows.take_events(file, partial(_events, rows, file))
     for file in part.surplus:
-        detail = f"the unit has more than {bounds.unit_files} files"
+        detail = f"the unit has more than {rows.bounds.unit_files} files"
         rows.refuse(file, Reject(REASON_TOO_MANY_FILES, detail))
-    return rows.end(manifest)
+    return manifest
+
+
+def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, why: str) -> UnitAccount:
+    """Account for a part of a unit whose reading ends its process: each of its logs is a reject."""
+    rows = UnitRows(part, UnitFiles(store, bounds), staging)
+    if part.is_first:
+        rows.account.files += [FileAccount(file, None) for file in part.manifests]
+    for file in (*part.logs, *part.evidence, *part.events, *part.surplus):
+        rows.refuse(file, Reject(REASON_UNREADABLE_FILE, why))
+    rows.account.failure = why
+    return rows.end(no_manifest(why))
 
 
 def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
@@ -65,7 +96,7 @@ def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
             with rows.files.content(file) as opened:
                 content = opened.whole(rows.bounds.manifest_bytes)
             if chosen is None:
-                chosen, given = _parsed(file, content, rows.bounds.nesting)
+                chosen, given = _parsed(file, content, rows.bounds)
         except FileError as error:
             if chosen is None:  # else its contents are not used
                 reject, chosen = error.reject, no_manifest(error.reject.detail)
@@ -77,13 +108,14 @@ def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
     return chosen or no_manifest(f"no {MANIFEST} in the folder"), given
 
 
-def _parsed(file: LandedFile, content: bytes, nesting: int) -> tuple[dict[str, Any], Fields | None]:
+def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str, Any], Fields | None]:
     if not content:
         raise ManifestError("the file is empty")
     if file.is_one_of(MANIFEST):
-        fields = manifest_fields(content, nesting)
-        return manifest_row(fields, file.job_id, file.run_id), fields if isinstance(fields, dict) else None
-    row = parse_published_meta(content, nesting)
+        fields = manifest_fields(content, bounds.nesting)
+        row = manifest_row(fields, file.job_id, file.run_id, bounds.workers)
+        return row, fields if isinstance(fields, dict) else None
+    row = parse_published_meta(content, bounds.nesting, bounds.workers)
     return row, {name: row[name] for name in SIZES if row[name] is not None} or None
 
 

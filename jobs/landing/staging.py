@@ -149,6 +149,7 @@ class Staging:
             use_dictionary=_DICTIONARIES if table == RANK_STEPS else True,
             write_statistics=[name for name in _KEYS if name in schema.names],
             store_schema=False,
+            write_page_checksum=True,
         )
         return _Open(path, writer)
 

@@ -6,6 +6,7 @@ A folder is listed by calls of the system: names need not be text, and not every
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import BinaryIO, Final, NamedTuple, cast
 
 import fsspec
@@ -26,6 +27,9 @@ _KINDS: Final = {
     stat.S_IFDIR: "not a file but a folder",
 }
 
+_TO_PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder is opened on the way to a file: it need not be readable, and is no link."""
+
 _NOWHERE: Final = "a link that leads nowhere"
 
 
@@ -37,6 +41,8 @@ class Entry(NamedTuple):
     size : [B]
     modified_us : Unix time of its last change [us]
     defect : why it cannot be read as a file; empty if it can
+    owner : number of the user whose file it is; None where the store does not say
+    hard_links : its names in that filesystem, more than one where backups are made so; None likewise
     """
 
     names: tuple[str, ...]
@@ -44,6 +50,8 @@ class Entry(NamedTuple):
     size: int = 0
     modified_us: int = 0
     defect: str = ""
+    owner: int | None = None
+    hard_links: int | None = None
 
 
 class Store:
@@ -82,7 +90,11 @@ class Store:
 
 
 class _Folder(Store):
-    """A folder of this machine. Links are followed if they stay inside."""
+    """A folder of this machine.
+
+    Links are followed if they stay inside, but not to a folder above themselves, and of several to one folder
+    the first alone: else a few links are a listing without end.
+    """
 
     def __init__(self, root: str) -> None:
         self._top = os.path.realpath(_bytes(root))
@@ -103,9 +115,9 @@ class _Folder(Store):
     def walk(self, folder: str) -> Iterator[Entry]:
         path = self._top + b"/" + _bytes(folder)
         if os.path.lexists(path):
-            yield from self._entry(path, (), is_followed=True)
+            yield from self._entry(path, (), set(), is_followed=True)
 
-    def _below(self, folder: bytes, names: tuple[str, ...]) -> Iterator[Entry]:
+    def _below(self, folder: bytes, names: tuple[str, ...], linked: set[bytes]) -> Iterator[Entry]:
         try:
             with os.scandir(folder) as found:
                 inner = sorted(each.name for each in found)
@@ -116,40 +128,78 @@ class _Folder(Store):
             return
         for name in inner:
             path = folder + b"/" + name
-            yield from self._entry(path, (*names, _text(name)), is_followed=len(names) + 1 < _FILE_DEPTH)
+            is_followed = len(names) + 1 < _FILE_DEPTH
+            yield from self._entry(path, (*names, _text(name)), linked, is_followed=is_followed)
 
-    def _entry(self, path: bytes, names: tuple[str, ...], *, is_followed: bool) -> Iterator[Entry]:
+    def _entry(
+        self, path: bytes, names: tuple[str, ...], linked: set[bytes], *, is_followed: bool
+    ) -> Iterator[Entry]:
         try:
             facts = os.lstat(path)
         except FileNotFoundError:  # removed while its folder was listed
             return
         if stat.S_ISLNK(facts.st_mode):
-            path = os.path.realpath(path)
-            if not path.startswith(self._top + b"/"):
-                yield Entry(names, _text(path), defect="a link out of the landing")
-                return
+            link, path = path, os.path.realpath(path)
+            defect = "" if path.startswith(self._top + b"/") else "a link out of the landing"
             try:
-                facts = os.lstat(path)
+                facts = facts if defect else os.lstat(path)
             except OSError:
-                yield Entry(names, _text(path), defect=_NOWHERE)
+                defect = _NOWHERE
+            if is_followed and not defect and stat.S_ISDIR(facts.st_mode):
+                defect = _not_followed(link, path, linked)
+            if defect:
+                yield Entry(names, _text(path), defect=defect)
                 return
         else:
             is_followed = True
         kind = stat.S_IFMT(facts.st_mode)
         is_folder = kind == stat.S_IFDIR and is_followed
         if is_folder:
-            yield from self._below(path, names)
+            yield from self._below(path, names, linked)
         if not is_folder or len(names) == _FILE_DEPTH:  # listings of files include folders too
             defect = "" if kind == stat.S_IFREG else _KINDS.get(kind, _NOWHERE)
-            yield Entry(names, _text(path), facts.st_size, facts.st_mtime_ns // 1000, defect)
+            modified_us = facts.st_mtime_ns // 1000
+            yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file as listed: one that has become a FIFO or a link since is an error, not a wait."""
-        found = os.open(_bytes(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        """Open a file as listed: one that has become a FIFO or a link since is an error, not a wait.
+
+        So is one below a folder that has become a link: each is opened beneath the one above it.
+        """
+        top = self._top.rstrip(b"/") + b"/"
+        *folders, name = _bytes(path).removeprefix(top).split(b"/")
+        with ExitStack() as opened:
+            above = _opened(top, _TO_PASS, None, opened)
+            for folder in folders:
+                try:
+                    above = _opened(folder, _TO_PASS, above, opened)
+                except NotADirectoryError:
+                    raise OSError(0, f"the folder {_text(folder)!r} is none any more") from None
+            found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
         if not stat.S_ISREG(os.fstat(found).st_mode):
             os.close(found)
             raise OSError(0, "not a file any more")
         return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
+
+
+def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:
+    """Open a folder beneath another until the stack ends."""
+    found = os.open(name, flags, dir_fd=above)
+    stack.callback(os.close, found)
+    return found
+
+
+def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
+    """Why a link to a folder is not followed; empty if it is.
+
+    linked : folders that links were followed to; this one is added
+    """
+    if link.startswith(folder + b"/"):
+        return "a link to a folder above itself"
+    if folder in linked:
+        return "a link to a folder that another link leads to"
+    linked.add(folder)
+    return ""
 
 
 def store_of(root: str) -> Store:

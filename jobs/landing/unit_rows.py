@@ -1,6 +1,6 @@
 """Rows and rejects of a part of a unit on their way to staging, and the accounts of its files."""
 
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -8,13 +8,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from jobs.landing.accounts import FileAccount, UnitAccount, UnitPart
+from jobs.landing.accounts import FileAccount, Outside, Repeats, UnitAccount, UnitPart
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import PACKED_RANK_LOG, RANK_LOG, LandedFile
 from jobs.landing.formats.rows import (
     LIMITS,
     NO_ROWS,
-    SCALARS,
     FileError,
     Reject,
     Rows,
@@ -24,27 +23,27 @@ from jobs.landing.formats.rows import (
     text_of,
 )
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
+from jobs.landing.rank_steps import RankSteps
 from jobs.landing.staging import Staging
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     RANK_STEPS,
-    REASON_DUPLICATE_RANK_STEP,
+    REASON_RANK_OUT_OF_RANGE,
     REJECTS,
     RUN_EVENTS,
 )
 
-_MOST_BUFFERED: Final = 192 << 20
-"""Most bytes of rows in a task; a larger unit is written in several sorted runs."""
-_REJECT_BYTES: Final = 3000
-"""Memory of a reject with its text, about."""
+_MOST_BUFFERED: Final = 96 << 20
+"""Most bytes of rows in a task; a larger unit is written in several sorted runs, each sorted as a copy."""
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
 """Sort order of a unit's rows, the last first: the simulation reads a stage as dense arrays."""
 _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
 _MOST_LEFT_OUT: Final = 100
 """Most kinds of left-out events that are listed; a trace may name thousands."""
-_RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
+_LARGEST_COUNT: Final = 2**63 - 1
+"""Counts of milliseconds are what a file says: more than a column holds is the most that it holds."""
 
 
 class Block(NamedTuple):
@@ -74,7 +73,7 @@ class RowBuffer:
         if rows.lines:
             self.rows.append((source_file, rows))
         self.rejects += [(source_file, each) for each in rejects]
-        self._bytes += rows.nbytes + len(rejects) * _REJECT_BYTES
+        self._bytes += rows.nbytes + sum(each.nbytes for each in rejects)
         if self._bytes > _MOST_BUFFERED:
             self.flush()
 
@@ -85,7 +84,7 @@ class RowBuffer:
         for source_file, rows in other.rows:
             self.add(source_file, rows, ())
         self.rejects += other.rejects
-        self._bytes += len(other.rejects) * _REJECT_BYTES
+        self._bytes += sum(each.nbytes for _, each in other.rejects)
 
     def drop(self) -> None:
         """Drop everything, also what is written already."""
@@ -123,15 +122,14 @@ def _with_files(rows: pa.Table, files: Sequence[str]) -> pa.Table:
 
 
 class UnitRows:
-    """Rows and rejects of a part of a unit, and the account of it.
-
-    keys : (rank, step) of the rows so far, with their files; those of a file come to the others at its end
-    """
+    """Rows and rejects of a part of a unit, and the account of it. Few are written before its end."""
 
     def __init__(self, part: UnitPart, files: UnitFiles, staging: Staging) -> None:
         self.part, self.files, self.bounds = part, files, files.bounds
-        self._buffer = RowBuffer(part.unit, staging)
-        self._keys: ChainMap[tuple[int, int], str] = ChainMap()
+        self._staging = staging
+        self._buffer = RowBuffer(part.unit, staging.another())  # all of it may have to be dropped
+        self._further: list[tuple[str, pa.Table]] = []
+        self._steps = RankSteps(part)
         self.account = UnitAccount(part.unit, None)
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,8 +142,8 @@ class UnitRows:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """What is added in the block counts unless the block ends in an error."""
-        buffer, keys, accounts = self._buffer, self._keys, len(self.account.files)
-        self._buffer, self._keys = buffer.another(), keys.new_child()
+        buffer, steps, accounts = self._buffer, self._steps, len(self.account.files)
+        self._buffer, self._steps = buffer.another(), steps.another()
         try:
             yield
         except BaseException:
@@ -154,25 +152,30 @@ class UnitRows:
             raise
         else:
             buffer.take(self._buffer)
-            keys.maps[0].update(self._keys.maps[0])
+            steps.take(self._steps)
         finally:
-            self._buffer, self._keys = buffer, keys
+            self._buffer, self._steps = buffer, steps
 
     def take(self, file: LandedFile, blocks: Iterable[Block]) -> None:
         """Add the rows and rejects of a file, once its end is reached; one that breaks off is one reject."""
         lines = rows_stored = rejected = 0
+        outside: list[Reject] = []
         try:
             with self.all_or_nothing():
                 for block in blocks:
-                    rows, rejects = self._once(block, file.source_file)
+                    rows, rejects = self._believed(block, file)
                     self._buffer.add(file.source_file, rows, rejects)
                     lines += sum(not line.isspace() for line in block.lines if line)
                     rows_stored += len(rows.lines)
                     rejected += len(rejects)
+                    outside += [each for each in rejects if each.reason == REASON_RANK_OUT_OF_RANGE]
                 digest = self.files.digest(file)
         except FileError as error:
             self.refuse(file, error.reject)
             return
+        if outside:
+            before, first = self.account.outside
+            self.account.outside = Outside(before + len(outside), first or outside[0].detail)
         counted = lines if file.is_one_of(RANK_LOG, PACKED_RANK_LOG) else None
         self.account.files.append(FileAccount(file, digest, counted, rows_stored, rejected))
 
@@ -183,7 +186,7 @@ class UnitRows:
 
     def write_arrivals(self, rows: pa.Table) -> None:
         """Write rows of collective_arrival."""
-        self._buffer.write(COLLECTIVE_ARRIVAL, rows)
+        self._further.append((COLLECTIVE_ARRIVAL, rows))
 
     def take_events(self, file: LandedFile, read: Callable[[], Events]) -> None:
         """Add what `read` finds in a file of events; one that breaks off is one reject."""
@@ -195,34 +198,55 @@ class UnitRows:
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         if rows:
             found = pa.Table.from_pylist(rows, EVENT_ROWS)
-            self._buffer.write(RUN_EVENTS, _with_files(found, [file.source_file] * len(rows)))
+            self._further.append((RUN_EVENTS, _with_files(found, [file.source_file] * len(rows))))
         account = FileAccount(file, self.files.digest(file), lines, len(rows), len(rejects))
         self.account.files.append(account)
 
+    @property
+    def repeats(self) -> Repeats:
+        """What later files say of rows of earlier ones."""
+        return self._steps.repeats
+
+    def drop(self) -> None:
+        """Drop everything."""
+        self._buffer.drop()
+
     def end(self, job: dict[str, Any]) -> UnitAccount:
         """Write everything to staging; returns the account."""
+        self._staging.take(self._buffer.staging)
+        self._buffer.staging = self._staging  # one file holds what is left of all units of a task
         self._buffer.flush()
+        for name, rows in self._further:
+            self._buffer.write(name, rows)
         self.account.ops = self._buffer.ops
+        self.account.repeats = self._steps.repeats
+        if self._steps.contested:
+            names = {file.source_file: _named(file) for file in self.part.logs}
+            for (first, second), count in self._steps.contested.items():
+                pair = (names.get(first, first), names.get(second, second))
+                self.account.contested[pair] += count
         if self.part.is_first:
             self.account.job = job
         if self.part.is_only:
-            self.account.add_gpu_types([])
+            self.account.complete([])
         else:
-            self.account.keys = dict(self._keys)
+            self.account.keys = dict(self._steps.keys)
         return self.account
 
-    def _once(self, block: Block, source_file: str) -> tuple[Rows, list[Reject]]:
-        """Rows of each (rank, step) that no earlier line had; all others become rejects."""
-        found = dict.fromkeys(_keys_of(block.rows), source_file)
-        before = (*self._keys.maps, self.part.taken)
-        is_new = len(found) == len(block.rows.lines)
-        if is_new and all(found.keys().isdisjoint(each) for each in before):
-            rows, rejects = block.rows, list(block.rejects)
-        else:
-            rows, again = _without_repeats(block, ChainMap(*before), source_file)
-            rejects = [*block.rejects, *again]
-        self._keys.maps[0].update(found)
-        return rows, rejects
+    def _believed(self, block: Block, file: LandedFile) -> tuple[Rows, list[Reject]]:
+        """Rows of each (rank, step) that are stored; all others become rejects."""
+        rows, refused = self._steps.believed(block.rows, file)
+        texts = (text_of(block.lines[each.line - block.first]) if block.lines else None for each in refused)
+        rejects = [
+            Reject(each.reason, each.detail, each.line, text)
+            for each, text in zip(refused, texts, strict=True)
+        ]
+        return rows, [*block.rejects, *rejects]
+
+
+def _named(file: LandedFile) -> str:
+    """Name of a file in its folder, and whose it is."""
+    return file.name if file.owner is None else f"{file.name} (of user {file.owner})"
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
@@ -232,26 +256,4 @@ def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
         plainly[plain(what)] += count
     most = dict(plainly.most_common(_MOST_LEFT_OUT))
     others = {"others": plainly.total() - sum(most.values())} if len(plainly) > len(most) else {}
-    return most | others or None
-
-
-def _keys_of(rows: Rows) -> Iterator[tuple[int, int]]:
-    return ((scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars)
-
-
-def _without_repeats(
-    block: Block, seen: Mapping[tuple[int, int], str], source_file: str
-) -> tuple[Rows, list[Reject]]:
-    """Split a block's rows into new ones and repeats of an earlier (rank, step)."""
-    own: dict[tuple[int, int], str] = {}
-    is_new, again = [], []
-    for (rank, step), line in zip(_keys_of(block.rows), block.rows.lines, strict=True):
-        known = own.get((rank, step)) or seen.get((rank, step))
-        is_new.append(known is None)
-        if known is None:
-            own[rank, step] = source_file
-            continue
-        text = text_of(block.lines[line - block.first]) if block.lines else None
-        detail = f"rank {rank}, step {step} is already in {known}"
-        again.append(Reject(REASON_DUPLICATE_RANK_STEP, detail, line, text))
-    return block.rows.where(np.array(is_new, dtype=bool)), again
+    return {what: min(count, _LARGEST_COUNT) for what, count in (most | others).items()} or None

@@ -6,7 +6,8 @@ And what keeps a run from it, in words: files of which nothing was read, a manif
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import Any, Final, NamedTuple
+from math import prod
+from typing import Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -28,6 +29,8 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
+    STATUS_BAD_LAYOUT,
+    STATUS_NO_MANIFEST,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
@@ -61,14 +64,21 @@ class Analysis(NamedTuple):
 def analysis(run: Run) -> Analysis:
     """Read a run, simulate and diagnose it; what is wrong with it is its status."""
     settings = load_settings(_SHIPPED)
-    read = read_run(run, Bounds(**settings.landing.model_dump()))
-    unit = (
-        run.unit if run.has_day else run.unit._replace(log_date=_recorded_day(read.rows) or run.unit.log_date)
-    )
+    return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
+
+
+def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
+    """Simulate and diagnose a run as read.
+
+    has_day : whether the log date is known; else it is that of the first line, where one has a time of day
+    """
+    settings = load_settings(_SHIPPED)
+    if not has_day:
+        unit = unit._replace(log_date=_recorded_day(read.rows) or unit.log_date)
     manifest = dict(read.account.job or {})
     if read.events.num_rows:
         manifest["events"] = in_order(read.events).to_pylist()
-    rows = UnitRows(unit, manifest, read.rows.select(SIMULATED_COLUMNS), has_day=run.has_day)
+    rows = UnitRows(unit, manifest, read.rows.select(SIMULATED_COLUMNS), has_day=has_day)
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
@@ -130,18 +140,27 @@ def unread_files(read: ReadRun) -> Iterator[str]:
         yield f"and {len(unread) - _MOST_FILES:,} more such files"
 
 
-def manifest_template(unit: Unit, rows: pa.Table) -> Iterator[str]:
-    """Show the fields that a job.json needs, as the rows of rank_steps suggest them; nothing without rows."""
-    if not rows.num_rows:
+def manifest_template(found: Analysis) -> Iterator[str]:
+    """Show the job.json that a unit without a good one needs; nothing where no row shows its sizes.
+
+    Sizes that are stated stay where the rows do not contradict them; the others are as the rows suggest.
+    """
+    unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
+    if found.tables.job["status"] not in (STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT) or not rows.num_rows:
         return
-    fields: dict[str, Any] = {"job_id": unit.job_id, "run_id": unit.run_id}
-    fields |= {size: _one_more(rows[rank]) for size, rank in _RANKS.items()}
-    fields["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
-    fields["world_size"] = 1
-    for size in _RANKS:
-        fields["world_size"] *= fields[size]
+    seen = {size: _one_more(rows[rank]) for size, rank in _RANKS.items()}
+    seen["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
+    world_size = job.get("world_size") or 0
+    stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
+    lacking = [size for size in _RANKS if size not in stated]
+    others = prod((seen | stated)[size] for size in _RANKS if [size] != lacking)
+    if len(lacking) == 1 and world_size % others == 0 and world_size // others >= seen[lacking[0]]:
+        stated[lacking[0]] = world_size // others
+    sizes = seen | stated
+    mended = {"job_id": unit.job_id, "run_id": unit.run_id, **sizes}
+    mended["world_size"] = prod(sizes[size] for size in _RANKS)
     yield f"The lines suggest this {MANIFEST}; check each number, a rank that left no log is not in it:"
-    yield f"  {json.dumps(fields)}"
+    yield f"  {json.dumps(mended)}"
 
 
 def _one_more(numbers: pa.ChunkedArray) -> int:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from sqlglot import exp
 
 from jobs.reading.question import AnswerError, QuestionError
+from jobs.runtime.errors import DamagedError
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -31,11 +32,15 @@ _STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "file")
 """Schemes of URLs that deltalake reaches."""
 _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
+LATEST_PUBLICATION: Final = "_latest_publication"
+"""File with the number of the last publication, written behind its row."""
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
 _REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
 _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 """Between the lines of deltalake's errors, each of which is the reason of the one before."""
+_PATTERN: Final = re.compile(r"[*?[]")
+"""What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
 
@@ -50,7 +55,7 @@ class Stored(NamedTuple):
     """The rows of a table.
 
     source : what DuckDB reads them from, in its SQL
-    files : those that it opens itself; none of a store
+    files : those that it opens itself, as it is given them and as they are called; none of a store
     dataset : what `source` names, where a connection has to be lent it
     """
 
@@ -65,6 +70,19 @@ class Stored(NamedTuple):
         return self.source
 
 
+def check_latest(root: str, number: int, stated: bytes | None) -> None:
+    """Compare the last publication of the log with the one that was made last, which a file states.
+
+    Raises DamagedError where the log ends earlier: readers would see old tables, or none.
+    """
+    if stated is not None and not (stated.isdigit() and int(stated) <= number):
+        made = stated[:20].decode(errors="replace")
+        raise DamagedError(
+            f"{PUBLICATIONS} in {root} ends at {number}, and publication {made!a} was made: restore its "
+            f"folder from a copy; or remove {LATEST_PUBLICATION} to go on with what is there"
+        )
+
+
 class DeltaTables:
     """Delta tables under one root."""
 
@@ -74,16 +92,23 @@ class DeltaTables:
 
     @cached_property
     def _published(self) -> Mapping[str, int] | None:
-        """Version of each table in the latest publication; None before the first."""
-        if not self._is_stored(PUBLICATIONS):
-            return None
-        stored = self._open(PUBLICATIONS, None)
-        if stored is None:
-            return None
-        with duckdb.connect(":memory:", config=ALONE) as connection:
-            latest = f"SELECT versions FROM {stored.lend(connection)} ORDER BY publication DESC LIMIT 1"
-            found = connection.execute(latest).fetchone()
-        return found[0] if found else None
+        """Version of each table in the latest publication; None before the first.
+
+        Raises DamagedError where the log of publications has lost its end.
+        """
+        stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
+        found = None
+        if stored is not None:
+            with duckdb.connect(":memory:", config=ALONE) as connection:
+                columns = f"SELECT publication, versions FROM {stored.lend(connection)}"
+                latest = f"{columns} ORDER BY publication DESC LIMIT 1"
+                found = connection.execute(latest).fetchone()
+        number: int = found[0] if found else 0
+        versions: Mapping[str, int] | None = found[1] if found else None
+        path = Path(self._root) / LATEST_PUBLICATION
+        if not self._is_store and path.exists():
+            check_latest(self._root, number, path.read_bytes())
+        return versions
 
     def is_there(self, name: str) -> bool:
         """Whether readers see a table of this name."""
@@ -112,9 +137,13 @@ class DeltaTables:
         for column in declared.partition_by:  # DuckDB would take its value from there
             if f"/{column}=" in self._root:
                 raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
+        if "\\" in self._root and _PATTERN.search(self._root):
+            raise QuestionError(
+                f"{self._root}: no folder above a table may have a backslash and one of * ? ["
+            )
         partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
-        paths = tuple(f"{path}/{file}" for file in sorted(files))
-        return Stored(_read_parquet(paths, partition), paths)
+        paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
+        return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""

@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from jobs.reading.database import Database, needed
-from jobs.reading.printing import Result
+from jobs.reading.printing import Result, times_as_text
 from jobs.reading.question import NAMES, AnswerError, Question, QuestionError, first_line, no_column, question
 
 Found = TypeVar("Found")
@@ -59,6 +59,11 @@ class DuckDbReader:
         with self._opened(asked) as connection:
             found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
+
+    def stop(self) -> None:
+        """End the question that another thread asks now."""
+        if self._connection is not None:
+            self._connection.interrupt()
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
@@ -121,10 +126,8 @@ def _of_sum(kind: pa.DataType) -> pa.DataType:
 
 def _plain(value: object) -> object:
     """Return times and lengths of time as text."""
-    if isinstance(value, datetime):
-        in_utc = value.astimezone(UTC) if value.tzinfo else value
-        text = in_utc.replace(tzinfo=None).isoformat(" ")
-        return text.rstrip("0") if "." in text else text
+    if isinstance(value, datetime | list | dict):
+        return times_as_text(value)
     return str(value) if isinstance(value, timedelta) else value
 
 

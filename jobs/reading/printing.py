@@ -4,8 +4,8 @@ import csv
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final, TextIO
 
@@ -14,7 +14,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from jobs.runtime.terminal import printable
+
 FORMATS: Final = ("table", "csv", "json", "markdown")
+_FOR_PEOPLE: Final = ("table", "markdown")
 
 _UNFOLDED: Final = 100_000
 """Width of a table without a screen: a file or a pipe gets every row on one line."""
@@ -24,6 +27,22 @@ _FOLDED: Final = 10
 
 _GAP: Final = 3
 """Width between columns."""
+
+
+def times_as_text(value: object, *, are_local: bool = False) -> object:
+    """Return times as text, in UTC, also those within structs and lists.
+
+    are_local : times without a zone are of this process's, not of UTC.
+    """
+    if isinstance(value, datetime):
+        in_utc = value.astimezone(UTC) if value.tzinfo or are_local else value
+        text = in_utc.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
+    if isinstance(value, list):
+        return [times_as_text(each, are_local=are_local) for each in value]
+    if isinstance(value, dict):
+        return {name: times_as_text(each, are_local=are_local) for name, each in value.items()}
+    return value
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,13 @@ class Result:
 
 
 def write(result: Result, form: str, out: TextIO) -> None:
-    """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects."""
+    """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects.
+
+    CSV is exact in files and pipes; on a terminal it has codes for what that would obey.
+    """
+    result = replace(
+        result, columns=[*map(printable, result.columns)] if form in _FOR_PEOPLE else result.columns
+    )
     writers = {"table": _write_table, "csv": _write_csv, "json": _write_json, "markdown": _write_markdown}
     writers[form](result, out)
 
@@ -87,23 +112,27 @@ def _cell(value: object) -> Text:
 
 def _write_csv(result: Result, out: TextIO) -> None:
     lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(result.columns)
-    for row in result.rows:
-        lines.writerow(_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
+    for row in (result.columns, *result.rows):
+        values = (_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
+        lines.writerow(printable(each) if isinstance(each, str) and out.isatty() else each for each in values)
 
 
 def _write_json(result: Result, out: TextIO) -> None:
     objects = [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows]
-    lines = ",\n".join(json.dumps(each, ensure_ascii=False, allow_nan=False) for each in objects)
+    lines = ",\n".join(_json(each) for each in objects)
     out.write(f"[\n{lines}\n]\n" if objects else "[]\n")
 
 
 def _write_markdown(result: Result, out: TextIO) -> None:
     """One table, its numbers rounded like those of a table for people."""
     rules = ("---:" if is_number else "---" for is_number in result.aligned_right)
-    for cells in (result.columns, rules, *(map(shown, row) for row in result.rows)):
-        escaped = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
+    for cells in (result.columns, rules, *(map(_on_one_line, row) for row in result.rows)):
+        escaped = (cell.replace("|", "\\|") for cell in cells)
         out.write(f"| {' | '.join(escaped)} |\n")
+
+
+def _on_one_line(value: object) -> str:
+    return shown(" ".join(value.split()) if isinstance(value, str) else value)
 
 
 def shown(value: object) -> str:
@@ -115,13 +144,18 @@ def shown(value: object) -> str:
     return printable(_nested(value) if isinstance(value, list | dict | tuple) else str(value))
 
 
-def printable(text: str) -> str:
-    """Return a text with codes for what a terminal would obey, or hide: names come from logs."""
-    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
-
-
 def _nested(value: object) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False)
+    return _json(_plain(value))
+
+
+def _json(value: object) -> str:
+    """JSON on one line, with its own codes for what a terminal would obey, or hide."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    )
 
 
 def _plain(value: object) -> object:
@@ -134,4 +168,4 @@ def _plain(value: object) -> object:
         return value.isoformat()
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,6 @@
 """Questions in turn at a prompt, from tables that stay open, with history and completion."""
 
 import readline
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 
 from jobs.reading.question import NAMES, AnswerError, QuestionError
 from jobs.reading.reader import Reader
+from jobs.runtime.terminal import complain
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 
@@ -22,22 +22,22 @@ _WORDS: Final = (
 )
 _WELCOME: Final = (
     "Ask in SQL, end with a semicolon. Tab completes tables and columns; SHOW TABLES lists, DESCRIBE shows "
-    "columns. Ctrl-D ends.\n"
+    "columns. Ctrl-D ends."
 )
 
 
 def ask_on(reader: Reader, answer: Callable[[str], None]) -> None:
     """Read questions from the terminal until its end, and have each answered; a wrong one ends nothing."""
-    sys.stderr.write(_WELCOME)
+    complain(_WELCOME)
     columns = columns_of(reader)
     with _line_editing(lambda text: completions(text, readline.get_line_buffer(), columns)):
         for sql in _questions():
             try:
                 answer(sql)
             except (QuestionError, AnswerError) as error:
-                sys.stderr.write(f"error: {error}\n")
+                complain(f"error: {error}")
             except KeyboardInterrupt:
-                sys.stderr.write("\n")
+                complain("")
 
 
 def columns_of(reader: Reader) -> dict[str, Sequence[str]]:
@@ -69,10 +69,10 @@ def _questions() -> Iterator[str]:
             line = input(_NEXT if typed else _FIRST)
         except KeyboardInterrupt:
             typed.clear()
-            sys.stderr.write("\n")
+            complain("")
             continue
         except EOFError:
-            sys.stderr.write("\n")
+            complain("")
             return
         typed.append(line)
         if line.rstrip().endswith(";"):

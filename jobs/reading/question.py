@@ -26,6 +26,7 @@ NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
+_TOO_DEEP: Final = "its parentheses, or operators, lie too deep in each other"
 _CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
 _REFUSED: Final = {"reflect", "try_reflect", "java_method", "identifier"}
 """Functions that call Java, or whose argument is the name of another."""
@@ -63,7 +64,10 @@ class Question:
     @property
     def for_spark(self) -> str:
         """The question as Spark gets it."""
-        return self.tree.sql("spark", comments=False)
+        try:
+            return self.tree.sql("spark", comments=False)
+        except RecursionError:
+            raise QuestionError(_TOO_DEEP) from None
 
     @property
     def for_duckdb(self) -> str:
@@ -74,22 +78,34 @@ class Question:
             return put_over(self.tree)
         except SqlglotError as error:
             raise QuestionError(f"{first_line(error)} (--engine spark knows it)") from None
+        except RecursionError:
+            raise QuestionError(_TOO_DEEP) from None
 
 
 def question(sql: str) -> Question:
     """Read a question. Raises QuestionError unless it only reads, and only what exists."""
     if _SHOW_TABLES.fullmatch(sql):
         return Question(exp.Command(this="SHOW", expression="TABLES"))
+    tree = _read(sql)
+    for hint in list(tree.find_all(exp.Hint)):
+        hint.pop()
+    _check(tree)
+    asked = Question(tree)
+    _check(_read(asked.for_spark))  # what an engine gets is looked at too, not only what was typed
+    return asked
+
+
+def _read(sql: str) -> exp.Expr:
+    """Return the one question that a text asks. Raises QuestionError where it does not."""
     try:
         trees = parse(sql, read="spark")
     except SqlglotError as error:
         raise QuestionError(_first(error)) from None
+    except RecursionError:
+        raise QuestionError(_TOO_DEEP) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Describe):
         raise QuestionError(_ONLY)
-    for hint in list(trees[0].find_all(exp.Hint)):
-        hint.pop()
-    _check(trees[0])
-    return Question(trees[0])
+    return trees[0]
 
 
 def _check(tree: exp.Expr) -> None:

@@ -25,6 +25,9 @@ class Reader(Protocol):
     def rows(self, sql: str) -> pa.Table:
         """Answer a question for code, with Spark's types of columns; integers may be wider."""
 
+    def stop(self) -> None:
+        """End the question that another thread asks now."""
+
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
 

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.reading.question import QuestionError
+from jobs.reading.unit import StoredCauses
 from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.settings_sections import SimulationSettings
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
 from udfs import what_if
-from udfs.custom_scenario import Answers, replay_causes, replay_scenarios
+from udfs.custom_scenario import Answers, cause_answers, replay_causes, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.scenario.op_columns import TEXT_COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
@@ -47,10 +48,12 @@ def replay_fixes(
     fixes: Sequence[Fix],
     factor: float | None,
     how: SimulationSettings,
+    stored: StoredCauses | None,
 ) -> list[Answers]:
     """Replay a unit with each of these causes fixed, and with the ops of each predicate ideal or scaled.
 
     rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
+    stored : the unit's rows in the warehouse, which causes are answered from, as history revised them
     Raises QuestionError for a factor beside a cause and for a predicate that chooses no op, and what
     replay_scenarios raises.
     """
@@ -59,11 +62,13 @@ def replay_fixes(
     if causes and factor is not None:
         raise QuestionError(f"--set (factor): scales the ops of a predicate, and {causes[0]} is a cause")
     found = []
-    if causes:
-        settings = what_if.SimulationSettings(**how.model_dump())
+    settings = what_if.SimulationSettings(**how.model_dump())
+    if causes and stored is not None:
+        found.append(cause_answers(*stored, causes))
+    elif causes:
         found.append(replay_causes(rank_steps, manifest, causes, settings))
     if predicates:
-        found.append(replay_scenarios(rank_steps, manifest, predicates, factor, how.ideal, how.ops_together))
+        found.append(replay_scenarios(rank_steps, manifest, predicates, factor, settings))
         by_text = {each.text: each for each in predicates}
         for answer in found[-1].answers:
             if not answer.ops and answer.scenario in by_text:

@@ -13,7 +13,7 @@ from pyspark.sql.types import NumericType, TimestampType
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.printing import Result
+from jobs.reading.printing import Result, times_as_text
 from jobs.reading.question import AnswerError, Question, QuestionError, first_line, no_column, question
 from jobs.reading.reader import Reader
 from jobs.runtime.java import JavaNotFoundError
@@ -31,6 +31,9 @@ class SparkReader:
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
+        spark.conf.set(
+            "spark.sql.variable.substitute", "false"
+        )  # ${env:NAME} would be read before the SQL is
         # The error is one line; Spark's logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
@@ -48,6 +51,10 @@ class SparkReader:
         """Answer a question for code; raises as `ask` does."""
         with self._asked(sql) as frame:
             return frame.toArrow()
+
+    def stop(self) -> None:
+        """End the question that another thread asks now."""
+        self._spark.sparkContext.cancelAllJobs()
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
@@ -115,6 +122,14 @@ def collected(frame: DataFrame, limit: int = 0) -> Result:
     return Result(
         columns=frame.columns,
         is_number=[isinstance(field.dataType, NumericType) for field in fields],
-        rows=[tuple(row.asDict(recursive=True).values()) for row in (rows[:limit] if limit else rows)],
+        rows=[
+            tuple(map(_plain, row.asDict(recursive=True).values()))
+            for row in (rows[:limit] if limit else rows)
+        ],
         is_cut=bool(limit) and len(rows) > limit,
     )
+
+
+def _plain(value: object) -> object:
+    """Times within structs and lists as text; Spark gives them as local times of this process."""
+    return times_as_text(value, are_local=True) if isinstance(value, list | dict) else value

@@ -25,7 +25,9 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     sizes = dict(zip(paths, files["size_bytes"].to_pylist(), strict=True))
     days = files["partition"].to_pylist() if "partition" in files.column_names else [{}] * len(paths)
     filesystem = PyFileSystem(DeltaStorageHandler(table.table_uri, known_sizes=sizes))
-    parquet = ds.ParquetFileFormat()
+    parquet = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
     fragments = [
         parquet.make_fragment(path, filesystem, partition_expression=_holds(of_file))
         for path, of_file in zip(paths, days, strict=True)

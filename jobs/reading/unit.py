@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,9 +14,8 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.progress import working
 from schemas.table import sql_strings
 from schemas.unit import Unit
-from schemas.vocabulary import JOBS, RANK_STEPS, UNIT_KEY
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_KEY
 from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
-from udfs.layout import LayoutError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
 
 _KEY = ", ".join(UNIT_KEY)
@@ -71,6 +70,23 @@ def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
     return recorded.cast(SIMULATED_SCHEMA), manifest
 
 
+class StoredCauses(NamedTuple):
+    """What the warehouse says of a unit: its row of job_slowdown, and its rows of job_causes."""
+
+    job: dict[str, Any]
+    causes: list[dict[str, Any]]
+
+
+def read_causes(reader: Reader, unit: Unit) -> StoredCauses | None:
+    """Read what a night found of a unit; None where it was not simulated yet."""
+    is_unit = on_units([unit.log_date], [unit])
+    jobs, causes = (
+        reader.rows(f"SELECT * FROM {name} WHERE {is_unit}").to_pylist(maps_as_pydicts="strict")
+        for name in (JOB_SLOWDOWN, JOB_CAUSES)
+    )
+    return StoredCauses(jobs[0], causes) if jobs else None
+
+
 @contextmanager
 def unit_to_replay(
     name: str, reader: Reader, args: Arguments
@@ -86,5 +102,5 @@ def unit_to_replay(
             yield unit, *read_unit(reader, unit)
     except NoSuchStepError as error:
         raise QuestionError(str(error)) from error
-    except (NothingToReplayError, LayoutError, TraceError) as error:
+    except (NothingToReplayError, TraceError) as error:
         raise NotReplayedError(str(error)) from error

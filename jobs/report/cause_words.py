@@ -1,21 +1,21 @@
 """Causes of one unit in words: what is lost to them, what fixing returns, and who causes it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Final
 
 import numpy as np
 
 from jobs.report import loss, wording
-from jobs.report.rows import Row
-from schemas.vocabulary import JUDGED_BY_HISTORY, NOT_STATED
+from jobs.report.culprit_words import IN_SECONDS, culprit_words, identity, members
+from jobs.report.rows import Row, UnitTables
+from schemas.vocabulary import JUDGED_BY_HISTORY
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
 _PAUSE: Final = "pause"
 _TOGETHER: Final = 0.5
 """Pauses coincide where a step that one strikes strikes more than this part of the culprits."""
-_IN_SECONDS: Final = (_PAUSE, "communication", "launch_delay", "data_loading")
-"""Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 
 
 def short(row: Row) -> dict[str, object]:
@@ -23,33 +23,46 @@ def short(row: Row) -> dict[str, object]:
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
-def described(row: Row, host_pages: Mapping[str, str], workers: Sequence[Row] = ()) -> dict[str, object]:
+def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
     """Everything that the page says of a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
-    workers    : rows of worker_slowdown: whether pauses coincide shows in their steps.
+    tables     : of the unit: whether pauses coincide shows in the steps of its workers.
     """
     cause = row["cause"]
     culprits = row["culprits"]
     lost = row["lost_fraction"]
     return short(row) | {
         "name": cause,
-        "fix": _fix(row, workers),
+        "fix": _fix(row, tables.workers),
         "lost": None if lost is None else loss.of_unit(lost, row["lost_gpu_hours"]),
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
-        "effect_name": "lost per step" if cause in _IN_SECONDS else "longer than usual",
         "links": _links(row),
-        "culprits": [_culprit(cause, each, host_pages) for each in culprits[:_SHOWN]],
+        "culprits": [
+            culprit_words(cause, each, tables.job["steps"], host_pages, first_day_of(tables, cause, each))
+            for each in culprits[:_SHOWN]
+        ],
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),
     }
 
 
+def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
+    """First of the days in a row on which the run named a culprit; None where that is the unit's own."""
+    own = tables.job["log_date"]
+    for row in tables.history:
+        if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
+            day: date = row["first_day"]
+            return day
+    return None
+
+
 def _fix(row: Row, workers: Sequence[Row]) -> str:
     """Return what to do about a cause; of pauses, whether they strike the culprits in different steps."""
     usual = wording.CAUSE_WORDS[row["cause"]].fix
-    places = {(each["dp_rank"], each["pp_rank"]) for each in row["culprits"]}
+    named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
+    places = {(each["dp_rank"], each["pp_rank"]) for each in named}
     slowdowns = [each["step_slowdowns"] for each in workers if (each["dp_rank"], each["pp_rank"]) in places]
     if row["cause"] != _PAUSE or len(slowdowns) < 2 or None in slowdowns:
         return usual
@@ -76,27 +89,8 @@ def _links(row: Row) -> list[str]:
     return [*dict.fromkeys(pairs)]
 
 
-def _culprit(cause: str, culprit: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "stage": "all" if culprit["pp_rank"] is None else culprit["pp_rank"],
-        "dp_rank": "all" if culprit["dp_rank"] is None else culprit["dp_rank"],
-        "rank": wording.MISSING if culprit["rank"] is None else culprit["rank"],
-        "host": culprit["host"] or _hosts(culprit),
-        "page": host_pages.get(culprit["host"]),
-        "effect": _effect(cause, culprit["effect"]),
-        "share_of_steps": culprit["share_of_steps"],
-        "pattern": culprit["pattern"],
-    }
-
-
-def _hosts(culprit: Row) -> str:
-    """What stands for the host where none is named: a worker's is not stated, a stage has several."""
-    is_worker = None not in (culprit["pp_rank"], culprit["dp_rank"])
-    return NOT_STATED if is_worker else "several"
-
-
 def _effect(cause: str, value: float) -> str:
-    return wording.seconds(value) if cause in _IN_SECONDS else wording.percent(value)
+    return wording.seconds(value) if cause in IN_SECONDS else wording.percent(value)
 
 
 def _evidence(row: Row) -> str:

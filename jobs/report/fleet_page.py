@@ -60,6 +60,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "parts": templates.columns(pa.table({**parts, "unit": unit, "lost": tables.parts[measure.lost]})),
         "runs": templates.columns(_runs(tables.runs, publication, _latest(tables.units))),
         "left_out": _left_out(tables),
+        "slower": _slower(tables.slower, publication),
         "op_types": templates.columns(_op_types(tables.op_types)),
         "hosts": [
             {**wording.host_record(row), "page": publication.hosts.get(row["host"])}
@@ -112,6 +113,24 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
         }
         for row in tables.runs.to_pylist()
         if row["status"] != STATUS_ANALYSED
+    ]
+
+
+def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
+    """Units that take longer than on earlier days and are in no lost figure, the slowest first."""
+    return [
+        {
+            "log_date": unit.log_date.isoformat(),
+            "job_id": unit.job_id,
+            "run_id": unit.run_id,
+            "page": publication.page_of(job_page_path(*unit)),
+            "times": row["slower_than_usual"],
+            "step_s": row["actual_step_s"],
+            "usual_s": row["usual_step_s"],
+            "gpu_hours": row["slower_gpu_hours"],
+            "why": wording.STATUS_WORDS[row["status"]],
+        }
+        for unit, row in zip(_keys(slower), slower.to_pylist(), strict=True)
     ]
 
 

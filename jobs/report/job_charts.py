@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from jobs.report.culprit_words import is_worker, members, named_culprits
 from jobs.report.power import power_chart
 from jobs.report.rows import Row, UnitTables
 from jobs.report.templates import rounded
-from jobs.report.wording import percent
+from jobs.report.wording import CAUSE_WORDS, percent
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,11 +80,13 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
     slowdown = by_step(workers)
     if slowdown is None:
         return "", drawn
-    text, step_map = _step_map(slowdown, workers, [row["step"] for row in steps])
+    text, step_map = _step_map(slowdown, workers, [row["step"] for row in steps], tables.causes)
     return text, [*drawn, step_map]
 
 
-def _step_map(slowdown: Floats, workers: Sequence[Row], steps: Sequence[int]) -> tuple[str, dict[str, Any]]:
+def _step_map(
+    slowdown: Floats, workers: Sequence[Row], steps: Sequence[int], causes: Sequence[Row]
+) -> tuple[str, dict[str, Any]]:
     """Map of workers by steps, stage by stage; of very many workers those that are slowest on the whole."""
     slowest = np.argsort(-slowdown.mean(axis=1), kind="stable")[:_MOST_ROWS].tolist()
     order = sorted(slowest, key=lambda place: (workers[place]["pp_rank"], workers[place]["dp_rank"]))
@@ -96,7 +99,22 @@ def _step_map(slowdown: Floats, workers: Sequence[Row], steps: Sequence[int]) ->
         "step": [*steps] * len(names),
         "excess": _excess(slowdown[order].ravel().tolist()),
     }
+    begins = onsets(causes)
+    if begins:
+        columns["onset"] = [begins.get((name, step), "") for name in names for step in steps]
+        text += " A circle marks where a culprit's slowness begins."
     return text, _chart("stepMap", "chart-step-map", columns)
+
+
+def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
+    """Causes that begin at a worker in a step, by the worker's name in the map and the step."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for row, culprit in named_culprits(causes):
+        for worker in members(culprit) or (culprit,):
+            if culprit["first_step"] is not None and is_worker(worker):
+                at = (f"{worker['pp_rank']} / {worker['dp_rank']}", culprit["first_step"])
+                found.setdefault(at, []).append(CAUSE_WORDS[row["cause"]].title)
+    return {at: ", ".join(dict.fromkeys(titles)) for at, titles in found.items()}
 
 
 def _excess(slowdown: Sequence[float]) -> list[float | None]:

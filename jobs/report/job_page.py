@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, loss, templates, wording
+from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
@@ -96,10 +97,11 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
     if warehouse is not None:
         fixes = fix_command(tables.key, [row["cause"] for row in present], warehouse)
         timeline = timeline_command(tables.key, warehouse)
+    onset = timeline and steps_at_onset(tables.causes, [row["step"] for row in tables.steps])
     return {
-        "causes": [cause_words.described(row, links.hosts, tables.workers) for row in present],
+        "causes": [cause_words.described(row, links.hosts, tables) for row in present],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
-        "unexplained": _unexplained(tables),
+        "unexplained": loss.unexplained(tables.causes),
         "prints": _printed(tables, present),
         "fix_command": fixes,
         "pattern": found,
@@ -108,6 +110,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "has_records": warehouse is not None,  # what other jobs say of a host
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
+        "onset": onset and [(step, f"{timeline}{step}") for step in onset],
         "figures": _figures(tables.job),
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
         "trust": trust(tables.job),
@@ -131,12 +134,6 @@ def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]
         }
         for scenario, fraction in [*alone.items(), (ALL_CAUSES, together)]
     ]
-
-
-def _unexplained(tables: UnitTables) -> str:
-    """What no cause explains that holds; empty where that is nothing."""
-    (row,) = [row for row in tables.causes if row["cause"] == CAUSE_UNEXPLAINED] or [{"lost_fraction": None}]
-    return loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"]) if row["lost_fraction"] else ""
 
 
 def _saved(row: Row) -> float:

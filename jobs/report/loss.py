@@ -1,11 +1,11 @@
 """What is lost, as a page says it: in GPU-hours where jobs state them, in per cent of time elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
-from schemas.vocabulary import REPLAYED_STATUSES, STATUS_ANALYSED
+from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, STATUS_ANALYSED
 
 
 class Measure(NamedTuple):
@@ -51,6 +51,17 @@ def share(row: Mapping[str, Any], measure: Measure) -> float | None:
     return lost / of if of and lost is not None else None
 
 
+def unexplained(causes: Sequence[Row]) -> str:
+    """Return what is lost to no cause that holds, and why to trust it less; empty where that is nothing."""
+    for row in causes:
+        if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
+            flag = row["flag_reason"]
+            uncertain = f" Uncertain: {wording.FLAG_WORDS[flag]}." if flag else ""
+            lost = of_unit(row["lost_fraction"], row["lost_gpu_hours"])
+            return f"{lost} lost, to causes too small or without evidence, or beyond all fixes.{uncertain}"
+    return ""
+
+
 def headline(job: Row) -> str:
     """Return what the job lost in one sentence, or why that is in no figure of the fleet."""
     lost = job["lost_fraction"]
@@ -68,6 +79,6 @@ def headline(job: Row) -> str:
         else f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
     )
     return (
-        f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with all causes fixed: "
+        f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with nothing lost: "
         f"{wording.percent(lost)} of its time is lost, {hours}."
     )

@@ -27,6 +27,7 @@ from schemas.vocabulary import (
     REJECTS,
     ROLE_EFFECT,
     STEP_SLOWDOWN,
+    STRAGGLING_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
@@ -43,6 +44,7 @@ _NAMED: Final = {
 }
 """Tables of the fleet's page that are named queries."""
 _JOB_DAYS: Final = "job_days"
+_HISTORY: Final = "culprit_history"
 _FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
@@ -50,6 +52,7 @@ _OF_UNITS: Final = {
     STEP_SLOWDOWN: ("step",),
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
+    _HISTORY: ("cause", "culprit"),
     **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
@@ -65,9 +68,15 @@ def read_fleet(reader: Reader, first_day: date, last_day: date) -> FleetTables:
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Straggling units of one day, those that lose most GPU-hours first, then the slowest."""
+    """Units of one day that straggle, or lose as much: most GPU-hours lost first, then the slowest.
+
+    What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
+    """
     units = fleet.units
-    slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
+    is_slow = pc.or_kleene(
+        units["is_straggling"], pc.greater_equal(units["lost_fraction"], 1 - 1 / STRAGGLING_SLOWDOWN)
+    )
+    slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), is_slow))
     dearest = slow.sort_by([("lost_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
     return [Unit(**key) for key in dearest.select(UNIT_KEY).to_pylist()]
 
@@ -101,6 +110,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             further={name: rows[name].get(unit, ()) for name in _FURTHER},
             roles=roles.get((unit.log_date, rows[_JOB_DAYS][unit][0]["part_of"]), ()),
             hosts=record,
+            history=rows[_HISTORY].get(unit, ()),
             rejects=rejects.get(unit, ()),
         )
         for unit in units
@@ -151,6 +161,9 @@ def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
                 CASE WHEN lost_gpu_hours IS NOT NULL THEN gpu_hours END AS lost_of_gpu_hours, lost_gpu_hours,
                 CASE WHEN lost_s IS NOT NULL THEN actual_total_s END AS analysed_s, lost_s, lost_fraction
             FROM job_days WHERE {period} ORDER BY {_KEY}""",
+        "slower": f"""
+            SELECT {_KEY}, status, slower_than_usual, actual_step_s, usual_step_s, slower_gpu_hours
+            FROM slower_than_before WHERE {period} ORDER BY slower_than_usual DESC, {_KEY}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",

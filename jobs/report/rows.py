@@ -24,6 +24,7 @@ class FleetTables:
     days: pa.Table
     fixes: pa.Table
     units: pa.Table
+    slower: pa.Table
     parts: pa.Table
     runs: pa.Table
     coverage: pa.Table
@@ -73,6 +74,7 @@ class UnitTables:
     further  : of each of FURTHER_TABLES, and job_megawatts, ordered by its key; none where the logs do not
                answer it.
     roles    : of role_effect, all roles of the whole that it is part of; none where it is part of none.
+    history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
     rejects  : of its lines and files by reason, the most first: reason, count, detail of one.
     """
 
@@ -84,6 +86,7 @@ class UnitTables:
     further: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     roles: Sequence[Row] = ()
     hosts: Mapping[str, Row] = field(default_factory=dict)
+    history: Sequence[Row] = ()
     rejects: Sequence[Row] = ()
 
     @property

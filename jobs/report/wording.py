@@ -82,17 +82,22 @@ FLAG_WORDS: Final[dict[str, str]] = {
     "high_discrepancy": "replay and recording are more than 5 % apart",
     "mixed_hardware_or_stage_imbalance": "types of GPU share no stage: slow types look like heavy stages",
     "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
+    "nobody_late": "all workers wait for long in reduce-scatters to which none comes late: one that is slow "
+    "in its own looks like a slow network",
     "judged_by_history": "other jobs or earlier days decided",
 }
 
 STATUS_FIXES: Final[dict[str, str]] = {
     "unusable_log": "see what the files lack: straggler convert FOLDER --check",
+    "step_times_only": "record single ops to learn why: rank logs by the emitter, or torch.profiler",
     "no_manifest": "put a job.json beside the logs, with the job's layout, and {again}",
     "bad_layout": "correct the layout in job.json, and {again}",
     "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
     "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
+    "implausible_times": "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
     "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
     "missing_workers": "look for workers whose file is missing or was rejected: a step needs all",
+    "some_ranks": "profile every rank of the job: a replay needs all",
     "odd_ranks": "see whether the ranks named above are numbered as job.json's layout says",
     "partial_trace": "record sends and receives too: without them no replay tells who waits for whom",
     "too_few_steps": "record more steps in a day",
@@ -104,12 +109,15 @@ STATUS_FIXES: Final[dict[str, str]] = {
 
 STATUS_WORDS: Final[dict[str, str]] = {
     "unusable_log": "log of a tool that no replay can be made of",
+    "step_times_only": "step times and no ops",
     "no_manifest": "no manifest (job.json)",
     "bad_layout": "manifest with a wrong or missing layout",
     "too_many_restarts": "too many restarts",
     "no_ops": "no recorded ops",
+    "implausible_times": "times in another unit than microseconds",
     "corrupt_trace": "recorded ops contradict each other",
     "missing_workers": "no step with all workers",
+    "some_ranks": "profile of some ranks of the job",
     "odd_ranks": "ranks that contradict their peers",
     "partial_trace": "computes without transfers",
     "too_few_steps": "too few steps",

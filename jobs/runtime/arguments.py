@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from jobs.reading.printing import FORMATS
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
@@ -157,7 +158,7 @@ class Command(click.Command):
                 raise
             logger.exception("%s failed", called())
             message, status = self._explain(error), EXIT_FAILED
-        sys.stderr.write(f"{called()}: error: {message}\n")
+        complain(f"{called()}: error: {message}")
         return status
 
 
@@ -176,6 +177,7 @@ def command(
 
 def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     """Run a command, or a group of them, and return the exit status."""
+    warn_on_terminal()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # of a name that cannot be spelt there
@@ -187,10 +189,10 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
         message = " ".join(error.format_message().split())
-        sys.stderr.write(f"{where}: error: {message} (see --help)\n")
+        complain(f"{where}: error: {message} (see --help)")
         return EXIT_WRONG_SETTINGS
     except OSError as error:
-        sys.stderr.write(f"{of.name}: error: {error}\n")
+        complain(f"{of.name}: error: {error}")
         return EXIT_FAILED
     except click.Abort:
         return EXIT_FAILED

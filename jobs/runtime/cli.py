@@ -13,6 +13,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.run_log import one_line, recorded_run
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
+from jobs.runtime.terminal import log_to_terminal
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.writing import writing, writing_alone
 
@@ -57,7 +58,7 @@ def entry_point(
 
     def of(body: Body) -> Command:
         def work(args: Arguments) -> None:
-            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+            log_to_terminal()
             for chatty in ("py4j", "great_expectations"):
                 logging.getLogger(chatty).setLevel(logging.WARNING)
             settings = load_settings(args.settings, args.landing, args.warehouse)

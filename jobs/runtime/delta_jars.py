@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.errors import PlainError
 from jobs.runtime.jvm import JvmError, launch_jvm
-from jobs.runtime.settings import SettingsError, load_settings
+from jobs.runtime.settings import load_settings
 from jobs.runtime.settings_sections import SparkSettings
 
 IVY: Final = Path(sys.prefix) / "ivy"
@@ -87,6 +87,6 @@ def _explain(packages: Sequence[str], output: str) -> str:
 if __name__ == "__main__":
     try:
         found = fetch(load_settings().spark)
-    except (DeltaJarsError, JavaNotFoundError, SettingsError) as error:
+    except (DeltaJarsError, PlainError) as error:
         sys.exit(f"delta_jars: {error}")
     print(f"{sum(Path(jar).stat().st_size for jar in found) / 1e6:.1f} MB in {len(found)} files: {IVY}")

@@ -15,3 +15,7 @@ class WrongInputError(PlainError):
     """Arguments, settings or folders that cannot be used."""
 
     exit_status = EXIT_WRONG_SETTINGS
+
+
+class DamagedError(PlainError):
+    """Raised for a file of a warehouse that is not as it was written; the message names it."""

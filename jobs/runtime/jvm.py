@@ -13,18 +13,34 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
+from jobs.runtime.errors import WrongInputError
 from jobs.runtime.java import find_java_home
 from jobs.runtime.project import PROJECT, is_zip
 from jobs.runtime.run_folder import run_folder
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_SECRET: Final = re.compile(r"secret|password|token|key([.]|$)", re.IGNORECASE)
-"""Names of settings that may hold a secret; a keytab is the name of a file."""
+_AT_START: Final = frozenset(
+    (
+        *("spark.app.name", "spark.master", "spark.submit.deployMode", "spark.submit.pyFiles"),
+        *("spark.driver.cores", "spark.driver.memory", "spark.driver.memoryOverhead"),
+        *("spark.driver.extraClassPath", "spark.driver.extraLibraryPath", _JAVA_OPTIONS),
+        *("spark.driver.defaultJavaOptions", "spark.jars", "spark.jars.excludes", "spark.jars.ivy"),
+        *("spark.jars.ivySettings", "spark.jars.packages", "spark.jars.repositories"),
+        *("spark.kerberos.keytab", "spark.kerberos.principal"),
+    )
+)
+"""Settings that a JVM needs before a session sets them. Everyone on the machine sees its command line."""
+_SECRET: Final = re.compile(r"://[^/\s,]*@|[?&]\w+=|(secret|password|token|key)=", re.IGNORECASE)
+"""In values of such settings: a password or a key in a URL, or in an option of Java's."""
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
 
 class JvmError(Exception):
     """The JVM ended before it could be used; the message is one line."""
+
+
+class SecretError(WrongInputError):
+    """A setting that would show a secret to everyone on the machine."""
 
 
 def is_submitted() -> bool:
@@ -35,19 +51,32 @@ def is_submitted() -> bool:
 def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
     """Start a JVM with these Spark settings.
 
-    Settings that may be secret are left for the session to set: all see the command line of a JVM.
+    On its command line are those that it needs at its start. The session sets all others.
 
     errors : file for the output of a JVM started here
-    Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
+    Raises JavaNotFoundError without a suitable Java, SecretError where a setting that has to be on the
+    command line holds a secret, JvmError when the JVM does not come up.
     """
+    options = {name: value for name, value in {**_logging(), **conf}.items() if name in _AT_START}
+    _check_harmless(options)
     _set_environment(conf)
-    options = {name: value for name, value in {**_logging(), **conf}.items() if not _SECRET.search(name)}
     options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
     arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
     try:
         return launch_gateway(arguments, {"stderr": errors})
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+
+
+def _check_harmless(options: Mapping[str, str]) -> None:
+    """Raise SecretError for the first setting whose value seems to hold a secret; it is not shown."""
+    for name, value in options.items():
+        if _SECRET.search(value):
+            raise SecretError(
+                f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
+                "command line of Spark's JVM: credentials of repositories belong into the file that "
+                "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
+            )
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:

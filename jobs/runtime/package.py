@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.runtime.project import PROJECT
+from jobs.runtime.terminal import say
 
 ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
@@ -72,4 +73,4 @@ def _digest(content: bytes) -> str:
 if __name__ == "__main__":
     dist = PROJECT / "dist"
     written = write_wheel(dist) if sys.argv[1:] == ["emitter"] else write_zip(dist / ZIP_NAME)
-    sys.stdout.write(f"{written.relative_to(PROJECT)}: {written.stat().st_size / 1e3:.0f} kB\n")
+    say(f"{written.relative_to(PROJECT)}: {written.stat().st_size / 1e3:.0f} kB")

@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from jobs.runtime.terminal import say
+
 _LOOPBACK: Final = "127.0.0.1"
 _TRACE: Final = "localtrace"
 _ABOUT: Final = ("vizviewer_info", "file_info")
@@ -56,10 +58,10 @@ def show(trace: Path) -> None:
     """Open a trace in the browser, and serve it until Ctrl+C."""
     with server(trace) as serving:
         address = f"http://{_LOOPBACK}:{serving.server_address[1]}"
-        sys.stdout.write(f"Perfetto shows it at {address}; Ctrl+C ends\n")
+        say(f"Perfetto shows it at {address}; Ctrl+C ends")
         sys.stdout.flush()
         webbrowser.open(address)
         try:
             serving.serve_forever()
         except KeyboardInterrupt:
-            sys.stdout.write("\n")
+            say("")

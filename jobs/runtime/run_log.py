@@ -18,6 +18,7 @@ from pyspark.errors import PythonException
 from jobs.gates.checks import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
+from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
@@ -124,33 +125,41 @@ def recorded_run(
     counts: dict[str, int] = {}
     start = time.monotonic()
     facts = new_run(entry_point, shlex.join(arguments), log_date) | {"outcome": RUN_STARTED}
+    note = RunNote(warehouse.root, str(facts["pipeline_run_id"]))
+    note.begin()
     warehouse.append(TABLE, _rows_of(facts))
     try:
         yield counts
     except BaseException as error:
-        seconds = time.monotonic() - start
+        seconds, status = time.monotonic() - start, _exit_status(error)
         try:
+            note.say(RUN_OUTCOMES[status])
             refusal = _refusal_in(error)
-            ended = _ended(facts, seconds, refusal.counts if refusal else {}, _exit_status(error))
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, status)
             _complete(warehouse, ended | {"refusals": refused_by(error)})
+            note.remove()
         except Exception:  # the caller must get the error of the run itself
-            logger.exception("pipeline_runs does not say how this run ended")
+            logger.exception("pipeline_runs does not say how this run ended; the next run writes it")
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
+    note.remove()
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Mark runs that started and never ended as killed; returns how many.
+    """Mark runs that started and never ended as killed, or as their notes say; returns how many were killed.
 
     Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """
     rows = warehouse.rows(TABLE)
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
-    if left.num_rows:
-        killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
-        closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
+    notes = [RunNote(warehouse.root, run_id) for run_id in left["pipeline_run_id"].to_pylist()]
+    outcomes = [note.said() or RUN_KILLED for note in notes]
+    if notes:
+        closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", pa.array(outcomes))
         warehouse.rewrite(TABLE, closed, "pipeline_run_id")
-    return int(left.num_rows)
+    for note in notes:
+        note.remove()
+    return outcomes.count(RUN_KILLED)
 
 
 def _exit_status(error: BaseException) -> int:

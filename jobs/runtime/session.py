@@ -6,6 +6,8 @@ found here. Under spark-submit its options win over conf/.
 
 import logging
 import os
+import re
+import resource
 import shutil
 import sys
 import tempfile
@@ -33,7 +35,13 @@ _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOG: Final = logging.getLogger(__name__)
 _AT_EVERY_START: Final = "WARNING: Using incubator modules"
 _LOOPBACK: Final = "127.0.0.1"
+_LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
+_ATTEMPTS: Final = 2
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
+
+
+_FEWEST_FILES: Final = 1024
+"""Descriptors that a night needs: Spark has 276 JARs."""
 
 
 class SessionError(PlainError):
@@ -86,6 +94,12 @@ def running_gateway() -> JavaGateway | None:
 
 def _start_jvm(spark: SparkSettings) -> JavaGateway:
     """Start a JVM with Delta on its class path."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most != resource.RLIM_INFINITY and most < _FEWEST_FILES:
+        raise SessionError(
+            f"Spark opens {_FEWEST_FILES} files, its own JARs among them, and this process may open {most}: "
+            f"raise the hard limit, as by ulimit -n {_FEWEST_FILES}"
+        )
     log = log_file(spark.log)
     conf = _spark_conf(spark, spark.master)
     jars = resolved_jars(spark.packages)
@@ -112,12 +126,18 @@ def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
-        "spark.master": master or "local[*]",
+        "spark.master": _tried_again(master or "local[*]"),
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.executorEnv.PYTHONPATH": str(PROJECT),
         **spark.conf,
     }
+
+
+def _tried_again(master: str) -> str:
+    """Have tasks tried twice on one machine too: the second time their units are done one by one."""
+    threads = _LOCAL.fullmatch(master)
+    return master if threads is None else f"local[{threads[1] or 1}, {_ATTEMPTS}]"
 
 
 def _is_local(master: str | None) -> bool:

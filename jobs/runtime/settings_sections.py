@@ -57,6 +57,7 @@ class LandingSettings(Section):
     trace_ops: Annotated[int, Field(ge=1)]
     manifest_bytes: Annotated[int, Field(ge=1)]
     unit_files: Annotated[int, Field(ge=1)]
+    workers: Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class HistorySettings(Section):

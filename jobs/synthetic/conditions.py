@@ -70,6 +70,10 @@ class Place:
         sends = [self.ops[row] for row in self.rows("forward-send", "backward-send", pp_rank=pp_rank)]
         return [np.array(self._met[op.meeting], np.int64) for op in sends if op.meeting is not None]
 
+    def is_forward(self, transfer: Rows) -> bool:
+        """Whether a transfer, by the rows of its ends, is one of forwards."""
+        return self.ops[transfer[0]].op_type in {"forward-send", "forward-recv"}
+
     def cells_on(self, host: str) -> list[Cell]:
         """Workers with at least one rank on a host: they are as slow as their slowest rank."""
         ranks = range(self.shape.cp_size * self.shape.tp_size)
@@ -127,11 +131,15 @@ class Conditions:
         """What each op takes on top."""
         return np.zeros((len(self.place.ops), *self.lanes))
 
-    def slow_down(self, cell: Cell, forward: Values, backward: Values) -> None:
-        """Let the computes of a worker take these multiples of their time; both shape (step,)."""
+    def slow_down(
+        self, cell: Cell, forward: Values, backward: Values, optimizer: Values | None = None
+    ) -> None:
+        """Let ops of a worker take these multiples of their time; shape (step,)."""
         dp_rank, pp_rank = cell
         self.factor[self.place.forwards(pp_rank), :, dp_rank] *= forward
         self.factor[self.place.backwards(pp_rank), :, dp_rank] *= backward
+        if optimizer is not None:
+            self.factor[self.place.rows("optimizer", pp_rank=pp_rank), :, dp_rank] *= optimizer
 
     def busy_us(self, noise: Times) -> Times:
         """Time every op works or moves data; noise has shape (op, step, dp_rank) and mean 1. [us]"""

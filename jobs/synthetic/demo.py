@@ -14,7 +14,7 @@ import numpy as np
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
 from jobs.synthetic.log_files import run_folder, write_rank_logs
 from jobs.synthetic.mechanisms.gpu_types import MixedTypes
-from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
@@ -27,6 +27,8 @@ from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
 """The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
+TIRED_HOST: Final = "node-0110"
+"""The host that turns slow in one job while this runs."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 TYPES: Final = {"node-0096": "H100", "node-0097": "A100", "node-0098": "H100", "node-0099": "A100"}
 """Of the hosts of the job on GPUs of two types."""
@@ -161,11 +163,26 @@ JOBS: Final = (
         [MixedTypes(TYPES, {"H100": (1.0, 1.0), "A100": (1.3, 1.35)})], first_host=96,
         fields={"gpu_type": None},
     ),
+    DemoJob(
+        "reason-13b", "language", "reason-13b", "a worker slow in its backwards alone", BASE,
+        [WeakGpu(2, 1, 1.4, direction="backward")], first_host=104,
+    ),
+    DemoJob(
+        "agent-34b", "assistant", "agent-34b", f"{TIRED_HOST} slow from the middle of the run on",
+        replace(BASE, tp_size=4), [SickHost(TIRED_HOST, 1.35, window=Window(DAYS * BASE.steps // 2))],
+        first_host=108,
+    ),
+    DemoJob(
+        "video-9b", "multimodal", "video-9b", "a link that turns slow on the second day", BASE,
+        [FlappingLink(1, 0.06, dp_rank=2, window=Window(BASE.steps))], first_host=118,
+    ),
 )  # fmt: skip
 
 
 WHOLE: Final = "rlhf-7b"
 ITERATIONS: Final = 12
+ROLES_SEED: Final = 17
+"""Of the first role; jobs listed later draw beyond the roles, so that the bytes of all others stay."""
 TRANSITION_S: Final = 0.2
 ROLES: Final = {
     "rollout": (
@@ -191,7 +208,7 @@ def demo_whole(seed: int = 0) -> WholeSimulation:
     for number, (role, (_, shape, mechanisms)) in enumerate(ROLES.items()):
         fields = {**ABOUT, "team": "assistant", "model": WHOLE, "gpu_hours": shape.world_size * 24.0}
         identity = JobIdentity(f"{WHOLE}-{role}", "r1", hosts=(f"node-{100 + number:04d}",), fields=fields)
-        plan = JobPlan(shape, mechanisms, seed + len(JOBS) + number, identity, USUAL)
+        plan = JobPlan(shape, mechanisms, seed + ROLES_SEED + number, identity, USUAL)
         before = (names[-1],) if number == 0 else ()
         steps = shape.steps // ITERATIONS
         transition_s = np.full(ITERATIONS, TRANSITION_S)
@@ -201,7 +218,8 @@ def demo_whole(seed: int = 0) -> WholeSimulation:
 
 def demo_fleet(seed: int = 0) -> Fleet:
     """The fleet; its jobs draw from separate seeds."""
-    return Fleet([job.in_fleet(seed + number) for number, job in enumerate(JOBS)])
+    seeds = [number + (len(ROLES) if number >= ROLES_SEED else 0) for number in range(len(JOBS))]
+    return Fleet([job.in_fleet(seed + own) for own, job in zip(seeds, JOBS, strict=True)])
 
 
 def write_demo(landing: Path, seed: int = 0) -> Fleet:

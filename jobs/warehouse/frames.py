@@ -1,6 +1,6 @@
 """Rows of tables on their way between Arrow, files and Spark."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
 from schemas.table import Table
@@ -48,6 +48,33 @@ Rows: TypeAlias = pa.Table | StagedRows
 def spark_schema(table: Table) -> StructType:
     """Columns of a table as Spark types."""
     return from_arrow_schema(table.arrow_schema)
+
+
+def with_columns(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return rows with these columns; columns that they lack, and fields within columns, are null."""
+    return rows.select(*_fields(lambda name: rows[name], rows.schema, schema))
+
+
+def _fields(value: Callable[[str], Column], stored: StructType, wanted: StructType) -> list[Column]:
+    """The wanted columns, or fields, of those that are stored, each by its name."""
+    return [
+        (
+            _as(value(each.name), stored[each.name].dataType, each.dataType)
+            if each.name in stored.names
+            else F.lit(None).cast(each.dataType)
+        ).alias(each.name)
+        for each in wanted
+    ]
+
+
+def _as(value: Column, stored: DataType, wanted: DataType) -> Column:
+    """A value with the wanted fields."""
+    if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
+        of, to = stored.elementType, wanted.elementType
+        return value if of == to else F.transform(value, lambda each: _as(each, of, to))
+    if isinstance(stored, StructType) and isinstance(wanted, StructType) and stored != wanted:
+        return F.when(value.isNotNull(), F.struct(*_fields(value.getField, stored, wanted)))
+    return value
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:

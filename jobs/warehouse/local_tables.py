@@ -14,10 +14,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.landing.staging import Partition, StagedFile, Staging
+from jobs.runtime.errors import DamagedError
 from schemas.table import Table
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
@@ -140,9 +142,12 @@ def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
     """Rows of one file, with the columns that its folders name; columns that it lacks are null."""
     folders = Path(file).relative_to(path).parts[:-1]
     partition = dict(unquote(folder).split("=", 1) for folder in folders)
-    with pq.ParquetFile(file) as stored:
-        names = [name for name in schema.names if name in stored.schema_arrow.names]
-        read = stored.read(columns=names)
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as stored:
+            names = [name for name in schema.names if name in stored.schema_arrow.names]
+            read = stored.read(columns=names)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedError(f"{file} cannot be read, restore it from a copy: {error}") from error
     columns = [
         read.column(each.name).cast(each.type)
         if each.name in names
@@ -153,12 +158,13 @@ def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
 
 
 def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters | None) -> bool:
-    """Commit staged files as the rows of these partitions; false for a table made with other columns.
+    """Commit staged files as the rows of these partitions; false for a table of other columns or fields.
 
     replaced : None adds the rows to the existing ones
     """
     log = DeltaTable(path)
-    if [each.name for each in log.schema().fields] != [*table.column_names]:
+    stored, wanted = log.schema(), Schema.from_arrow(table.arrow_schema)
+    if [each.name for each in stored.fields] != [*table.column_names] or _names(stored) != _names(wanted):
         return False
     if not staged and not (replaced and log.file_uris(file_pruning_predicate=replaced)):
         return True  # no rows replace no rows: readers need no new version
@@ -177,6 +183,15 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
     mode = "append" if replaced is None else "overwrite"
     log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced)
     return True
+
+
+def _names(kind: DataType | Schema) -> object:
+    """Names of the columns and of all fields within them, in any order: Delta adds new ones at the end."""
+    if isinstance(kind, ArrayType):
+        return _names(kind.element_type)
+    if isinstance(kind, StructType | Schema):
+        return {each.name: _names(each.type) for each in kind.fields}
+    return None
 
 
 def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None) -> bool:

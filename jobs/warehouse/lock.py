@@ -1,35 +1,40 @@
 """One writer at a time: a lock on the warehouse, which says who holds it and since when.
 
-On this machine it is a lock of the operating system: it ends with the process that holds it, and with the
-JVM that this process has started. In a store it is a file that only one writer can make.
+On this machine it is two locks of the operating system, which end with their holders, in any container:
+Python holds one, and the JVM that it has started holds another, because it may still commit after its
+Python was killed.
+In a store it is a file that only one writer can make.
 """
 
 import fcntl
 import getpass
-import json
 import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Annotated, Any, BinaryIO, Final
 
 import psutil
+from pydantic import Field, TypeAdapter
 
 from jobs.runtime.errors import PlainError
 from jobs.warehouse.small_files import SmallFiles
 
 LOCK_NAME: Final = "_lock"
+JVM_LOCK_NAME: Final = "_lock_jvm"
+"""A file of its own: over NFS, the two kinds of lock would exclude each other on one."""
 
 _LOG: Final = logging.getLogger(__name__)
 _PROBED_BYTES: Final = 1 << 20
 _PAUSE_S: Final = 0.5
 _SAY_AGAIN_S: Final = 60.0
+_READ_BYTES: Final = 1 << 16
 
 
 class LockedError(PlainError):
@@ -38,13 +43,18 @@ class LockedError(PlainError):
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a lock. processes : those that must have ended, and when each was started [Unix s]."""
+    """The holder of a lock. processes : those that must have ended, and when each was started [Unix s].
+
+    boot, process_ids : which boot of the host, and which PID namespace gave the processes their numbers
+    """
 
     entry_point: str
     host: str
     user: str
     since: str
-    processes: dict[int, float]
+    processes: Annotated[dict[int, float], Field(min_length=1)]
+    boot: str = ""
+    process_ids: str = ""
 
     def __str__(self) -> str:
         """Names entry point, process, host, user and time."""
@@ -53,8 +63,17 @@ class Holder:
 
     @property
     def may_live(self) -> bool:
-        """Whether one of its processes runs, or may run because it is on another host."""
-        return self.host != socket.gethostname() or any(map(_lives, self.processes.items()))
+        """Whether one of its processes runs, or may run because it cannot be seen from here."""
+        if self.host != socket.gethostname():
+            return True
+        if self.boot and self.boot != _boot():
+            return False
+        if self.process_ids and self.process_ids != _process_ids():
+            return True
+        return any(map(_lives, self.processes.items()))
+
+
+_HOLDER: Final = TypeAdapter(Holder)
 
 
 def this_process(entry_point: str, *more: int) -> Holder:
@@ -62,28 +81,42 @@ def this_process(entry_point: str, *more: int) -> Holder:
     own = (os.getpid(), *more)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     started = {process: psutil.Process(process).create_time() for process in own}
-    return Holder(entry_point, socket.gethostname(), getpass.getuser(), since, started)
+    return Holder(
+        entry_point, socket.gethostname(), getpass.getuser(), since, started, _boot(), _process_ids()
+    )
+
+
+def _boot() -> str:
+    file = Path("/proc/sys/kernel/random/boot_id")
+    return file.read_text().strip() if file.exists() else ""
+
+
+def _process_ids() -> str:
+    link = Path("/proc/self/ns/pid")
+    return str(link.readlink()) if link.is_symlink() else ""
 
 
 @contextmanager
 def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
     """Hold the lock of a warehouse in a folder of this machine; yields a function that updates its holder.
 
-    wait : for others to end. Without it, raises LockedError while another holds the lock.
+    wait : for others to end. Without it, raises LockedError while another holds the lock, or its JVM does.
+    Raises NotWritableError where the files of the lock cannot be opened.
     """
     path = Path(root) / LOCK_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with _opened(path) as file, _opened(Path(root) / JVM_LOCK_NAME) as jvm_file:
 
         def attempt() -> bool:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            left = _read(path.read_bytes())
-            if left is not None and left.may_live:  # its Python was killed, and its JVM may still commit
+            try:
+                fcntl.lockf(jvm_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):  # its Python was killed, and its JVM may still commit
                 fcntl.flock(file, fcntl.LOCK_UN)
                 return False
+            fcntl.lockf(jvm_file, fcntl.LOCK_UN)  # for this writer's own JVM
             return True
 
         def say(now: Holder) -> None:
@@ -91,12 +124,39 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
             file.write(_content(now))
             file.flush()
 
-        _until(attempt, lambda: _read(path.read_bytes()), root, wait=wait)
+        def named() -> Holder | None:
+            file.seek(0)
+            return _read(file.read(_READ_BYTES))
+
+        _until(attempt, named, root, wait=wait)
         say(holder)
         try:
             yield say
         finally:
             file.truncate(0)
+
+
+@contextmanager
+def locked_by_jvm(root: str, jvm: Any) -> Iterator[None]:  # noqa: ANN401  # py4j has no types
+    """Let the JVM hold its lock of a folder, for as long as it lives or this block lasts.
+
+    Only who holds the folder's lock may call it.
+    """
+    file = jvm.java.io.RandomAccessFile(str(Path(root).absolute() / JVM_LOCK_NAME), "rw")
+    try:
+        if file.getChannel().tryLock() is None:
+            raise LockedError(f"{root} is being written by the JVM of a process that was killed: end it")
+        yield
+    finally:
+        file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a+b")
+    except OSError as error:
+        raise NotWritableError(f"{path} cannot be opened to lock the warehouse: {error.strerror}") from None
 
 
 @contextmanager
@@ -151,15 +211,13 @@ def _lives(process: tuple[int, float]) -> bool:
 
 
 def _content(holder: Holder) -> bytes:
-    return json.dumps(asdict(holder)).encode()
+    return _HOLDER.dump_json(holder)
 
 
 def _read(content: bytes | None) -> Holder | None:
-    """Read the holder of a lock; None if it has none, or none yet."""
+    """Read the holder of a lock; None if it has none, none yet, or names none."""
     try:
-        found = json.loads(content or b"")
-        processes = {int(number): started for number, started in found["processes"].items()}
-        return Holder(**found | {"processes": processes})
+        return _HOLDER.validate_json(content or b"")
     except ValueError:
         return None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest
 from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE
 from schemas.vocabulary import BEGIN, RECOVER
@@ -38,11 +39,17 @@ class Published:
     versions: Versions | None = None
 
 
-def latest_publication(rows: pa.Table) -> Published:
-    """Return the latest of these rows of `publications`."""
+def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Published:
+    """Return the latest of these rows of `publications`.
+
+    stated : what the file LATEST_PUBLICATION has; None without one
+    Raises DamagedError where the rows end before it.
+    """
     found = rows.to_pylist(maps_as_pydicts="strict")
     newest = max(found, key=lambda row: row["publication"], default=None)
-    return Published(newest["publication"], newest["versions"]) if newest else Published()
+    latest = Published(newest["publication"], newest["versions"]) if newest else Published()
+    check_latest(root, latest.number, stated)
+    return latest
 
 
 @contextmanager
@@ -97,6 +104,7 @@ def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequen
         "versions": list(versions.items()),
     }
     warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
+    warehouse.small_files.write(LATEST_PUBLICATION, str(number).encode())
     warehouse.published = Published(number, versions)
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.landing.staging import filesystem_of
+from jobs.warehouse.local_tables import keys_of
 from schemas.unit import Unit
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
@@ -32,12 +33,57 @@ class Piece(NamedTuple):
     groups: tuple[int, ...]
 
 
+class Facts(NamedTuple):
+    """A unit's row of jobs and its rows of run_events, packed: Python's objects take ten times as much.
+
+    Empty without any.
+    """
+
+    job: bytes = b""
+    events: bytes = b""
+
+    def read(self) -> dict[str, Any]:
+        """Return the row of jobs, with events as its `events` where there are any."""
+        found: dict[str, Any] = {}
+        if self.job:
+            (found,) = pa.ipc.open_stream(self.job).read_all().to_pylist(maps_as_pydicts="strict")
+        if self.events:
+            found["events"] = pa.ipc.open_stream(self.events).read_all().to_pylist()
+        return found
+
+
+NO_FACTS: Final = Facts()
+
+
+def facts_of(jobs: pa.Table, events: pa.Table) -> dict[Unit, Facts]:
+    """Facts of each unit that has a row of jobs.
+
+    events : rows of run_events in their order
+    """
+    places: dict[Unit, list[int]] = {}
+    for place, unit in enumerate(keys_of(events)):
+        places.setdefault(unit, []).append(place)
+    own = {unit: _streamed(events.take(rows)) for unit, rows in places.items()}
+    return {
+        unit: Facts(_streamed(jobs.slice(place, 1)), own.get(unit, b""))
+        for place, unit in enumerate(keys_of(jobs))
+    }
+
+
+def _streamed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
 @dataclass
 class StoredUnit:
-    """A unit, its row of jobs (empty without one), and the places of its rows."""
+    """A unit, its facts, and the places of its rows."""
 
     key: Unit
-    manifest: Mapping[str, Any]
+    facts: Facts
     pieces: list[Piece] = field(default_factory=list)
     bytes: int = 0
 
@@ -51,17 +97,17 @@ class Stored(NamedTuple):
 
 def stored_units(
     files: Iterable[tuple[date, str]],
-    manifests: Mapping[Unit, Mapping[str, Any]],
+    facts: Mapping[Unit, Facts],
     only: Collection[Unit] | None = None,
 ) -> Stored:
     """Look into the footers of rank_steps.
 
     files : log date and path, or URL, of each
-    manifests : rows of jobs, by unit; also of units without rows
+    facts : by unit; also of units without rows
     only : units wanted, if not all of these days
     Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
     """
-    found = {unit: StoredUnit(unit, manifest) for unit, manifest in manifests.items()}
+    found = {unit: StoredUnit(unit, own) for unit, own in facts.items()}
     mixed: set[date] = set()
     for day, path in files:
         for group, names, size in _groups(path):
@@ -70,7 +116,7 @@ def stored_units(
                 break
             unit = Unit(day, *names)
             if only is None or unit in only:
-                stored = found.setdefault(unit, StoredUnit(unit, {}))
+                stored = found.setdefault(unit, StoredUnit(unit, NO_FACTS))
                 stored.pieces.append(Piece(path, (group,)))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit.log_date not in mixed], mixed)
@@ -115,14 +161,24 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
 
 def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     """Read the units of each task, one at a time."""
+    for units in tasks_in(batches):
+        yield from rows_of_units(units)
+
+
+def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[list[StoredUnit]]:
+    """Units of each task, whose rows are not read yet."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
-            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
-            opened: dict[str, pq.ParquetFile] = {}
-            for unit in units:
-                yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces, opened))
-            for file in opened.values():
-                file.close()
+            yield pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
+
+
+def rows_of_units(units: Iterable[StoredUnit]) -> Iterator[UnitRows]:
+    """Read units, one at a time."""
+    opened: dict[str, pq.ParquetFile] = {}
+    for unit in units:
+        yield UnitRows(unit.key, unit.facts.read(), _rows(unit.pieces, opened))
+    for file in opened.values():
+        file.close()
 
 
 def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
@@ -131,6 +187,6 @@ def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Tabl
     for path, groups in pieces:
         if path not in opened:
             filesystem, place = filesystem_of(path)
-            opened[path] = pq.ParquetFile(place, filesystem=filesystem)
+            opened[path] = pq.ParquetFile(place, filesystem=filesystem, page_checksum_verification=True)
         tables.append(opened[path].read_row_groups(groups, columns=list(SIMULATED_COLUMNS)))
     return pa.concat_tables(tables) if tables else SIMULATED_SCHEMA.empty_table()

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from jobs.reading.delta_tables import LATEST_PUBLICATION
 from jobs.reading.reader import on_days, on_units
 from jobs.runtime.settings import Settings
 from jobs.warehouse import local_tables, stored
-from jobs.warehouse.frames import Rows, StagedRows, frame_of, spark_schema
+from jobs.warehouse.frames import Rows, StagedRows, frame_of, spark_schema, with_columns
 from jobs.warehouse.publication import Published, Versions, latest_publication
 from jobs.warehouse.small_files import SmallFiles, small_files
 from schemas.table import Table, sql_strings
@@ -77,7 +78,8 @@ class Warehouse:
     @cached_property
     def published(self) -> Published:
         """The publication that this reads: the latest at the first read, or a later one made through it."""
-        return latest_publication(self.rows(TABLES[PUBLICATIONS]))
+        stated = self.small_files.read(LATEST_PUBLICATION)
+        return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     @cached_property
     def small_files(self) -> SmallFiles:
@@ -94,20 +96,14 @@ class Warehouse:
         """Rows of a table, of all days or of these, or of these units alone.
 
         also : values of other columns by which the table is partitioned
-        Without the table, no rows; a column that it was written without is null.
+        Without the table, no rows; a column, or a field within one, that it was written without is null.
         """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
         few = self.few_rows(table, log_dates, units, also)
         if few is not None:
             return self.spark.createDataFrame(few, spark_schema(table)).coalesce(1)
-        rows = self._rows(table.name)
-        frame = rows.select(
-            *(
-                name if name in rows.columns else F.lit(None).cast(field.dataType).alias(name)
-                for name, field in zip(table.column_names, spark_schema(table), strict=True)
-            )
-        )
+        frame = with_columns(self._rows(table.name), spark_schema(table))
         for name, value in (also or {}).items():
             frame = frame.where(F.col(name) == value)
         return frame if log_dates is None else frame.where(on_units(log_dates, units))
@@ -201,7 +197,7 @@ class Warehouse:
         """Add rows, or replace these partitions, by a commit alone; returns whether that was possible.
 
         Not for a store reached by URL, which only Spark can reach, nor where the files lie
-        elsewhere, nor for a table made by an earlier version with fewer columns.
+        elsewhere, nor for a table made by an earlier version with fewer columns or fields.
         """
         path = self.path(table.name)
         if not self.is_local:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.runtime.run_log import say_killed
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lock import check_writable, locked_folder, locked_store, this_process
+from jobs.warehouse.lock import check_writable, locked_by_jvm, locked_folder, locked_store, this_process
 from jobs.warehouse.publication import recover
 from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
@@ -29,12 +29,13 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
     with ExitStack() as stack:
         if "://" in root:
             spark = stack.enter_context(session(settings, entry_point))
-            holder = this_process(entry_point)
+            holder = this_process(entry_point, _process_of(_jvm(spark)))
             stack.enter_context(locked_store(small_files(spark, root), root, holder, wait=wait))
         else:
             say = stack.enter_context(locked_folder(root, this_process(entry_point), wait=wait))
             spark = stack.enter_context(session(settings, entry_point))
-            say(this_process(entry_point, _jvm_process(spark)))
+            stack.enter_context(locked_by_jvm(root, _jvm(spark)))
+            say(this_process(entry_point, _process_of(_jvm(spark))))
         _recover(Warehouse(spark, root))
         yield spark
 
@@ -58,6 +59,9 @@ def _recover(warehouse: Warehouse) -> None:
         _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
 
 
-def _jvm_process(spark: SparkSession) -> int:
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's process
+def _jvm(spark: SparkSession) -> Any:  # noqa: ANN401  # py4j has no types
+    return spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's process
+
+
+def _process_of(jvm: Any) -> int:  # noqa: ANN401  # py4j has no types
     return int(jvm.java.lang.ProcessHandle.current().pid())

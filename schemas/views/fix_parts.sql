@@ -1,7 +1,7 @@
--- What is lost to which host: one row per analysed unit, cause and host if the culprit is a worker on a known host, else
--- per unit and cause (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
+-- What is lost to which host: one row per analysed unit, cause and host if the culprit is a host or a worker on a known
+-- one, else per unit and cause (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
 -- may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its cause in the unit, by
--- effect and share of steps of its culprits, an estimate; the parts of one unit and cause add up to 1.
+-- what its culprits lost where that is known of all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
 -- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
 -- alone returns: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
 WITH held AS (
@@ -18,6 +18,7 @@ WITH held AS (
         lost_gpu_hours,
         size(culprits) AS culprits,
         aggregate(culprits, 0D, (total, each) -> total + abs(each.effect) * each.share_of_steps) AS total_effect,
+        aggregate(culprits, 0D, (total, each) -> total + each.lost_s) AS total_lost_s,
         culprit
     FROM job_causes
     LATERAL VIEW OUTER explode(culprits) exploded AS culprit
@@ -30,11 +31,12 @@ parts AS (
         job_id,
         run_id,
         cause,
-        culprit.host AS host,
+        coalesce(culprit.slow_host, culprit.host) AS host,
         max(is_flagged) AS is_flagged,
         sum(
             CASE
                 WHEN culprit IS NULL THEN 1
+                WHEN total_lost_s > 0 THEN culprit.lost_s / total_lost_s
                 WHEN total_effect > 0 THEN abs(culprit.effect) * culprit.share_of_steps / total_effect
                 ELSE 1 / culprits
             END
@@ -45,7 +47,7 @@ parts AS (
         part * max(lost_fraction) AS lost_fraction,
         part * max(lost_gpu_hours) AS lost_gpu_hours
     FROM held
-    GROUP BY log_date, job_id, run_id, cause, culprit.host
+    GROUP BY log_date, job_id, run_id, cause, coalesce(culprit.slow_host, culprit.host)
 
     UNION ALL
 
@@ -55,7 +57,7 @@ parts AS (
         run_id,
         cause,
         CAST(NULL AS STRING) AS host,
-        false AS is_flagged,
+        flag_reason IS NOT NULL AS is_flagged,
         1D AS part,
         CAST(NULL AS DOUBLE) AS time_saved_fraction,
         attributed_gpu_hours,

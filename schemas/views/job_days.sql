@@ -1,7 +1,7 @@
 -- One row per unit: job_slowdown with the manifest's team, cluster and model, its size bucket, whether it straggles
 -- (analysed, slowdown at least $straggling_slowdown), whether it was analysed, and what it loses: the recorded time
--- less that with all causes fixed, as a part of the recorded time, in seconds of the recorded steps, and in GPU-hours. All
--- figures over a period start from these rows.
+-- less that with all causes fixed and without any other deviation beyond the job's noise, as a part of the recorded time,
+-- in seconds of the recorded steps, and in GPU-hours. All figures over a period start from these rows.
 SELECT
     job_slowdown.*,
     jobs.pp_size,

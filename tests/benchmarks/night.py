@@ -18,13 +18,13 @@ from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.warehouse.local_tables import keys_of
-from jobs.warehouse.stored_units import StoredUnit, read_units, stored_units, units_frame
+from jobs.warehouse.stored_units import StoredUnit, facts_of, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, RANK_STEPS
+from schemas.vocabulary import JOBS, RANK_STEPS, RUN_EVENTS
 from tests.benchmarks.figures import Figure, Measured, watch
 from tests.support.random_jobs import generate_job
+from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
 from udfs.what_if import SimulationSettings
 
@@ -99,8 +99,8 @@ def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _stored(spark: SparkSession, settings: Settings, days: Sequence[date]) -> list[StoredUnit]:
     warehouse = Warehouse(spark, settings.paths.warehouse)
     jobs = warehouse.rows(TABLES[JOBS], days)
-    manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
-    return stored_units(warehouse.files(TABLES[RANK_STEPS], days), manifests).units
+    facts = facts_of(jobs, in_order(warehouse.rows(TABLES[RUN_EVENTS], days)))
+    return stored_units(warehouse.files(TABLES[RANK_STEPS], days), facts).units
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:

@@ -128,7 +128,10 @@ def test_without_a_webhook_nothing_is_posted(posts: Posts, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://127.0.0.1:9/secret", "could not be posted"),
+        ("http://127.0.0.1:9/secret", "could not be posted: ConnectionRefusedError"),
+        ("http://127.0.0.1:9/a secret", "could not be posted: InvalidURL"),
+        ("http://secret..example/", "could not be posted: UnicodeError"),
+        ("http://[secret/", "could not be posted: ValueError"),
         ("file:///etc/secret", "does not begin with http"),
     ],
 )

@@ -73,9 +73,10 @@ def test_figures_are_those_of_a_night_over_the_same_folder(landing: Path, tmp_pa
         if file.table == RANK_STEPS
     ]
     rows = {job_id: table for table in staged for job_id in table["job_id"].unique().to_pylist()}
+    facts = {row["job_id"]: row for row in landed.jobs.to_pylist(maps_as_pydicts="strict")}
     for account in landed.accounts:
         job_id = account.unit[1]
-        manifest = {**(account.job or {}), "log_date": FIRST_DAY}
+        manifest = facts[job_id] | {"log_date": FIRST_DAY}
         of_job = rows[job_id].filter([each == job_id for each in rows[job_id]["job_id"].to_pylist()])
         night = simulate_job(of_job, manifest)
         (run,) = runs_in(landing / f"log_date={FIRST_DAY}" / f"job_id={job_id}")
@@ -210,6 +211,21 @@ def test_a_day_is_no_name_of_a_run_outside_a_landing(run: Path, analyse: Analyse
     status, _, said = analyse(run, "--log-date", f"{FIRST_DAY}")
     assert (status, "no such run among 1; " in said) == (2, True)
     assert said.endswith("no date, 25 files\n")
+
+
+def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_the_current_folder(
+    published_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Ask
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    alone = tmp_path / "alone" / "logs"
+    landed = tmp_path / "landed" / "landing" / "log_date=2026-01-05" / "job_id=j" / "run_id=r"
+    for folder in (alone, landed):
+        shutil.copytree(published_traces / "ST", folder)
+        status, out, _ = call(main, folder)
+        (page,) = folder.parents[0 if folder is alone else 3].glob("*.html")
+        assert (status, out.splitlines()[-1]) == (0, f"Page: {page}")
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, analyse: Analyse) -> None:

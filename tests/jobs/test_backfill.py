@@ -51,6 +51,7 @@ def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
     assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
+    assert versions.pop(JOB_SLOWDOWN) == 2  # the same, for slower_than_usual
     assert versions.pop(PUBLICATIONS) == 1 + len(PHASE_NAMES)
     assert versions == {name: int(bool(filled.rows(name))) for name in versions}
     assert {versions[name] for name in REPLAY_TABLES if name in versions} == {1}

@@ -35,8 +35,8 @@ def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -
         "format: megascan; transfers absent",
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
         "5,120 ops of 4 ranks in 20 steps",
-        "status: partial_trace",
-        "LICENSE, no format that is read",
+        "Not analysed: computes without transfers (computes without transfers in 18 steps",
+        "files: LICENSE, not a name of a log",
         "ms without a name",
     ):
         assert words in printed
@@ -125,6 +125,16 @@ def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: As
     first, second = (call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO) for _ in "12")
     assert (first.status, second.status, "is not empty" in second.err) == (0, 1, True)
     assert call(main, tmp_path / "t.json").status == 2
+
+
+def test_a_date_under_which_a_night_would_leave_out_every_line_is_refused(tmp_path: Path, call: Ask) -> None:
+    log = LOGS / "kineto" / "nccl_data.json.gz"
+    status, _, said = call(
+        main, log, "--landing", tmp_path, "--job-id", "j", "--run-id", "r", "--log-date", "2031-01-05"
+    )
+    (day,) = re.findall(r"a night of 2031-01-05 leaves all of them out. Use --log-date (\S+)", said)
+    assert (status, list(tmp_path.rglob("*.json*"))) == (1, [])
+    assert call(main, log, "--landing", tmp_path, *TO[:4], "--log-date", day).status == 0
 
 
 def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:

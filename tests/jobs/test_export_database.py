@@ -1,8 +1,12 @@
 """One file of DuckDB's with all tables and views, written whole or not at all."""
 
+import os
+import shutil
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.export_database import OF_OPS, main
@@ -64,3 +68,34 @@ def test_the_old_file_stays_where_the_new_cannot_be_written(
     status, _, said = ask(main, target)
     assert (status, said) == (1, f"export_database: error: {target} could not be written: disk full\n")
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(target, "before")]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
+def test_only_a_new_or_a_regular_file_is_replaced(ask: Ask, tmp_path: Path, kind: str) -> None:
+    """A device by its name: what renames over /dev/null breaks the machine."""
+    target, other = tmp_path / "fleet.duckdb", tmp_path / "other"
+    other.write_text("before")
+    {"fifo": os.mkfifo, "link": lambda at: at.symlink_to(other), "folder": Path.mkdir}[kind](target)
+    before = target.lstat()
+    status, out, said = ask(main, target)
+    assert (status, out) == (2, "")
+    only = "only a new or a regular file is written, no link, folder or device"
+    assert said == f"export_database: error: {target}: {only}\n"
+    assert (target.lstat().st_ino, target.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert {*tmp_path.iterdir()} == {target, other}
+    assert other.read_text() == "before"
+
+
+def test_a_folder_named_like_a_pattern_is_exported_and_not_what_it_matches(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matched = warehouse_of(tmp_path / "w1", **{JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN)})
+    shutil.copytree(matched.root, tmp_path / "w[1]")
+    (file,) = Path(matched.root, JOB_SLOWDOWN).glob("log_date=*/*.parquet")
+    rows = pq.ParquetFile(file).read()
+    place = rows.schema.get_field_index("job_id")
+    pq.write_table(rows.set_column(place, "job_id", pa.array(["of another warehouse"] * len(rows))), file)
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", str(tmp_path / "w[1]"))
+    assert ask(main, tmp_path / "fleet.duckdb")[0] == 0
+    with duckdb.connect(str(tmp_path / "fleet.duckdb"), read_only=True) as made:
+        assert made.execute("SELECT job_id FROM job_slowdown").fetchall() == [("gpt-175b",)]

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.query import main
+from jobs.reading import limits
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.prompt import completions
@@ -21,6 +23,7 @@ from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.commands import start
 from tests.support.examples import table_rows
 
 BY_SLOWDOWN = "SELECT job_id, round(slowdown,2), status FROM job_slowdown ORDER BY 2 DESC"
@@ -51,6 +54,44 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
     assert err.endswith("only the first 1 rows are shown (--limit 0 shows all)\n")
     _, out, err = ask(main, *asked, 0)
     assert (len(out.splitlines()), "first" in err) == (3, False)
+
+
+ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
+TOO_LONG = "no answer within 1 s (--timeout 0 waits for ever)"
+TOO_DEEP = "its parentheses, or operators, lie too deep in each other"
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "message"),
+    [
+        (ENDLESS, 1, TOO_LONG),
+        (f"SELECT {'(' * 3000}1{')' * 3000}", 2, TOO_DEEP),
+        (f"SELECT {' + '.join(['1'] * 3000)}", 2, "Max expression depth"),
+    ],
+    ids=["recursion", "parentheses", "operators"],
+)
+def test_a_question_without_end_is_one_line(ask: Ask, sql: str, status: int, message: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    found, out, err = ask(main, sql, "--timeout", 1)
+    assert (found, out, err.count("\n")) == (status, "", 1)
+    assert message in err
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_a_question_may_take_a_quarter_of_the_memory(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "memory_bytes", lambda: 400_000_000)
+    found, _, err = ask(main, "SELECT collect_list(x) FROM (SELECT explode(sequence(1, 100000000)) AS x)")
+    assert (found, err.count("\n")) == (1, 1)
+    assert "out of memory: a question may take 0.1 GB" in err
+
+
+@pytest.mark.slow
+def test_an_engine_that_does_not_stop_is_left(warehouse: str) -> None:
+    """DuckDB makes a constant before it looks whether it is to stop."""
+    asked = ["query", "--warehouse", warehouse, "--timeout", "1", "SELECT repeat('x', 3000000000)"]
+    done = start([str(PROJECT / ".venv/bin/straggler"), *asked])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"straggler query: error: {TOO_LONG}\n"
 
 
 def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:

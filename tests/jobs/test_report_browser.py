@@ -1,6 +1,7 @@
 """The report in a real browser: drawn, filtered, linked, and readable when narrow."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
 from tests.jobs.report.units import sick_job, unit_tables
 from tests.support import published
 from tests.support.browser import Browser, started_browser
+from tests.support.examples import culprit
 
 pytestmark = pytest.mark.slow
 
@@ -82,8 +84,8 @@ def test_the_demos_report_is_drawn(browser: Browser, demo: Demo, width: int, *, 
     for table in ("fixes", "hosts", "left-out"):
         assert browser.run("return document.querySelectorAll(`#${arguments[0]} tbody th`).length", table) > 0
     assert next(iter(_rows(browser, "fixes"))) == "node-0013"
-    assert browser.text("sum") == "4,802 GPU-hours lost in 38 job-days, 19.3 % of their 24,912."
-    assert "4,802 GPU-hours" in browser.run("return document.querySelector('.tile .figure').textContent")
+    assert browser.text("sum") == "5,588 GPU-hours lost in 47 job-days, 17.6 % of their 31,824."
+    assert "5,588 GPU-hours" in browser.run("return document.querySelector('.tile .figure').textContent")
 
 
 def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: Browser, demo: Demo) -> None:
@@ -111,7 +113,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
     "filters",
     [
         {},
-        {"team": "speech", "by": "job"},
+        {"team": "vision", "by": "job"},
         {"cluster": "south", "by": "host"},
         {"cause": "pauses (pause)", "by": "cause"},
         {"from": "2026-05-10", "to": "2026-05-20"},
@@ -187,6 +189,22 @@ def test_names_that_are_markup_are_shown_as_they_are(browser: Browser, drawn_fle
     assert NAUGHTY in browser.text("fixes") + browser.text("left-out")
     assert browser.run("return document.images.length") == 0
     assert browser.driver.title.startswith("Fleet report, ")
+
+
+def test_the_map_has_a_mark_where_a_culprit_begins(browser: Browser, tmp_path: Path) -> None:
+    sick = sick_job()
+    causes = [
+        dict(row, culprits=[culprit(0.5, first_step=sick.steps[4]["step"], course="from", dp_rank=0)])
+        if row["is_cause"]
+        else row
+        for row in sick.causes
+    ]
+    page = job_page(replace(sick, causes=causes))
+    browser.open(report_files.add_page(tmp_path, job_page_path(date(2026, 1, 5), "job", "r1"), page))
+    assert browser.console() == []
+    assert not_drawn(browser, JOB_CHARTS) == []
+    counted = "return document.querySelectorAll('#chart-step-map svg .mark-symbol.role-mark path').length"
+    assert browser.run(counted) == 1
 
 
 def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:

@@ -36,13 +36,15 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job, as in its manifest."""
+    """Sizes of the job, as in its manifest; op types that block, and of sends that wait for no recv."""
 
     dp_size: int
     pp_size: int
     tp_size: int = 1
     cp_size: int = 1
     vpp_size: int = 1
+    blocking: frozenset[str] = frozenset()
+    eager: frozenset[str] = frozenset()
 
     @property
     def has_data_parallelism(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tests.oracle.records import Layout, Op, OracleError
@@ -20,17 +20,27 @@ class StepGraph:
     waits_for : op -> ops whose end it waits for
     groups    : sets of ops that start together (most hold one op), in an order in which they can be replayed
     start_s   : earliest recorded start in the step [s]
+    sent_by   : recv -> the send for whose start it waits, while that does not wait for it
+    calls     : transfers that one worker waits for together
     """
 
     ops: list[Op]
     waits_for: dict[int, list[int]]
     groups: list[list[int]]
     start_s: float
+    sent_by: dict[int, int] = field(default_factory=dict)
+    calls: list[list[int]] = field(default_factory=list)
 
     @property
     def actual_s(self) -> float:
         """Recorded step time: latest end minus earliest start [s]."""
         return max(op.end_s for op in self.ops) - self.start_s
+
+    @property
+    def with_peer(self) -> list[int]:
+        """Ops that meet others, or are sent to."""
+        met = [op for group in self.groups if len(group) > 1 for op in group]
+        return [*met, *self.sent_by, *self.sent_by.values()]
 
     def recorded_durations(self) -> tuple[dict[int, float], int, int]:
         """Take every op's duration, a transfer's without the waiting for its group [s].
@@ -39,9 +49,10 @@ class StepGraph:
         """
         durations, clamped, buffered = {}, 0, 0
         for group in self.groups:
-            latest_start = max(self.ops[op].start_s for op in group)
+            meets = [*group, self.sent_by[group[0]]] if group[0] in self.sent_by else group
+            latest_start = max(self.ops[op].start_s for op in meets)
             for op in group:
-                if len(group) == 1:
+                if len(meets) == 1:
                     durations[op] = self.ops[op].duration_s
                     continue
                 transfer = self.ops[op].end_s - latest_start
@@ -69,9 +80,10 @@ class StepGraph:
         """Step time [s] when every op starts as soon as what it waits for has ended (plus its delay)."""
         end: dict[int, float] = {}
         for group in self.groups:
+            meets = [*group, self.sent_by[group[0]]] if group[0] in self.sent_by else group
             starts = [
                 max((end[other] for other in self.waits_for[op]), default=0.0) + delays.get(op, 0.0)
-                for op in group
+                for op in meets
             ]
             for op in group:
                 end[op] = max(starts) + durations[op]
@@ -86,7 +98,13 @@ def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
     graphs = {worker: WorkerGraph(ops, mine, layout) for worker, mine in workers.items()}
     waits_for = {op: before for graph in graphs.values() for op, before in graph.waits_for.items()}
     groups = _groups(ops, waits_for, graphs, layout)
-    return StepGraph(list(ops), waits_for, _in_replay_order(waits_for, groups), min(op.start_s for op in ops))
+    eager = [pair for pair in groups if len(pair) == 2 and ops[pair[0]].op_type in layout.eager]
+    groups = [group for group in groups if group not in eager] + [[op] for pair in eager for op in pair]
+    sent_by = {recv: send for send, recv in eager}
+    needs = {op: before + waits_for.get(sent_by.get(op, -1), []) for op, before in waits_for.items()}
+    in_order = _in_replay_order(needs, groups)
+    calls = [turn for graph in graphs.values() for turn in graph.turns if len(turn) > 1]
+    return StepGraph(list(ops), waits_for, in_order, min(op.start_s for op in ops), sent_by, calls)
 
 
 def _groups(

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 from tests.oracle.records import Layout, Op
 
+SAME_S = 1e-7
+"""Ops of one call start and end together, to what logs keep."""
 NO_OP_TOLERANCE_S = 50e-6
 """A transfer moved nothing only if it is out of order with its computes by more than this clock noise."""
 
@@ -14,6 +16,7 @@ class WorkerGraph:
     """Dependencies of one worker; ops are numbered as in the step's list.
 
     waits_for  : op -> the ops it waits for, for every op that is part of the graph
+    turns      : computes and blocking transfers in turn, those of one call together; empty if none blocks
     real_sends : direction -> sends that need a peer, in order; real_recvs likewise
     """
 
@@ -35,6 +38,10 @@ class WorkerGraph:
         if layout.has_data_parallelism:
             self._chain(self._of("params-all-gather", "grads-reduce-scatter"))
             self._gather_before_forward()
+        self.turns = self._turns() if layout.blocking else []
+        for before, after in pairwise(self.turns):
+            for op in after:
+                self.waits_for[op] += before
         self._load_before_forward()
         self._add_tail()
 
@@ -49,6 +56,26 @@ class WorkerGraph:
             self.waits_for[op]  # makes the op part of the graph, also if it never waits
         for before, after in pairwise(ops):
             self._edge(before, after)
+
+    def _turns(self) -> list[list[int]]:
+        """Computes and blocking transfers by start; what takes no time before what starts with it."""
+        found: list[list[int]] = []
+        transfers = self._of(*self.layout.blocking)
+        ops = self.ops
+        ordered = sorted([*self.computes, *transfers], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
+        for op in ordered:
+            last = found[-1][-1] if found else op
+            is_one_call = (
+                {op, last} <= set(transfers)
+                and op != last
+                and abs(ops[op].start_s - ops[last].start_s) <= SAME_S
+                and abs(ops[op].end_s - ops[last].end_s) <= SAME_S
+            )
+            if is_one_call:
+                found[-1].append(op)
+            else:
+                found.append([op])
+        return found
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
         """Global number of the compute's chunk; None for a transfer that matches no compute."""
@@ -140,6 +167,7 @@ class WorkerGraph:
             before_reduce += self._of("embedding-grads-all-reduce")
         update = [*self._of("optimizer-clip-main-grad"), *self._of("optimizer")]
         until_gc = [*self.computes[-1:], *self._of("gc")]
+        held = [op for op in self.turns[-1] if op != self.computes[-1]] if self.turns else []
         scatters, separate = self._of("grads-reduce-scatter"), self._of("separate-grads-all-reduce")
         if not self.layout.has_data_parallelism:
             self._chain([*until_gc, *before_reduce, *update])
@@ -151,6 +179,10 @@ class WorkerGraph:
             self._chain([*until_gc, *after_scatters])
             if scatters:
                 self._edge(scatters[-1], after_scatters[0])
+            scatters = []
+        tail = [*until_gc[1:], *before_reduce, *scatters, *separate, *update]
+        for op in held if tail else []:
+            self._edge(op, tail[0])
 
     def _scatter_after_backward(self, scatters: Sequence[int]) -> None:
         """Let the first reduce-scatter of a chunk wait for the last backward of that chunk."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
+from tests.real_run.links import outcomes
 from tests.support.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -143,6 +144,10 @@ def main() -> int:
                 f"worker {found.culprits}; discrepancy {found.discrepancy:.1%}; "
                 f"{'wrong: ' + ', '.join(failures) if failures else 'ok'}\n"
             )
+            sys.stdout.flush()
+        for of_link in outcomes(options.torch, landing) if not options.job else ():
+            failed += not of_link.is_good
+            sys.stdout.write(f"{of_link}\n")
             sys.stdout.flush()
     return bool(failed)
 

@@ -10,9 +10,10 @@ from megatron.core.distributed.finalize_model_grads import finalize_model_grads
 from megatron.core.enums import ModelType
 from megatron.core.pipeline_parallel import schedules
 from megatron.core.transformer.transformer_config import TransformerConfig
+from slow_link import SlowLink, install, shared_times
 from straggler_emitter import Recorder
 from straggler_emitter.megatron import RankLogTimers
-from trainer import FORWARD_S, WARM_UP, WIDTH, Step, TimedLayer, arguments, train
+from trainer import WARM_UP, WIDTH, Step, TimedLayer, arguments, train
 
 SAMPLES = 4
 
@@ -62,19 +63,22 @@ def forward_step(batches: Any, model: Any) -> tuple[Any, Any]:
     return output, lambda tensor: ((tensor**2).mean(), {"loss": (tensor**2).mean().detach()})
 
 
-def build(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
+def build(options: argparse.Namespace, sent_s: list[Any], stage: int, recorder: Recorder) -> Step:
     """Make this stage's chunks; the steps are those of Megatron's timers."""
     on_cpus()
+    if options.link is not None:
+        link = SlowLink(options.link, options.link_forward, options.link_ms / 1000)
+        install(link, stage, sent_s[torch.distributed.get_rank() % options.dp], lambda: TimedLayer.is_odd)
     chunks = options.chunks
     virtual_size = chunks if chunks > 1 else None
     parallel_state.initialize_model_parallel(
-        pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=virtual_size
+        pipeline_model_parallel_size=options.stages, virtual_pipeline_model_parallel_size=virtual_size
     )
     config = TransformerConfig(
-        num_layers=2 * chunks,
+        num_layers=options.stages * chunks,
         hidden_size=WIDTH,
         num_attention_heads=1,
-        pipeline_model_parallel_size=2,
+        pipeline_model_parallel_size=options.stages,
         virtual_pipeline_model_parallel_size=virtual_size,
         pipeline_dtype=torch.float32,
         overlap_p2p_comm=options.overlap,
@@ -84,7 +88,7 @@ def build(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
     )
     config.finalize_model_grads_func = finalize_model_grads
     replicas = parallel_state.get_data_parallel_group()
-    model = [Chunk(config, FORWARD_S / chunks, replicas) for _ in range(chunks)]
+    model = [Chunk(config, options.forward_s / chunks, replicas) for _ in range(chunks)]
     parameters = [parameter for chunk in model for parameter in chunk.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=0.01)
     timers = RankLogTimers(config.timers, recorder, first_step=-WARM_UP)
@@ -115,5 +119,9 @@ def build(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
 if __name__ == "__main__":
     parser = arguments()
     parser.add_argument("--overlap", action="store_true")
+    parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--link", type=int, help="the stage before a link that is slow in every other step")
+    parser.add_argument("--link-ms", type=float, default=0.0)
+    parser.add_argument("--link-forward", action="store_true", help="forward only; else backward only")
     chosen = parser.parse_args()
-    train(chosen, 2, partial(build, chosen), begins=False)
+    train(chosen, chosen.stages, partial(build, chosen, shared_times(chosen.dp)), begins=False)

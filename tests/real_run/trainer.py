@@ -53,6 +53,7 @@ class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this
     """A linear layer that takes `seconds` forward, times the process's pace in this step."""
 
     pace = 1.0
+    is_odd = False
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -75,6 +76,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--slow", type=float, default=1.0)
     parser.add_argument("--chunks", type=int, default=1)
     parser.add_argument("--microbatches", type=int, default=6)
+    parser.add_argument("--forward-s", type=float, default=FORWARD_S)
     parser.add_argument("--port", type=int, default=29511)
     return parser
 
@@ -97,6 +99,7 @@ def train(
         with Recorder(writer, every=WARM_UP + STEPS, burst=STEPS) as recorder:
             step = build(stage, recorder)
             for number in range(-WARM_UP, STEPS):
+                TimedLayer.is_odd = bool(number % 2)
                 TimedLayer.pace = options.slow if number % 2 and (dp_rank, stage) == SLOWED else 1.0
                 torch.distributed.barrier()
                 with recorder.step(number) if begins else nullcontext():

@@ -8,12 +8,12 @@ import pytest
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
-from tests.support.examples import DAY, NEXT_DAY
+from tests.support.examples import DAY, NEXT_DAY, culprit
 
 FEBRUARY = date(2026, 2, 1)
 
 
-STAGE = (1, None, None, None, 0.2, 1.0, "always")
+STAGE = culprit(0.2, reach="stage", pp_rank=1)
 
 
 def cause(
@@ -25,9 +25,9 @@ def cause(
     return {"job_id": job, "log_date": day, "culprits": []} | hours | more
 
 
-def worker(host: str | None, effect: float, share_of_steps: float = 1.0) -> tuple[Any, ...]:
+def worker(host: str | None, effect: float, share_of_steps: float = 1.0, **more: object) -> dict[str, object]:
     """One culprit."""
-    return (0, 1, 4, host, effect, share_of_steps, "always")
+    return culprit(effect, share_of_steps, host=host, **more)
 
 
 def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
@@ -94,7 +94,7 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
 
 def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     """Effects 0.5 in all steps, 0.5 in half of them, and 0.25 of a whole dp rank: 4 to 2 to 2."""
-    replica = (None, 1, None, None, 0.25, 1.0, "always")
+    replica = culprit(0.25, reach="replica", dp_rank=1)
     even = {"culprits": [worker("p", 0.0), worker("q", 0.0)], "cause": "pause"}
     rows = view(
         "fix_first",
@@ -108,6 +108,34 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     )
     found = {row.host: (row.lost_gpu_hours, row.recoverable_gpu_hours) for row in rows}
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
+
+
+def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
+    """Of one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
+    host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
+    link = culprit(0.25, reach="link", pp_rank=1, lost_s=3.0)
+    unexplained = {"cause": "unexplained", "is_cause": False, "culprits": []}
+    rows = view(
+        "fix_parts",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 8.0, culprits=[host, link, worker("x", 0.1, lost_s=4.0)]),
+                cause("b", DAY, 6.0, 6.0, culprits=[host, link | {"lost_s": None}]),
+                cause("b", DAY, 2.0, 2.0, flag_reason="mostly_unexplained", **unexplained),
+                cause("c", DAY, 2.0, 2.0, **unexplained),
+            ],
+            JOB_SLOWDOWN: UNITS,
+        },
+    )
+    found = {(row.job_id, row.cause, row.host): (row.lost_gpu_hours, row.is_flagged) for row in rows}
+    assert found == {
+        ("a", "slow_worker", "x"): (5.0, False),
+        ("a", "slow_worker", None): (3.0, False),
+        ("b", "slow_worker", "x"): (4.0, False),
+        ("b", "slow_worker", None): (2.0, False),
+        ("b", "unexplained", None): (2.0, True),
+        ("c", "unexplained", None): (2.0, False),
+    }
 
 
 def test_fix_parts_share_out_each_unit_and_cause_once() -> None:
@@ -157,3 +185,35 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
         ("no-hours-0.5", 0.5),
         ("no-hours-0.1", 0.1),
     ]
+
+
+def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
+    """Of another cause or culprit, or after a day that did not name it, a row of days begins anew."""
+    days = [date(2026, 1, number) for number in (3, 4, 6, 7, 8)]
+    host = culprit(0.5, reach="host", slow_host="x")
+    named = [[host], [worker("x", 0.5), STAGE], [host, host], [STAGE], [host]]
+    rows = view(
+        "culprit_history",
+        {
+            JOB_CAUSES: [
+                *(cause("a", day, 1.0, 1.0, culprits=each) for day, each in zip(days, named, strict=True)),
+                cause("a", days[0], 1.0, 1.0, cause="stage_imbalance", culprits=[STAGE]),
+                cause("a", days[2], 1.0, 1.0, cause="pause", is_cause=False, culprits=[host]),
+                cause("b", days[1], 1.0, 1.0, culprits=[worker(None, 0.5)]),
+            ]
+        },
+    )
+    found = {
+        (row.job_id, row.log_date.day, row.cause, row.culprit): (row.first_day.day, row.days) for row in rows
+    }
+    assert len(found) == len(rows)
+    assert found == {
+        ("a", 3, "slow_worker", "x"): (3, 1),
+        ("a", 4, "slow_worker", "x"): (3, 2),
+        ("a", 6, "slow_worker", "x"): (3, 3),
+        ("a", 8, "slow_worker", "x"): (8, 1),
+        ("a", 4, "slow_worker", "stage 1"): (4, 1),
+        ("a", 7, "slow_worker", "stage 1"): (7, 1),
+        ("a", 3, "stage_imbalance", "stage 1"): (3, 1),
+        ("b", 4, "slow_worker", "stage 0, dp rank 1"): (4, 1),
+    }

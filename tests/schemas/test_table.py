@@ -143,7 +143,7 @@ def test_an_entry_has_type_unit_key_and_bounds() -> None:
     assert op.meaning.endswith(f"at least 0; at most {len(OP_TYPES) - 1}")
     assert found["rank_steps", "rank"].is_key
     assert found["step_slowdown", "ideal_step_s"].unit == "s"
-    assert "one of unusable_log, no_manifest, bad_layout" in found["job_slowdown", "status"].meaning
+    assert "one of unusable_log, step_times_only, no_manifest" in found["job_slowdown", "status"].meaning
 
 
 def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:

@@ -216,6 +216,29 @@ def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most()
     assert (second.team, second.slowest_op_type, second.slowest_worker_host) == (None, None, None)
 
 
+def test_units_slower_than_before_are_those_that_no_analysis_explains() -> None:
+    slower = {"status": "high_discrepancy", "gpu_hours": 100.0, "slower_than_usual": 1.25}
+    rows = view(
+        "slower_than_before",
+        {
+            JOB_SLOWDOWN: [
+                slower | {"job_id": "a"},
+                slower | {"job_id": "b", "slower_than_usual": 1.05},
+                slower | {"job_id": "c", "status": "analysed"},
+                slower | {"job_id": "d", "slower_than_usual": None},
+                slower | {"job_id": "e", "slower_than_usual": 2.0},
+                slower | {"job_id": "f", "log_date": NEXT_DAY, "gpu_hours": None},
+            ]
+        },
+    )
+    assert [row.job_id for row in rows] == ["a", "e", "f"]
+    first, second, last = rows
+    assert first.usual_step_s == pytest.approx(first.actual_step_s / 1.25)
+    assert (first.slower_gpu_hours, second.slower_gpu_hours) == pytest.approx((20.0, 50.0))
+    assert first.day_slower_gpu_hours == second.day_slower_gpu_hours == pytest.approx(70.0)
+    assert (last.slower_gpu_hours, last.day_slower_gpu_hours) == (None, None)
+
+
 def test_host_recurrence_wants_several_slow_jobs_or_days() -> None:
     def worker(
         host: str | None, job: str, day: date, slowdown: float, *, is_slowest: bool = True

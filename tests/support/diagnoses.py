@@ -4,16 +4,21 @@ from math import nan
 from typing import Any, Final
 
 from tests.udfs.lines import Ops, line
+from udfs.kernel import op_type as ot
 from udfs.kernel.cause import (
     ALL,
     ALWAYS,
+    BOTH,
+    COMES_AND_GOES,
     COUNT,
     FEW_PEERS,
-    INTERMITTENT,
+    FROM,
+    HOST,
     MOSTLY_UNEXPLAINED,
     NO_FLAG,
     NO_USUAL_TRANSFER,
-    ONCE,
+    REPLICA,
+    STAGE,
     CauseFound,
     Culprit,
     Diagnosis,
@@ -21,10 +26,25 @@ from udfs.kernel.cause import (
 )
 
 NO_EVIDENCE: Final = Evidence(nan, nan, nan, nan, nan)
-SLOW_CELL: Final = Culprit(stage=1, dp_rank=0, effect=0.5, share_of_steps=0.25, pattern=INTERMITTENT)
-SLOW_REPLICA: Final = Culprit(stage=ALL, dp_rank=1, effect=0.125, share_of_steps=1.0, pattern=ALWAYS)
-HEAVY_STAGE: Final = Culprit(stage=1, dp_rank=ALL, effect=0.25, share_of_steps=1.0, pattern=ALWAYS)
-PAUSED: Final = Culprit(stage=0, dp_rank=1, effect=1.5, share_of_steps=0.5, pattern=ONCE)
+SLOW_CELL: Final = Culprit(
+    stage=1, dp_rank=0, effect=0.5, share_of_steps=0.25, first_step=3, last_step=6,
+    course=COMES_AND_GOES, direction=ot.BACKWARD_COMPUTE, lost_s=0.125,
+)  # fmt: skip
+SLOW_REPLICA: Final = Culprit(
+    stage=ALL, dp_rank=1, effect=0.125, share_of_steps=1.0, first_step=0, last_step=9,
+    course=ALWAYS, direction=BOTH, reach=REPLICA, lost_s=0.0625, workers=((0, 1), (1, 1)),
+)  # fmt: skip
+SLOW_HOST: Final = Culprit(
+    stage=ALL, dp_rank=ALL, effect=0.25, share_of_steps=0.5, first_step=5, last_step=9,
+    course=FROM, direction=ot.OPTIMIZER, reach=HOST, host=1, workers=((0, 1), (1, 1)),
+)  # fmt: skip
+HEAVY_STAGE: Final = Culprit(
+    stage=1, dp_rank=ALL, effect=0.25, share_of_steps=1.0, first_step=0, last_step=9, reach=STAGE
+)
+PAUSED: Final = Culprit(
+    stage=0, dp_rank=1, effect=1.5, share_of_steps=0.125, first_step=7, last_step=7,
+    course=COMES_AND_GOES, direction=ot.FORWARD_COMPUTE,
+)  # fmt: skip
 
 
 def cause(

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.warehouse.frames import spark_schema
+from schemas.job_causes import CULPRIT
 from schemas.tables import TABLES
 from schemas.vocabulary import STATUSES
 
@@ -15,6 +16,18 @@ DAY: Final = date(2026, 1, 5)
 NEXT_DAY: Final = date(2026, 1, 6)
 _UNIT: Final = {"log_date": DAY, "job_id": "gpt-175b", "run_id": "r3"}
 _FILE: Final = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/rank-00000.jsonl"
+
+
+def culprit(effect: float, share_of_steps: float = 1.0, **changes: object) -> dict[str, object]:
+    """A culprit of job_causes: one worker on a known host, or what the changes make of it."""
+    is_worker = changes.get("reach", "worker") == "worker"
+    return dict.fromkeys(CULPRIT.names) | {
+        **({"pp_rank": 0, "dp_rank": 1, "rank": 4, "host": "node-0123"} if is_worker else {}),
+        "effect": effect, "share_of_steps": share_of_steps, "pattern": "always", "direction": "both",
+        "course": "always", "first_step": 1200, "last_step": 1209, "reach": "worker", "workers": [],
+        **changes,
+    }  # fmt: skip
+
 
 ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rank_steps": {
@@ -34,7 +47,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "source_files": {**_UNIT, "source_file": _FILE, "bytes": 4096, "lines": 3, "rows": 2, "rejects": 1},
     "collective_arrival": {
         **_UNIT, "communicator": "0x7f8c496ae9f661", "rank": 1, "collectives": 40, "times_last": 12,
-        "mean_late_us": 250.0, "mean_wait_us": 30.0,
+        "mean_late_us": 250.0, "mean_wait_us": 30.0, "unrecorded_ranks": 0,
     },
     "run_events": {
         **_UNIT, "source_file": "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/events.jsonl", "line": 3,
@@ -78,7 +91,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "cause": "slow_worker", "is_cause": True, "time_saved_fraction": 0.25,
         "attributed_fraction": 0.125, "recoverable_gpu_hours": 48.0, "attributed_gpu_hours": 24.0,
         "lost_fraction": 0.125, "lost_gpu_hours": 24.0,
-        "culprits": [(0, 1, 4, "node-0123", 0.5, 1.0, "always"), (1, None, None, None, 0.25, 0.5, "once")],
+        "culprits": [culprit(0.5), culprit(0.25, 0.5, reach="stage", pp_rank=1)],
         "evidence": {"effect": 0.5, "peers": 7.0},
     },
     "job_baseline": {

@@ -31,6 +31,8 @@ from udfs.op_lists import LISTS
 FOLDER: Final = PROJECT / "tests" / "data" / "golden"
 UNITS: Final = "units"
 LATER: Final = "later"
+PARTS: Final = "parts"
+MISTAKEN: Final = "mistaken"
 """Files of golden units."""
 _UNIT: Final = "unit"
 _SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
@@ -123,7 +125,27 @@ def _later() -> Iterator[GoldenUnit]:
     yield _unit("a role with events", small, manifest=small.manifest | facts)
 
 
-_DRAWN: Final = {UNITS: _drawn, LATER: _later}
+def _parts() -> Iterator[GoldenUnit]:
+    """Logs that show a part of a job: some of its ranks, or its step times."""
+    small = job_on_hosts(replace(_SHAPE, dp_size=2, microbatches=2))
+    one = _changed(small, lambda row: None if row["dp_rank"] else row)
+    yield _unit("some_ranks", one, source_format="kineto-dp")
+    step_times = [
+        {"step": step, "step_s": 1.4 if 40 <= step < 60 else 0.7, "logged_at": None}
+        for step in range(10, 110, 10)
+    ]
+    facts = {"step_times": step_times, "manifest_status": "step_times_only", "manifest_detail": "no ops"}
+    yield GoldenUnit("step_times_only", small.manifest | facts, small.rank_steps.slice(0, 0))
+
+
+def _mistaken() -> Iterator[GoldenUnit]:
+    """Logs with a mistake of their producer, which every version since then names."""
+    small = job_on_hosts(replace(_SHAPE, dp_size=1, microbatches=2))
+    yield _unit("implausible_times", _changed(small, lambda row: _in_milliseconds(_in_milliseconds(row))))
+    yield _unit("exchanged stages", _changed(small, lambda row: row | {"pp_rank": 1 - row["pp_rank"]}))
+
+
+_DRAWN: Final = {UNITS: _drawn, LATER: _later, PARTS: _parts, MISTAKEN: _mistaken}
 
 
 def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: object) -> GoldenUnit:

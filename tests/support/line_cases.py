@@ -123,6 +123,8 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "host a number": BadLine(line(host=123), "bad_type", "host"),
     "host an array": BadLine(line(host=["node-0123"]), "bad_type", "host"),
     "host half a character pair": BadLine(line(host="node\ud800"), "bad_type", "host"),
+    "a long host": BadLine(line(host="n" * 1001), "bad_type", "text of at most 1000 bytes"),
+    "a long host of few characters": BadLine(line(host="\u65e5" * 334), "bad_type", "1000 bytes"),
     "op no array": BadLine(line(op="gc"), "bad_type", "op"),
     "op a number": BadLine(line(op=["gc", 7, "gc"]), "bad_type", "element 2 of op"),
     "start_us no array": BadLine(line(start_us=0), "bad_type", "start_us"),
@@ -151,6 +153,11 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "NaN": BadLine(line(start_us=[0, float("nan"), 15500]), "not_finite", "NaN"),
     "Infinity": BadLine(line(duration_us=[0, float("inf"), 15500]), "not_finite", "Infinity"),
     "an exponent too large": BadLine(line().replace(b"15480.5", b"1e999"), "not_finite", "start_us"),
+    "a long integer": BadLine(line().replace(b"15480.5", b"1" + b"0" * 300), "not_finite", "more than"),
+    "a start that overflows": BadLine(line(start_us=[0, 1.7e308, 15500]), "not_finite", "element 2 of start"),
+    "a duration that overflows": BadLine(
+        line().replace(b"15443", b"1.8e308"), "not_finite", "element 1 of duration_us"
+    ),
     "too many digits": BadLine(line().replace(b"15480.5", b"1" * 5000), "not_finite", "start_us"),
     # rank_out_of_range, identity_mismatch
     "rank beyond world_size": BadLine(line(rank=4), "rank_out_of_range", "world_size 4"),
@@ -218,8 +225,6 @@ ODD_LINES: Final[dict[str, GoodLine]] = {
         line(op=[], start_us=[], duration_us=[], microbatch=[], model_chunk=[]),
         row(op=[], start_us=[], duration_us=[], microbatch=[], model_chunk=[]),
     ),
-    "a long integer": GoodLine(
-        line().replace(b"15480.5", b"1" + b"0" * 300), row(start_us=[0, 1e300, 15500])
-    ),
+    "a host of 1000 bytes": GoodLine(line(host="n" * 1000), row(host="n" * 1000)),
 }
 """Good lines that may need a closer look."""

@@ -172,7 +172,9 @@ def test_timelines_and_custom_scenarios_see_corrected_times() -> None:
         assert found.step_s(kind) == pytest.approx(true.step_s(kind), rel=SAME)
     slowdown = simulated(rows, job.manifest)["slowdown"]
     for ops_together in (10**9, 1):
-        answer = replay_scenarios(rows, job.manifest, ["pp_rank = 0"], ops_together=ops_together)
+        answer = replay_scenarios(
+            rows, job.manifest, ["pp_rank = 0"], settings=SimulationSettings(ops_together=ops_together)
+        )
         assert answer.slowdown == pytest.approx(slowdown, rel=1e-12)
 
 

@@ -10,9 +10,15 @@ from schemas.vocabulary import ALL_CAUSES, OP_TYPE_GROUPS, OP_TYPES
 from tests.jobs.report.units import recorded_job
 from tests.support.random_jobs import LAYOUTS, LONG, generate_job, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
-from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_causes, replay_scenarios
+from udfs.custom_scenario import (
+    ALL_TOGETHER,
+    Answer,
+    Answers,
+    cause_answers,
+    replay_causes,
+    replay_scenarios,
+)
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
-from udfs.layout import LayoutError
 from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(12)
@@ -82,7 +88,9 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_toget
         replica(9, 1, 1, 1, rank=101),
     )
     predicates = ["step = 7", "host = 'b'", "NOT host = 'b'", "rank = 101"]
-    found = replay_scenarios(rows, manifest(dp_size=2), predicates, ops_together=ops_together)
+    found = replay_scenarios(
+        rows, manifest(dp_size=2), predicates, settings=SimulationSettings(ops_together=ops_together)
+    )
     assert (found.simulated_step_s, found.ideal_step_s) == (9.0, 8.0)
     answers = {each.scenario: (each.ops, each.step_s) for each in found.answers}
     assert answers == {
@@ -148,7 +156,12 @@ def test_all_but_one_part_ideal_is_the_slowdown_of_that_part(job: str | int) -> 
 def test_answers_are_measured_against_the_simulation(job: str | int, ops_together: int) -> None:
     made = named_job(job)
     (row,) = simulate_job(made.rank_steps, made.manifest)["job_slowdown"].to_pylist()
-    found = replay_scenarios(made.rank_steps, made.manifest, ["FALSE", "TRUE"], ops_together=ops_together)
+    found = replay_scenarios(
+        made.rank_steps,
+        made.manifest,
+        ["FALSE", "TRUE"],
+        settings=SimulationSettings(ops_together=ops_together),
+    )
     names = ("actual_step_s", "simulated_step_s", "ideal_step_s", "slowdown")
     assert {name: getattr(found, name) for name in names} == pytest.approx(
         {name: row[name] for name in names}, rel=1e-12
@@ -165,9 +178,8 @@ def test_a_unit_in_blocks_keeps_only_durations() -> None:
     peak_bytes = []
     for ops_together in (10**9, job.ops // LONG.steps):
         tracemalloc.start()
-        replay_scenarios(
-            job.rank_steps, job.manifest, ["rank > 3", "microbatch = 1"], ops_together=ops_together
-        )
+        settings = SimulationSettings(ops_together=ops_together)
+        replay_scenarios(job.rank_steps, job.manifest, ["rank > 3", "microbatch = 1"], None, settings)
         peak_bytes.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     whole, parts = peak_bytes
@@ -179,18 +191,20 @@ def ask(rows: list[dict[str, Any]], facts: dict[str, Any], predicate: str = "TRU
 
 
 def test_what_cannot_be_replayed_says_why() -> None:
-    with pytest.raises(NothingToReplayError, match="1 recorded, none of them with ops of all 2 x 1 workers"):
+    with pytest.raises(NothingToReplayError, match="missing_workers: none of 1 steps has all 2 x 1 workers"):
         ask([replica(7, 0, 1, 1)], manifest(dp_size=2))
-    with pytest.raises(NothingToReplayError, match="no step can be replayed"):
+    with pytest.raises(NothingToReplayError, match="no_ops: no rank recorded an op"):
         ask([], manifest())
-    with pytest.raises(LayoutError, match="world_size is missing"):
+    with pytest.raises(NothingToReplayError, match="bad_layout: world_size is missing"):
         ask([replica(7, 0, 1, 1)], {"dp_size": 1, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1})
     with pytest.raises(TraceError, match=r"step 8: .* wait for each other in a circle"):
         ask(crossed_stages(8), manifest(pp_size=2))
     with pytest.raises(TraceError, match="step 3: the replayed ops take no time at all"):
         ask([line(3, 0, 0, [("optimizer", 0, 0)])], manifest())
     with pytest.raises(TraceError, match=r"step 3: takes 1e\+15 s"):
-        ask([line(3, 0, 0, [("optimizer", 0, 1e15)])], manifest())
+        ask(
+            [line(step, 0, 0, [("optimizer", 0, 1e15 if step == 3 else 1)]) for step in (3, 4, 5)], manifest()
+        )
     with pytest.raises(PredicateError, match="no column stage"):
         ask([replica(7, 0, 1, 1)], manifest(), "stage = 1")
 
@@ -209,6 +223,18 @@ def test_the_answers_are_those_of_job_causes_and_all_causes_save_what_is_lost() 
     assert everything.time_saved_fraction == pytest.approx(sum(row["lost_fraction"] for row in rows.values()))
     assert everything.gpu_hours_saved == pytest.approx(sum(row["lost_gpu_hours"] for row in rows.values()))
     assert (found.steps, found.slowdown) == (unit["steps"], unit["slowdown"])
+
+
+def test_causes_of_a_stored_unit_are_answered_as_history_revised_them() -> None:
+    job = recorded_job()
+    tables = simulate_job(job.rank_steps, job.manifest)
+    (unit,) = tables["job_slowdown"].to_pylist()
+    revised = [
+        row | ({"time_saved_fraction": 0.5, "attributed_fraction": 0.5} if row["cause"] == "pause" else {})
+        for row in tables["job_causes"].to_pylist()
+    ]
+    pause, _ = cause_answers(unit, revised, ["pause"]).answers
+    assert (pause.time_saved_fraction, pause.step_s) == (0.5, unit["actual_step_s"] / 2)
 
 
 def test_a_unit_that_is_not_replayed_is_refused_with_its_status() -> None:

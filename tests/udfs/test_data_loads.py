@@ -9,7 +9,7 @@ from jobs.synthetic.shape import Workload
 from schemas.vocabulary import OP_CODES
 from tests.support.random_jobs import LAYOUTS, generate_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import assert_equal_results, oracle_of
+from tests.udfs.twin import STREAMS, assert_equal_results, oracle_of
 from udfs.what_if import SimulationSettings, simulate_job
 
 LOAD = OP_CODES["data-load"]
@@ -112,7 +112,7 @@ def test_against_the_twin_where_rows_name_microbatches_otherwise(name: str, ops_
     slow = Workload(usual_s={"data-load": 0.08, "forward-send": 0.01}, noise=0.3)
     job = generate_job(LAYOUTS[name], [], seed=11, workload=slow)
     rows = rows_with_other_microbatches(job.rank_steps)
-    found = simulate_job(rows, job.manifest, SimulationSettings(ops_together=ops_together))
+    found = simulate_job(rows, job.manifest | STREAMS, SimulationSettings(ops_together=ops_together))
     assert_equal_results(found, oracle_of(rows, job.manifest))
     types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}
     assert types["data-load"] > 1.01

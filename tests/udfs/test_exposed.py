@@ -14,7 +14,7 @@ from tests.oracle.exposed import exposed_communication
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import SAME, shapes, slow_job
+from tests.udfs.twin import SAME, STREAMS, shapes, slow_job
 from udfs.kernel.replay.spent import COMMUNICATION
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -117,7 +117,7 @@ def test_communication_is_what_the_model_calls_so() -> None:
 
 
 def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any]) -> None:
-    found = figures(rows, facts)
+    found = figures(rows, facts | STREAMS)
     wanted = exposed_communication(read_rank_steps(rows), read_layout(facts))
     assert found.keys() == wanted.keys()
     for key, seconds in wanted.items():

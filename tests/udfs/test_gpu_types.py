@@ -15,8 +15,8 @@ from tests.support.random_jobs import FAULTS, LAYOUTS, NOISY, generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of, mean_step_s
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import cause
-from udfs.kernel.diagnosis import culprits
-from udfs.kernel.diagnosis.culprits import Found
+from udfs.kernel.diagnosis import found as diagnosis
+from udfs.kernel.diagnosis.found import Found
 from udfs.simulate.gpu_types import worker_types
 from udfs.what_if import simulate_job
 
@@ -175,7 +175,7 @@ def test_against_the_twin(name: str, seed: int) -> None:
     known = worker_types(replayed.rows, facts)
     assert known is not None
     layout = replayed.layout
-    about = culprits.Job(layout, np.full((layout.pp_size, layout.dp_size), -1), 1.0, 1.0, {})
+    about = diagnosis.Job(layout, np.full((layout.pp_size, layout.dp_size), -1), 1.0, 1.0, {})
     blocks = [
         block._replace(delays=block.delays._replace(delay_s=0.0 * block.delays.delay_s))
         for block in replayed.blocks()

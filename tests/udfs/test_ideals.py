@@ -15,7 +15,7 @@ from tests.oracle.results import Job, read_job
 from tests.support import published
 from tests.support.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job
+from tests.udfs.twin import SAME, STREAMS, assert_equal_results, oracle_of, shapes, slow_job
 from udfs.kernel.op_type import AVERAGED
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.what_if import SimulationSettings, simulate_job
@@ -74,7 +74,8 @@ def test_random_layouts(
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
-    assert_equal_results(simulate_job(rows, job.manifest, chosen), oracle_of(rows, job.manifest, ideal))
+    found = simulate_job(rows, job.manifest | STREAMS, chosen)
+    assert_equal_results(found, oracle_of(rows, job.manifest, ideal))
 
 
 def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict[str, object]:

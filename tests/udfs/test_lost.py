@@ -12,12 +12,22 @@ FIXABLE = len(CAUSES) - 1
 """Causes with a fix: all but what is unexplained."""
 
 
-def rows(*attributed: float, are_causes: tuple[bool, ...] = (True,) * FIXABLE) -> list[dict[str, object]]:
-    """Rows of job_causes: what is attributed to each cause, in the order of CAUSES, and whether it holds."""
+def rows(
+    *attributed: float, are_causes: tuple[bool, ...] = (True,) * FIXABLE, beyond: float = 0.0
+) -> list[dict[str, object]]:
+    """Rows of job_causes: what is attributed to each cause, in the order of CAUSES, and whether it holds.
+
+    beyond : what is slow beside all fixes, the time saved of what is unexplained.
+    """
     whole = [*attributed, *[0.0] * (len(CAUSES) - len(attributed))]
     holding = [*are_causes, *[False] * (len(CAUSES) - len(are_causes))]
     return [
-        {"cause": cause, "is_cause": holds, "attributed_fraction": each}
+        {
+            "cause": cause,
+            "is_cause": holds,
+            "attributed_fraction": each,
+            "time_saved_fraction": beyond if cause == "unexplained" else each,
+        }
         for cause, holds, each in zip(CAUSES, holding, whole, strict=True)
     ]
 
@@ -36,19 +46,28 @@ def test_a_unit_that_all_fixes_together_make_no_faster_loses_nothing() -> None:
     assert lost_fractions(rows(0.1, -0.3)) == [0.0] * len(CAUSES)
 
 
+def test_what_no_cause_has_is_lost_beside_what_fixes_save_and_only_there() -> None:
+    """Causes that are scaled down stay so, and a fix that costs time hides nothing of it."""
+    found = lost_fractions(rows(0.3, 0.1, -0.2, beyond=0.0625))
+    assert found == pytest.approx([0.15, 0.05, *[0.0] * (FIXABLE - 2), 0.0625], abs=1e-15)
+    assert lost_fractions(rows(0.1, -0.3, beyond=0.25)) == [*[0.0] * FIXABLE, 0.25]
+    found = lost_fractions(rows(0.25, 0.125, are_causes=(True,), beyond=0.5))
+    assert found == [0.25, *[0.0] * (FIXABLE - 1), 0.625]
+
+
 @given(
     st.lists(FRACTION, min_size=FIXABLE, max_size=FIXABLE),
     st.lists(st.booleans(), min_size=FIXABLE, max_size=FIXABLE),
+    FRACTION,
 )
 def test_rows_sum_to_what_is_lost_and_are_never_negative(
-    attributed: list[float], are_causes: list[bool]
+    attributed: list[float], are_causes: list[bool], beyond: float
 ) -> None:
-    found = lost_fractions(rows(*attributed, are_causes=tuple(are_causes)))
+    given_rows = rows(*attributed, are_causes=tuple(are_causes), beyond=beyond)
+    found = lost_fractions(given_rows)
     assert min(found) >= 0.0
-    assert lost_fractions(rows(*attributed, are_causes=tuple(are_causes))[::-1]) == found[::-1], (
-        "to the last bit"
-    )
-    assert sum(found) == pytest.approx(max(0.0, sum(attributed)), abs=1e-12)
+    assert lost_fractions(given_rows[::-1]) == found[::-1], "to the last bit"
+    assert sum(found) == pytest.approx(max(0.0, sum(attributed)) + max(0.0, beyond), abs=1e-12)
     assert all(each == 0.0 for each, holds in zip(found[:-1], are_causes, strict=True) if not holds)
 
 

@@ -179,6 +179,21 @@ def test_results_have_the_columns_of_their_tables() -> None:
             "missing_workers",
             "missing in 1: dp_rank 1, pp_rank 0",
         ),
+        (
+            [one_worker_step(0, 1)],
+            manifest(dp_size=400_000_000),
+            "missing_workers",
+            (
+                "missing in 1: dp_rank 1, pp_rank 0; dp_rank 2, pp_rank 0; dp_rank 3, pp_rank 0; dp_rank 4, "
+                "pp_rank 0; dp_rank 5, pp_rank 0; and 399999994 more"
+            ),
+        ),
+        (
+            [*two_stages(0, 3)[:1], *two_stages(1, 3)[1:], *two_stages(2, 3)[1:]],
+            manifest(pp_size=2),
+            "missing_workers",
+            "missing in 2: dp_rank 0, pp_rank 0",
+        ),
         ([one_worker_step(s, 1) for s in range(9)], manifest(), "too_few_steps", "9 complete steps"),
         ([one_worker_step(s, 1) for s in range(10)], manifest(), "analysed", None),
     ],

@@ -1,6 +1,6 @@
 """What tests share that hold the simulator against its scalar twin: random layouts, and the comparison."""
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -98,6 +98,10 @@ def rows(found: dict[str, pa.Table], table: str, key: str, value: str = "slowdow
 
 def close(values: dict[Any, float]) -> object:
     return pytest.approx(values, rel=SAME)
+
+
+STREAMS: Final[dict[str, object]] = {"blocking_transfers": []}
+"""What a manifest states so that transfers are streams of their own, as in the twin of the paper's graph."""
 
 
 def oracle_of(rank_steps: pa.Table, facts: dict[str, Any], ideal: str = PAPER_IDEAL) -> WhatIf:

@@ -1,5 +1,7 @@
 """The kernel's arrays by what they hold, and which of their rows are alike."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,3 +18,8 @@ def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
     _, inverse = np.unique(rows, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
+
+
+def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The first column alone, where all are alike."""
+    return columns[:, :1] if (columns == columns[:, :1]).all() else columns

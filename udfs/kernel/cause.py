@@ -38,25 +38,52 @@ ALL: Final = -1
 """Stage or dp rank of a culprit that is not one of them."""
 
 ALWAYS: Final = 0
-INTERMITTENT: Final = 1
-ONCE: Final = 2
-"""In which steps a culprit was slow."""
+FROM: Final = 1
+UNTIL: Final = 2
+COMES_AND_GOES: Final = 3
+GROWS: Final = 4
+"""Course of a culprit: how its slowness goes over the recorded steps."""
+
+WORKER: Final = 0
+HOST: Final = 1
+STAGE: Final = 2
+REPLICA: Final = 3
+LINK: Final = 4
+RACK: Final = 5
+"""Reach of a culprit: what is slow together."""
+
+BOTH: Final = -1
+"""Direction of a culprit that is slow in forwards and backwards alike; else the code of the op type."""
 
 
 class Culprit(NamedTuple):
-    """Who caused it: one cell, one stage (dp_rank ALL) or one dp rank (stage ALL).
+    """Who caused it, since when: a worker, or what is slow together.
 
+    stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
                      transfers, launch delays and loads the time lost in a step they struck. [1, or s]
     share_of_steps : in how many of the steps.
-    pattern        : ALWAYS, INTERMITTENT or ONCE.
+    first_step, last_step : positions of the first and the last step in which it was slow.
+    course         : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
+    direction      : BOTH, or the op type that is slow.
+    reach          : WORKER, HOST, STAGE, REPLICA or LINK.
+    host           : number of the host, ALL where it is none.
+    lost_s         : what its ops took longer in the mean step, all of them together. [s]
+    workers        : its workers, (stage, dp_rank), where it is more than one.
     """
 
     stage: int
     dp_rank: int
     effect: float
     share_of_steps: float
-    pattern: int
+    first_step: int
+    last_step: int
+    course: int = ALWAYS
+    direction: int = BOTH
+    reach: int = WORKER
+    host: int = ALL
+    lost_s: float = 0.0
+    workers: tuple[tuple[int, int], ...] = ()
 
 
 class Evidence(NamedTuple):
@@ -133,3 +160,25 @@ class Diagnosis(NamedTuple):
     shown: frozenset[int]
     all_fixes_fraction: float
     types: TypeFactors | None = None
+
+
+def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
+    """Return savings as shares of a step that is as long as the largest of them, where that exceeds T_actual.
+
+    A replay that is longer than the recorded step may save more than all of it. All shares are then scaled
+    alike, so that none exceeds 1, nor all fixes with what UNEXPLAINED saves beside them, and their parts
+    still add up.
+    """
+    alone = [each.time_saved_fraction for each in diagnosis.causes]
+    beside = max(0.0, diagnosis.all_fixes_fraction) + alone[UNEXPLAINED]
+    largest = max(1.0, beside, *alone)
+    if largest == 1.0:
+        return diagnosis
+    causes = tuple(
+        each._replace(
+            time_saved_fraction=each.time_saved_fraction / largest,
+            attributed_fraction=each.attributed_fraction / largest,
+        )
+        for each in diagnosis.causes
+    )
+    return diagnosis._replace(causes=causes, all_fixes_fraction=diagnosis.all_fixes_fraction / largest)

@@ -2,7 +2,7 @@
 
 from functools import cache
 from math import floor, prod
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ SAMPLE: Final = 1024
 MARGIN: Final = 64
 """Values of the sample that find the bracket, and its half width in their ranks: four standard errors."""
 
-FEW: Final = 8
+FEW: Final = 9
 ENOUGH: Final = 4096
 """Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
 
@@ -84,20 +84,24 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
     """Median along an axis, or the lower of its two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
-    if size > FEW or values.size < ENOUGH:
-        ordered = ascending(values, axis)
-        middles = [ordered[..., rank] for rank in ranks]
-    else:
-        before: tuple[Any, ...] = (slice(None),) * axis
-        rows = [values[(*before, at)] for at in range(size)]
-        for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
-            lower, upper = rows[first], rows[second]
-            if is_lower_wanted:
-                rows[first] = np.minimum(lower, upper)
-            if is_upper_wanted:
-                rows[second] = np.maximum(lower, upper)
-        middles = [rows[rank] for rank in ranks]
+    middles = ranked(np.moveaxis(values, axis, 0) if axis else values, ranks)
     return middles[0] if len(ranks) == 1 else (middles[0] + middles[1]) / 2
+
+
+def ranked(values: Floats, ranks: tuple[int, ...]) -> list[Floats]:
+    """Values of some ranks along the first axis."""
+    size = len(values)
+    if size > FEW or values.size < ENOUGH:
+        ordered = ascending(values, 0)
+        return [ordered[..., rank] for rank in ranks]
+    rows = list(values)
+    for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
+        lower, upper = rows[first], rows[second]
+        if is_lower_wanted:
+            rows[first] = np.minimum(lower, upper)
+        if is_upper_wanted:
+            rows[second] = np.maximum(lower, upper)
+    return [rows[rank] for rank in ranks]
 
 
 @cache

@@ -1,8 +1,10 @@
 """How a share swings over the step, and whether steps begin in a beat (udfs/README.md, "Power")."""
 
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from udfs.kernel.arrays import Floats, Ints
 
@@ -49,15 +51,20 @@ class Beat(NamedTuple):
 def swing(share: Floats) -> Swing:
     """Fourier components of a share, shape (bin,), whose bins follow each other without end."""
     bins = len(share)
-    number = np.arange(1, bins // 2)
-    # The middle of a bin stands for it.
-    components = np.fft.rfft(share)[number] * np.exp(-1j * np.pi * number / bins) * 2 / bins
+    components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
     amplitude = np.abs(components)
     most = int(amplitude.argmax())
     if amplitude[most] < STILL:
         return Swing(amplitude[:HARMONICS], 0, 0.0, 0.0)
     turned = float(-np.angle(components[most]) / (2 * np.pi)) % 1.0
     return Swing(amplitude[:HARMONICS], most + 1, float(amplitude[most]), turned / (most + 1))
+
+
+@cache
+def _half_a_bin(bins: int) -> npt.NDArray[np.complex128]:
+    """What turns each component to the middles of the bins, which stand for them."""
+    turned: npt.NDArray[np.complex128] = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
+    return turned
 
 
 def beat(step: Ints, began_s: Floats) -> Beat | None:

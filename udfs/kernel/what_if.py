@@ -1,5 +1,6 @@
 """Everything section 5 of the model asks of one job, from its recorded rows."""
 
+from collections.abc import Mapping
 from math import nan
 from typing import Final, NamedTuple
 
@@ -7,11 +8,12 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.cause import Diagnosis
+from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
-from udfs.kernel.diagnosis.culprits import Job
 from udfs.kernel.diagnosis.diagnose import diagnose
+from udfs.kernel.diagnosis.found import Job
+from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
 from udfs.kernel.replay.exposed import Exposed, ExposedTimes, exposed_means, replay_exposed
@@ -40,6 +42,8 @@ class How(NamedTuple):
     diagnosed    : whether to look for causes, and for communication that delays the step.
     worker_type  : int, shape (stage, dp_rank); type of GPU, numbered from 0 on, -1 where unknown. None where
                    fewer than two are known.
+    before_s     : usual transfer of an op type on earlier days, by which transfers that all became slow are
+                   measured. [s]
     """
 
     ideal: Ideal = IDEALS[PAPER_IDEAL]
@@ -47,6 +51,7 @@ class How(NamedTuple):
     limits: Limits | None = None
     diagnosed: bool = True
     worker_type: Ints | None = None
+    before_s: Mapping[int, float] = NO_DAYS
 
 
 class WhatIf(NamedTuple):
@@ -134,10 +139,16 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         },
         skew_s=0.0 if clocks is None else clocks.skew_s,
         worker_type=how.worker_type,
+        before_s=how.before_s,
     )
-    blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
+    blocks = [
+        block.diagnosed._replace(steps=block.steps)
+        for block in recorded.blocks
+        if block.diagnosed is not None
+    ]
     exposed = [(each.block.steps, each.exposed) for each in replays if each.exposed is not None]
-    return found._replace(diagnosis=diagnose(blocks, job), exposed=exposed_means(exposed, times.recorded))
+    diagnosis = within_the_step(diagnose(blocks, job))
+    return found._replace(diagnosis=diagnosis, exposed=exposed_means(exposed, times.recorded))
 
 
 class _Replay(NamedTuple):

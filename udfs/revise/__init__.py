@@ -2,5 +2,5 @@
 
 from typing import Final
 
-REVISION_VERSION: Final = "1.1.0"
+REVISION_VERSION: Final = "1.2.0"
 """Raised whenever the revision makes other causes of the same results, by more than rounding."""

@@ -3,12 +3,21 @@
 Only what the unit's steps could not decide is revised. Each revised row keeps its values before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from math import fsum
 from typing import Any, Final, NamedTuple
 
-from schemas.job_causes import UNREVISED
-from schemas.vocabulary import CULPRIT_PATTERNS, JUDGED_BY_HISTORY
-from udfs.kernel.cause import ALWAYS
+from schemas.job_causes import CULPRIT, UNREVISED
+from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
+    CULPRIT_COURSES,
+    CULPRIT_PATTERNS,
+    CULPRIT_REACHES,
+    DIRECTION_BOTH,
+    JUDGED_BY_HISTORY,
+)
+from udfs.kernel.cause import ALWAYS, HOST, STAGE, WORKER
 from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.kernel.diagnosis.flags import LEAST_CLAIM
@@ -31,6 +40,8 @@ COMMUNICATION: Final = "communication"
 WANT_OF_PEERS: Final = ("few_peers", "slow_worker_or_stage_imbalance")
 WANT_OF_A_NORM: Final = ("no_usual_transfer",)
 """Flags of rows about which history may decide, whatever it says."""
+
+_WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
 
 class Measured(NamedTuple):
@@ -55,8 +66,18 @@ class History(NamedTuple):
     slow_hosts: Mapping[str, SlowHost]
 
 
-def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> list[Row]:
-    """Rows of job_causes of one unit, some of them revised; the order is kept.
+class Revised(NamedTuple):
+    """Rows of one unit in their order, revised but for its transfers; and what history says of those.
+
+    transfers : None if history cannot decide.
+    """
+
+    rows: list[Row]
+    transfers: SlowTransfers | None
+
+
+def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> Revised:
+    """Revise rows of job_causes of one unit, but for those that take a replay: see with_usual_transfers.
 
     causes       : with the evidence as a dict.
     minimum_runs : of the same model; from fewer nothing is concluded.
@@ -67,11 +88,43 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
         stages = slow_stages(unit.run, runs, history.slow_hosts, minimum_runs)
         if stages is not None:
             rows |= _by_stages(rows, unit, stages)
+    transfers = None
     if _is_open(rows[COMMUNICATION], WANT_OF_A_NORM) and not _is_revised(rows[SLOW_WORKER]):
         transfers = slow_transfers(unit.run, runs, minimum_runs)
-        if transfers is not None:
-            rows |= _by_transfers(rows, unit, transfers)
-    return [rows[row["cause"]] for row in causes]
+    return Revised([rows[row["cause"]] for row in causes], transfers)
+
+
+def with_usual_transfers(
+    rows: Sequence[Row], found: SlowTransfers | None, unit: Measured, replayed: Sequence[Row]
+) -> list[Row]:
+    """Return the rows with what usual transfers save: as a replay says, never added to what was found.
+
+    replayed : rows of the unit, its transfers measured by found.usual_s; none where no type became slow, or
+               where the unit cannot be replayed any more.
+    """
+    if found is None or (found.usual_s and not replayed):
+        return list(rows)
+    (row,) = (each for each in rows if each["cause"] == COMMUNICATION)
+    evidence = {"history_runs": float(found.runs), "history_factor": found.factor}
+    changes: Row = {}
+    if found.usual_s:
+        (new,) = (each for each in replayed if each["cause"] == COMMUNICATION)
+        if new["time_saved_fraction"] - row["time_saved_fraction"] >= LEAST_CLAIM:
+            # What all fixes together save rose by the better usual transfer alone.
+            others = fsum(each["attributed_fraction"] for each in rows if each is not row)
+            together = min(fsum(each["attributed_fraction"] for each in replayed), 1.0 - _beside(rows))
+            changes = {name: new[name] for name in ("time_saved_fraction", "culprits")}
+            changes["attributed_fraction"] = together - others
+            evidence = new["evidence"] | evidence
+    if not changes and row["flag_reason"] not in WANT_OF_A_NORM:
+        return list(rows)
+    revised = _revised(row, unit, changes, evidence)
+    return [revised if each is row else each for each in rows]
+
+
+def _beside(rows: Iterable[Row]) -> float:
+    """What is lost beside all fixes: shares of a step that no revision may give to a fix as well."""
+    return fsum(max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == CAUSE_UNEXPLAINED)
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
@@ -85,8 +138,11 @@ def _is_revised(row: Row) -> bool:
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
     """Move to slow_worker what the hosts do, leave to stage_imbalance what the work does."""
-    saved = found.saved_s / unit.actual_step_s
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
+    # Only what the unit's own fixes leave of a step is left to save.
+    together = fsum(row["attributed_fraction"] for row in rows.values())
+    left = 1.0 - max(together + _beside(rows.values()), worker["time_saved_fraction"])
+    saved = min(found.saved_s / unit.actual_step_s, left)
     evidence = {
         "history_runs": float(found.runs),
         "history_jobs": float(found.jobs),
@@ -100,7 +156,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
     shared = _share(stage) if found.kept < 1.0 else 1.0
     # Without a slow stage the culprits were only candidates; on these stages they are known better now.
     known = worker["culprits"] if worker["is_cause"] else []
-    elsewhere = [each for each in known if each["pp_rank"] not in found.factors]
+    elsewhere = [each for each in known if not _is_on(each, found.factors)]
     culprits = sorted(
         [*elsewhere, *_workers(unit, found.factors)],
         key=lambda culprit: -culprit["effect"] * culprit["share_of_steps"],
@@ -124,18 +180,6 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
     return revised
 
 
-def _by_transfers(rows: Mapping[str, Row], unit: Measured, found: SlowTransfers) -> dict[str, Row]:
-    """Add what usual transfers would save beyond what was found against the unit's own usual ones."""
-    row = rows[COMMUNICATION]
-    saved = found.saved_s / unit.actual_step_s
-    evidence = {"history_runs": float(found.runs), "history_factor": found.factor}
-    if saved < LEAST_CLAIM:
-        is_answered = row["flag_reason"] in WANT_OF_A_NORM and found.saved_s == 0.0
-        return {COMMUNICATION: _revised(row, unit, {}, evidence)} if is_answered else {}
-    changes = {name: row[name] + saved for name in ("time_saved_fraction", "attributed_fraction")}
-    return {COMMUNICATION: _revised(row, unit, changes, evidence)}
-
-
 def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
     """Return the row with changes, its hours and label as they follow, and its values before."""
     new = row | changes
@@ -151,23 +195,43 @@ def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, floa
     }
 
 
+def _is_on(culprit: Row, stages: Container[int]) -> bool:
+    """Whether a culprit, or one of its workers, is on one of these stages."""
+    return any(each["pp_rank"] in stages for each in (culprit, *(culprit["workers"] or ())))
+
+
 def _share(row: Row) -> float:
     saved = row["time_saved_fraction"]
     return min(max(row["attributed_fraction"] / saved, 0.0), 1.0) if saved >= LEAST_CLAIM else 1.0
 
 
 def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Workers of slow stages as culprits."""
-    return [
-        {
-            **{name: worker[name] for name in ("pp_rank", "dp_rank", "rank", "host")},
-            "effect": factors[worker["pp_rank"]] - 1.0,
-            "share_of_steps": 1.0,
-            "pattern": CULPRIT_PATTERNS[ALWAYS],
-        }
-        for worker in unit.workers
-        if worker["pp_rank"] in factors
-    ]
+    """Workers of slow stages as culprits: a host whose workers all are is one."""
+    by_host: defaultdict[object, list[Row]] = defaultdict(list)
+    for worker in unit.workers:
+        by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
+    culprits = []
+    for host, workers in by_host.items():
+        slow = [each for each in workers if each["pp_rank"] in factors]
+        if host is not None and len(slow) == len(workers) > 1:
+            effect = sum(factors[each["pp_rank"]] for each in slow) / len(slow) - 1.0
+            culprits.append(_culprit(effect, HOST) | {"slow_host": host, "workers": slow})
+        else:
+            culprits += [_culprit(factors[each["pp_rank"]] - 1.0, WORKER) | each for each in slow]
+    return culprits
+
+
+def _culprit(effect: float, reach: int) -> Row:
+    """A culprit that is slow in all steps; which these are is nothing that a revision reads."""
+    return dict.fromkeys(CULPRIT.names) | {
+        "effect": effect,
+        "share_of_steps": 1.0,
+        "pattern": CULPRIT_PATTERNS[ALWAYS],
+        "direction": DIRECTION_BOTH,
+        "course": CULPRIT_COURSES[ALWAYS],
+        "reach": CULPRIT_REACHES[reach],
+        "workers": [],
+    }
 
 
 def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
@@ -175,15 +239,7 @@ def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)
     heavy = [
-        {
-            "pp_rank": number,
-            "dp_rank": None,
-            "rank": None,
-            "host": None,
-            "effect": time_s / mean_s - 1.0,
-            "share_of_steps": 1.0,
-            "pattern": CULPRIT_PATTERNS[ALWAYS],
-        }
+        _culprit(time_s / mean_s - 1.0, STAGE) | {"pp_rank": number}
         for number, time_s in enumerate(work_s)
         if time_s / mean_s - 1.0 > LEAST_HEAVY
     ]

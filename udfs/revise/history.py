@@ -89,10 +89,15 @@ class SlowStages(NamedTuple):
 
 
 class SlowTransfers(NamedTuple):
-    """What history says of the transfers: the largest factor, what a step would take less [s], runs."""
+    """What history says of the transfers.
+
+    factor  : how many times as long as in other runs, the largest of all op types.
+    usual_s : op types that became slow -> what one takes there. [s]
+    runs    : how many runs that rests on.
+    """
 
     factor: float
-    saved_s: float
+    usual_s: Mapping[str, float]
     runs: int
 
 
@@ -128,20 +133,20 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
     """Transfers slower than in other runs of the same work; None if history cannot decide."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
-    work = max(_ratios(unit, runs, _COMPUTES, 0.0), default=1.0)
-    traffic = _traffic_ratios(unit, runs)
+    work = max(_ratios(unit, runs, _COMPUTES, 0.0).values(), default=1.0)
+    traffic = _ratios(unit, runs, _TRAFFIC, LEAST_TRANSFER_S)
     if not traffic or not 1 / SAME_WORK <= work <= SAME_WORK:
         return None
-    factor = max(traffic)
-    usual_s = _low_median([run.ideal_step_s for run in runs]) * max(work, 1.0)
-    saved_s = unit.ideal_step_s - usual_s if factor >= SLOW_LINK else 0.0
-    return SlowTransfers(factor, max(saved_s, 0.0), len(runs))
+    slow = {name: factor for name, factor in traffic.items() if factor >= SLOW_LINK}
+    usual_s = {name: unit.op_types_s[name] / factor for name, factor in slow.items()}
+    return SlowTransfers(max(traffic.values()), usual_s, len(runs))
 
 
 def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
     """A job on one host, all stages slower than on others; with slower transfers too it has more to do."""
     factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
-    if min(factors) < LEAST_SLOWER or max(_traffic_ratios(unit, elsewhere), default=1.0) > SAME_TRAFFIC:
+    traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
+    if min(factors) < LEAST_SLOWER or max(traffic, default=1.0) > SAME_TRAFFIC:
         return None
     saved_s = unit.ideal_step_s - _low_median([run.ideal_step_s for run in elsewhere])
     return SlowStages(dict(enumerate(factors)), saved_s, 1.0, max(factors), len(elsewhere), 0)
@@ -204,17 +209,13 @@ def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
     return unit.stages[number].compute_s / _low_median([run.stages[number].compute_s for run in runs])
 
 
-def _traffic_ratios(unit: Run, runs: Sequence[Run]) -> list[float]:
-    return _ratios(unit, runs, _TRAFFIC, LEAST_TRANSFER_S)
-
-
-def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> list[float]:
+def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> dict[str, float]:
     """How many times as long op types take as in other runs; without types that one of them lacks."""
-    found = []
+    found = {}
     for op_type, time_s in unit.op_types_s.items():
         others = [run.op_types_s.get(op_type, 0.0) for run in runs]
         if op_type in op_types and min(others) > least_s:
-            found.append(time_s / _low_median(others))
+            found[op_type] = time_s / _low_median(others)
     return found
 
 

@@ -1,24 +1,25 @@
 """Causes of many units revised: each by earlier runs of its model, and by hosts that were slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
-that is looked at; no ops.
+that is looked at; ops are replayed once more only of units whose transfers became slow.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain
-from math import isclose
+from math import fsum, isclose
 from statistics import median
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from schemas.columns import SAME_FORMULA
+from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -27,7 +28,7 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 from udfs.lost import lost_columns
-from udfs.revise.causes import History, Measured, Row, revise
+from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
 from udfs.revise.history import Run, SlowHost, Stage
 
 RUNS_A_DAY: Final = 8
@@ -37,7 +38,7 @@ MOST_RUNS: Final = 32
 """Most runs that a unit is compared with, the latest."""
 
 REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
-"""Tables that a revision reads: no ops, nothing by step."""
+"""Tables that a revision reads of every unit: no ops, nothing by step."""
 
 # Ideal durations of another layout, ideal or simulator are not comparable.
 _KIND: Final = (
@@ -61,8 +62,25 @@ class _Slow(NamedTuple):
     effect: float
 
 
+Replay = Callable[[Mapping[Unit, Mapping[str, float]]], Mapping[Unit, Sequence[Row]]]
+"""Replays units, each with usual transfers by op type [s], and returns their rows of job_causes.
+
+A unit that cannot be replayed as it was before is missing from what it returns.
+"""
+
+
+class _Concluded(NamedTuple):
+    """A unit with what history says of it, before its transfers are replayed."""
+
+    places: list[int]
+    unit: Measured
+    found: Revised
+    stored: Sequence[Row]
+    is_analysed: bool
+
+
 def revised_causes(
-    results: Mapping[str, pa.Table], earlier: pa.Table, days: int, minimum_runs: int
+    results: Mapping[str, pa.Table], earlier: pa.Table, days: int, minimum_runs: int, replay: Replay
 ) -> pa.Table:
     """Rows of job_causes, revised by what other jobs and earlier days say.
 
@@ -71,6 +89,7 @@ def revised_causes(
     returns : units missing from one of these tables are left out.
     days    : how many earlier days a unit is compared with.
     minimum_runs : of the same model; from fewer nothing is concluded.
+    replay  : called once, for units whose transfers became slow; one that it cannot replay stays as measured.
     """
     baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
@@ -78,7 +97,7 @@ def revised_causes(
     workers = _workers(results[WORKER_SLOWDOWN])
     causes = results[JOB_CAUSES]
     rows = _rows(causes)
-    changed: dict[int, Row] = {}
+    concluded: dict[Unit, _Concluded] = {}
     dropped: list[int] = []
     for key, places in _by_unit(rows).items():
         baseline = baselines.get(key)
@@ -87,15 +106,29 @@ def revised_causes(
             continue
         unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
         measured = [_as_measured(rows[place], hours[key]) for place in places]
-        revised = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
-        lost = lost_columns(revised, hours[key], is_analysed=baseline["status"] == STATUS_ANALYSED)
-        new = [_with_columns(row, columns) for row, columns in zip(revised, lost, strict=True)]
-        changed |= {at: row for at, row in zip(places, new, strict=True) if row is not rows[at]}
+        found = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
+        is_analysed = baseline["status"] == STATUS_ANALYSED
+        concluded[key] = _Concluded(places, unit, found, [rows[place] for place in places], is_analysed)
+    changed = {at: row for at, row in _with_transfers(concluded, replay) if row is not rows[at]}
     is_kept = np.ones(len(rows), dtype=bool)
     is_kept[[*changed, *dropped]] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
     anew = pa.Table.from_pylist(list(changed.values()), schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
+
+
+def _with_transfers(concluded: Mapping[Unit, _Concluded], replay: Replay) -> Iterator[tuple[int, Row]]:
+    """Rows of all units with their places; what is lost follows from them."""
+    wanted = {
+        key: each.found.transfers.usual_s
+        for key, each in concluded.items()
+        if each.found.transfers is not None and each.found.transfers.usual_s
+    }
+    replayed = replay(wanted) if wanted else {}
+    for key, (places, unit, found, stored, is_analysed) in concluded.items():
+        rows = with_usual_transfers(*found, unit, replayed.get(key, ()))
+        lost = lost_columns(_as_counted(rows, stored), unit.gpu_hours, is_analysed=is_analysed)
+        yield from zip(places, map(_with_columns, rows, lost), strict=True)
 
 
 class _Known:
@@ -149,6 +182,17 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
         name: None if gpu_hours is None else gpu_hours * new[fraction] for name, fraction in _HOURS.items()
     }
     return _with_columns(new, hours)
+
+
+def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
+    """Rows whose loss is counted as it is in the stored ones: before 0.4.0 nothing beyond fixes was lost."""
+    lost = [row["lost_fraction"] for row in stored]
+    fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
+    if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
+        return revised
+    return [
+        {**row, "time_saved_fraction": 0.0} if row["cause"] == CAUSE_UNEXPLAINED else row for row in revised
+    ]
 
 
 def _with_columns(row: Row, columns: Row) -> Row:

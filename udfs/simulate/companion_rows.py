@@ -5,6 +5,7 @@ Codes of the kernel become names, cells become ranks and hosts.
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -12,39 +13,46 @@ import pyarrow as pa
 
 from schemas.vocabulary import (
     CAUSES,
+    COMPUTE_DIRECTIONS,
+    CULPRIT_COURSES,
     CULPRIT_PATTERNS,
+    CULPRIT_REACHES,
+    DIRECTION_BOTH,
     EVIDENCE_KEYS,
     FLAG_REASONS,
+    NOBODY_LATE,
     OP_TYPE_GROUPS,
     OP_TYPES,
 )
 from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, CauseFound, Culprit, Diagnosis
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
 from udfs.kernel.clocks.estimate import Clocks
-from udfs.kernel.op_type import COMPUTE, COUNT
+from udfs.kernel.op_type import COMPUTE
+from udfs.kernel.recorded.rows import US
 from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
 from udfs.lost import lost_columns
-from udfs.op_lists import list_lengths, op_codes
 from udfs.simulate.gpu_types import WorkerTypes
 from udfs.simulate.rank_rows import ReplayedRows
 
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
+_MANY_STEPS: Final = 0.1
+_HIDDEN: Final = ("slow_worker", "communication")
+"""A worker that is slow within its own collective, which looks like a slow network."""
 """By the kernel's code; no flag, no reason."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 PPM = 1e6
 """Drift in parts per million of seconds per second."""
 
 SLOW_WORKER: Final = CAUSES[SLOW_WORKER_CODE]
 
-_IS_COMPUTE: Final = np.isin(np.arange(COUNT), COMPUTE)
-
 _NS: Final = 1e-9
 """Seconds in a nanosecond."""
-_NS_IN_US: Final = 1e3
 
 
 def cause_rows(
@@ -58,7 +66,7 @@ def cause_rows(
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
     causes = [
-        _row(code, found, rows, hosts, gpu_hours)
+        _row(code, found, _Names(rows, hosts), gpu_hours)
         for code, found in enumerate(diagnosis.causes)
         if code in diagnosis.shown
     ]
@@ -66,9 +74,59 @@ def cause_rows(
     return [row | each for row, each in zip(causes, lost, strict=True)]
 
 
-def _row(
-    code: int, found: CauseFound, rows: ReplayedRows, hosts: pa.ChunkedArray, gpu_hours: float | None
-) -> Row:
+class _Names:
+    """Names of workers, hosts and steps of a unit."""
+
+    def __init__(self, rows: ReplayedRows, hosts: pa.ChunkedArray) -> None:
+        self._rows = rows
+        self._hosts = hosts
+
+    def worker(self, stage: int, dp_rank: int) -> Row:
+        """A worker, a stage or a replica as job_causes names it."""
+        is_one = ALL not in (stage, dp_rank)
+        return {
+            "pp_rank": None if stage == ALL else stage,
+            "dp_rank": None if dp_rank == ALL else dp_rank,
+            "rank": int(self._rows.worker_rank[stage, dp_rank]) if is_one else None,
+            "host": self._hosts[int(self._rows.worker_row[stage, dp_rank])].as_py() if is_one else None,
+        }
+
+    def when(self, first: int, last: int) -> Row:
+        """First and last step, and when they began; null where the log has no times of day."""
+        steps, table = self._rows.steps, self._rows.table
+        has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
+        began_us = (self._rows.time_s[[first, last]] / US).round() if has_times else None
+        first_time, last_time = (None, None) if began_us is None else map(_moment, began_us.tolist())
+        return {
+            "first_step": int(steps[first]),
+            "last_step": int(steps[last]),
+            "first_time": first_time,
+            "last_time": last_time,
+        }
+
+
+def _moment(unix_us: float) -> datetime | None:
+    """A moment; None outside the years that a date can name."""
+    try:
+        return _EPOCH + timedelta(microseconds=unix_us)
+    except OverflowError:
+        return None
+
+
+def flag_nobody_late(causes: list[Row], share: float) -> None:
+    """Flag causes that may be hidden where all wait and nobody is late, unless they have a flag.
+
+    share : of the steps in which that is so
+    """
+    if share < _MANY_STEPS:
+        return
+    for row in causes:
+        is_shown = row["cause"] == SLOW_WORKER and row["is_cause"]  # by the worker's own ops
+        if row["cause"] in _HIDDEN and row["flag_reason"] is None and not is_shown:
+            row["flag_reason"] = NOBODY_LATE
+
+
+def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None) -> Row:
     saved = found.time_saved_fraction
     attributed = found.attributed_fraction
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
@@ -80,23 +138,40 @@ def _row(
         "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
         "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
         "flag_reason": _FLAGS[found.flag],
-        "culprits": [_culprit(each, rows, hosts) for each in found.culprits],
+        "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},
     }
 
 
-def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray) -> Row:
-    stage, dp_rank = culprit.stage, culprit.dp_rank
-    is_one_worker = ALL not in (stage, dp_rank)
+def _culprit(culprit: Culprit, names: _Names) -> Row:
+    workers = [names.worker(stage, dp_rank) for stage, dp_rank in culprit.workers]
     return {
-        "pp_rank": None if stage == ALL else stage,
-        "dp_rank": None if dp_rank == ALL else dp_rank,
-        "rank": int(rows.worker_rank[stage, dp_rank]) if is_one_worker else None,
-        "host": hosts[int(rows.worker_row[stage, dp_rank])].as_py() if is_one_worker else None,
+        **names.worker(culprit.stage, culprit.dp_rank),
         "effect": culprit.effect,
+        "lost_s": culprit.lost_s or None,
         "share_of_steps": culprit.share_of_steps,
-        "pattern": CULPRIT_PATTERNS[culprit.pattern],
+        "pattern": _pattern(culprit),
+        "direction": _direction(culprit.direction),
+        "course": CULPRIT_COURSES[culprit.course],
+        **names.when(culprit.first_step, culprit.last_step),
+        "reach": CULPRIT_REACHES[culprit.reach],
+        "slow_host": workers[0]["host"] if culprit.reach == HOST else None,
+        "slow_rack": None,
+        "workers": workers,
     }
+
+
+def _direction(code: int) -> str:
+    if code == BOTH:
+        return DIRECTION_BOTH
+    return COMPUTE_DIRECTIONS[code] if code in COMPUTE else OP_TYPES[code]
+
+
+def _pattern(culprit: Culprit) -> str:
+    always, intermittent, once = CULPRIT_PATTERNS
+    if culprit.course == ALWAYS:
+        return always
+    return once if culprit.first_step == culprit.last_step else intermittent
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
@@ -143,6 +218,7 @@ def _largest(values: Floats) -> float:
 def baseline_row(
     facts: Mapping[str, object],
     ideal_s: Floats,
+    compute_ns: Floats,
     rows: ReplayedRows,
     causes: Iterable[Mapping[str, Any]],
     types: WorkerTypes | None = None,
@@ -152,6 +228,7 @@ def baseline_row(
 
     facts   : the manifest.
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
+    compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
     causes  : rows of job_causes.
     types   : types of GPU that the log states. type_factor: shape (stage, dp_rank); how many times as long
               computes take on a worker's as on the fastest, None where types are alike or not known.
@@ -162,7 +239,7 @@ def baseline_row(
         "model": _text(facts.get("model")),
         "gpu_type": _gpu_type(facts, types),
         "ops_per_step": rows.ops / len(rows.steps),
-        "stages": _stages(rows, type_factor),
+        "stages": _stages(compute_ns, rows, type_factor),
         "op_types": [
             {"op_type": name, "ideal_duration_s": time_s} for name, time_s in _op_types_s(ideal_s).items()
         ],
@@ -182,9 +259,9 @@ def _gpu_type(facts: Mapping[str, object], types: WorkerTypes | None) -> str | N
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
 
 
-def _stages(rows: ReplayedRows, type_factor: Floats | None) -> list[Row]:
+def _stages(compute_ns: Floats, rows: ReplayedRows, type_factor: Floats | None) -> list[Row]:
     """What the computes of a usual worker of each stage take in a step on the fastest type, and its hosts."""
-    by_worker_s = medians_along(_compute_of_rows(rows.table)[rows.replayed_row], 1)
+    by_worker_s = medians_along(compute_ns * _NS, 1)
     if type_factor is not None:
         by_worker_s = by_worker_s / type_factor
     middle = (by_worker_s.shape[1] - 1) // 2
@@ -200,8 +277,8 @@ def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
         return []
     effects: dict[str, float] = {}
     for culprit in cause["culprits"]:
-        host = culprit["host"]
-        if host is not None and culprit["pattern"] == CULPRIT_PATTERNS[ALWAYS]:
+        host = culprit["slow_host"] or culprit["host"]
+        if host is not None and culprit["course"] == CULPRIT_COURSES[ALWAYS]:
             effects[host] = max(culprit["effect"], effects.get(host, 0.0))
     return [{"host": host, "effect": effect} for host, effect in effects.items()]
 
@@ -219,29 +296,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in known.items()}
 
 
-def _compute_of_rows(table: pa.Table) -> Floats:
-    """Time that the computes of each row take together; shape (row,). [s]
-
-    Batch by batch, so that no column of a large unit is copied whole. Sums of whole nanoseconds are exact,
-    and so the same in whatever order a line lists its ops.
-    """
-    parts: list[Floats] = [np.empty(0)]
-    for batch in table.select(["op", "duration_us"]).to_batches():
-        one = pa.Table.from_batches([batch])
-        lengths = list_lengths(one)
-        is_compute = _IS_COMPUTE[op_codes(batch.column("op").flatten())]
-        time_ns = np.zeros(len(is_compute) + 1)  # one more, for rows without ops behind the last
-        np.multiply(batch.column("duration_us").flatten().to_numpy(), _NS_IN_US, out=time_ns[:-1])
-        np.rint(time_ns, out=time_ns)
-        time_ns[:-1][~is_compute] = 0.0
-        total_ns: Floats = np.add.reduceat(time_ns, np.cumsum(lengths) - lengths)
-        parts.append(np.where(lengths > 0, total_ns, 0.0))
-    total_s: Floats = np.concatenate(parts) * _NS
-    return total_s
-
-
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
     """Hosts of a stage's workers, each once; None where one is not known."""
-    column = rows.table.column("host")
-    hosts = {column[row].as_py() for row in rows.worker_row[stage].tolist()}
+    hosts = set(rows.table.column("host").take(pa.array(rows.worker_row[stage])).unique().to_pylist())
     return None if None in hosts else sorted(hosts)

@@ -53,13 +53,13 @@ class Work(NamedTuple):
 
 
 def time_rows(
-    facts: Mapping[str, object], job: Row, times: StepTimes, saved_fraction: float | None
+    facts: Mapping[str, object], job: Row, times: StepTimes, lost_fraction: float | None
 ) -> list[Row]:
     """Row of job_time of a replayed unit; none without events or GPU-hours.
 
     facts : the manifest; its `events` are rows of run_events in the order of the log
     job   : the unit's row of job_slowdown: status, world_size, gpu_hours
-    saved_fraction : what fixing all causes saves of T_actual; None: not diagnosed
+    lost_fraction : what is lost of T_actual, as job_causes sums it; None: not diagnosed
     """
     events, scheduled, gpus = facts.get("events"), job["gpu_hours"], job["world_size"]
     if not isinstance(events, Sequence) or not events or not scheduled or not gpus:
@@ -83,7 +83,7 @@ def time_rows(
             "unknown_gpu_hours": 0.0 if abs(unknown) <= _ROUNDING * scheduled else unknown,
             "ettr": kept / scheduled,
             "productive_fraction": hours["productive"] / scheduled,
-            "lost_to_causes_gpu_hours": None if saved_fraction is None else kept * max(saved_fraction, 0.0),
+            "lost_to_causes_gpu_hours": None if lost_fraction is None else kept * lost_fraction,
             "steps_kept": work.steps_kept,
             "steps_lost": work.steps_lost,
             "outage_s": outage_s,

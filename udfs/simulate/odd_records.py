@@ -17,7 +17,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.exchanged import Exchanged
-from udfs.op_lists import flat_codes, list_lengths
+from udfs.op_lists import flat_codes, list_lengths, ops_of_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
 DAY_US: Final = 86_400_000_000
@@ -45,35 +45,54 @@ YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
 """Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
 
+LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
+"""Where single ops are less apart, so are their ranks."""
+
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
     """Rows of the unit's log date, and how many are of others; all rows where either is unknown.
 
-    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but all are
-    within a year of it, the log has another calendar: its lines are counted and kept, as differences hold.
+    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but some are
+    within a year of it, the log has another calendar: its lines are counted, and those kept, as differences
+    hold.
 
     facts    : the manifest, with log_date as a date where it is known.
     margin_s : how long before and after that day, in UTC, a line may be. [s]
     """
-    log_date = facts.get("log_date")
-    if not isinstance(log_date, date) or "t0_us" not in rank_steps.column_names:
+    day = log_day(facts, margin_s)
+    if day is None or "t0_us" not in rank_steps.column_names:
         return rank_steps, 0
-    day = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
-    first_us = round(day.timestamp() - margin_s) * SECOND_US
-    last_us = round(day.timestamp() + margin_s) * SECOND_US + DAY_US
+    first_us, last_us = day
     t0_us = rank_steps.column("t0_us")
     known_us = t0_us.drop_null().to_numpy()
     if not len(known_us) or first_us <= known_us.min() <= known_us.max() < last_us:
         return rank_steps, 0
-    if (
-        last_us - YEAR_US <= known_us.min() <= known_us.max() < first_us + YEAR_US
-        and not ((known_us >= first_us) & (known_us < last_us)).any()
-    ):
-        return rank_steps, rank_steps.num_rows
+    is_other_calendar = not is_of_day(known_us, day).any()
+    if is_other_calendar:
+        first_us, last_us = last_us - YEAR_US, first_us + YEAR_US
     is_inside = pc.and_(pc.greater_equal(t0_us, first_us), pc.less(t0_us, last_us))
     is_inside = pc.or_(is_inside, pc.equal(t0_us, 0))
     kept = rank_steps.filter(pc.fill_null(is_inside, fill_value=True))
-    return kept, rank_steps.num_rows - kept.num_rows
+    is_counted = is_other_calendar and bool(pc.any(pc.greater(kept.column("t0_us"), 0)).as_py())
+    return kept, rank_steps.num_rows - (0 if is_counted else kept.num_rows)
+
+
+def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | None:
+    """First and last Unix time of the unit's log date, the last excluded; None where it is not known. [us]
+
+    margin_s : how long before and after that day, in UTC, a line may be. [s]
+    """
+    log_date = facts.get("log_date")
+    if not isinstance(log_date, date):
+        return None
+    day = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
+    first_us = round(day.timestamp() - margin_s) * SECOND_US
+    return first_us, round(day.timestamp() + margin_s) * SECOND_US + DAY_US
+
+
+def is_of_day(times_us: Ints | Floats, day: tuple[int, int]) -> Mask:
+    """Whether Unix times lie within a day, as log_day gives it. [us]"""
+    return np.asarray((times_us >= day[0]) & (times_us < day[1]))
 
 
 def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
@@ -117,17 +136,25 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
     """Say which workers the steps of a unit lack, where each lacks one: those that most of the steps lack."""
     table = rows.table.filter(pa.array(list_lengths(rows.table) > 0))
     step, dp_rank, stage = (table.column(name).to_numpy() for name in ("step", "dp_rank", "pp_rank"))
-    recorded = np.unique([stage, dp_rank, step], axis=1)
-    steps = np.zeros((layout.pp_size, layout.dp_size), dtype=np.int64)
-    np.add.at(steps, tuple(recorded[:2]), 1)
-    least = int(steps.min())
-    lacking = np.argwhere(steps == least)
-    named = "; ".join(f"dp_rank {each[1]}, pp_rank {each[0]}" for each in lacking[:MOST_NAMED])
-    more = f"; and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    recorded = np.unique([stage.astype(np.int64) * layout.dp_size + dp_rank, step], axis=1)[0]
+    workers, steps = np.unique(recorded, return_counts=True)
+    lacking = layout.pp_size * layout.dp_size - len(workers)
+    if lacking:
+        least, first = 0, np.setdiff1d(np.arange(min(lacking, MOST_NAMED) + len(workers)), workers)
+    else:
+        least, first = int(steps.min()), workers[steps == steps.min()]
+        lacking = len(first)
+    named = "; ".join(f"dp_rank {dp_rank}, pp_rank {stage}" for stage, dp_rank in _cells(first, layout))
+    more = f"; and {lacking - MOST_NAMED} more" if lacking > MOST_NAMED else ""
     return (
         f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers; missing in "
         f"{rows.steps_dropped - least}: {named}{more}"
     )
+
+
+def _cells(workers: Ints, layout: Layout) -> list[tuple[int, int]]:
+    """Stage and dp rank of the first of these workers."""
+    return [divmod(worker, layout.dp_size) for worker in workers[:MOST_NAMED].tolist()]
 
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
@@ -159,18 +186,17 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
-    at = rows.replayed_row[:, len(rows.steps) // 2]
+    at = rows.replayed_row[:, len(rows.steps) // 2].ravel()
     if at.size < 2:
         return []
-    some = rows.table.select(["op", "duration_us"]).take(pa.array(at.ravel()))
-    lengths = list_lengths(some)
-    codes = flat_codes(some)
-    duration_us = pc.list_flatten(some.column("duration_us")).to_numpy()
-    row = np.repeat(np.arange(len(lengths)), lengths)
+    row, codes, duration_us = ops_of_rows(rows.table, at)
     found: dict[int, str] = {}
     for op_type in TIMED:
-        own = _logs(row, duration_us, (codes == op_type) & (duration_us > 0), len(lengths))
-        for place, power in _off_by(own):
+        chosen = np.flatnonzero((codes == op_type) & (duration_us > 0))
+        times_us = duration_us[chosen]
+        if not times_us.size or times_us.max() < times_us.min() * LEAST_RATIO:
+            continue
+        for place, power in _off_by(_means(row[chosen], np.log10(times_us), at.size)):
             rank = int(rows.worker_rank.ravel()[place])
             found.setdefault(
                 rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"
@@ -178,10 +204,9 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _logs(row: Ints, duration_us: Floats, chosen: Mask, rows: int) -> Floats:
-    """Mean logarithm of the chosen durations of each row; nan without any."""
-    count = np.bincount(row[chosen], minlength=rows)
-    total = np.bincount(row[chosen], np.log10(duration_us[chosen]), rows)
+def _means(row: Ints, values: Floats, rows: int) -> Floats:
+    """Mean of the values of each row; nan without any."""
+    count, total = np.bincount(row, minlength=rows), np.bincount(row, values, rows)
     mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
     return mean
 

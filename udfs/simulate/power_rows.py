@@ -3,9 +3,7 @@
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
-from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.swing import IN_BEAT, beat, swing
 from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
@@ -14,8 +12,8 @@ _US: Final = 1e6
 """Microseconds in a second."""
 
 
-def power_columns(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
-    """Columns of job_power, one row: null where a share swings by nothing, or a log knows no time of day."""
+def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
+    """Row of job_power: null where a share swings by nothing, or a log knows no time of day."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)
@@ -40,9 +38,7 @@ def power_columns(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
         "computing_share_high": computing.high,
         "harmonic_amplitudes": found.amplitudes,
     }
-    return {name: [value] for name, value in columns.items()} | {
-        name: _one_list(values) for name, values in lists.items()
-    }
+    return columns | {name: values.astype(np.float32) for name, values in lists.items()}
 
 
 def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
@@ -72,7 +68,3 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
         if scatter <= IN_BEAT:
             columns["peak_us"] = at((found.middle_s + peak_s) * _US)
     return columns
-
-
-def _one_list(values: Floats) -> "pa.ListArray[Any]":
-    return pa.ListArray.from_arrays([0, len(values)], pa.array(values.astype(np.float32)))

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.errors import NothingToReplayError, TraceError
+from udfs.errors import TraceError
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.rows import US, StageRows
-from udfs.layout import is_partial
 from udfs.op_lists import list_lengths, stage_rows
 
 ENDLESS_US: Final = 2**61
@@ -75,9 +74,7 @@ class ReplayedRows:
     @property
     def host_of_clock(self) -> list[str | None]:
         """Host of each clock; None of one that is known by its rank."""
-        _, first = np.unique(self.clock.ravel(), return_index=True)
-        rows = pa.array(self.replayed_row.ravel()[first])
-        hosts: list[str | None] = self.table.column("host").take(rows).to_pylist()
+        hosts: list[str | None] = self.table.column("host").take(self._clocks[2]).to_pylist()
         return hosts
 
     @property
@@ -88,24 +85,36 @@ class ReplayedRows:
         return rank
 
     @cached_property
-    def _clocks(self) -> tuple[Ints, list[str]]:
-        """Numbers of the rows' clocks, and their names."""
-        rows = pa.array(self.replayed_row.ravel())
-        names = self.table.column("host").take(rows)
-        if self.table.column("host").null_count:
-            ranks = pc.cast(self.table.column("rank").take(rows), pa.string())
-            by_rank = pc.binary_join_element_wise(RANK_CLOCK, ranks, " ")
-            names = pc.coalesce(names.cast(pa.string()), by_rank)
-        names = names.combine_chunks()
-        encoded = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
-        return np.asarray(encoded.indices).reshape(self.replayed_row.shape), encoded.dictionary.to_pylist()
+    def _clocks(self) -> tuple[Ints, list[str], Ints]:
+        """Numbers of the rows' clocks, in the order of their first rows, their names, and these rows."""
+        hosts = self.table.column("host").combine_chunks()
+        encoded = hosts if pa.types.is_dictionary(hosts.type) else hosts.dictionary_encode()
+        names, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1))
+        if hosts.null_count:
+            # Behind the hosts, a number for each rank.
+            ranks = pa.array(_integers(self.table, "rank")).dictionary_encode()
+            codes = np.where(codes < 0, len(names) + np.asarray(ranks.indices), codes)
+            names += [f"{RANK_CLOCK} {each}" for each in ranks.dictionary.to_pylist()]
+        own = pa.array(codes[self.replayed_row.ravel()]).dictionary_encode()
+        # A host may be called as a rank is.
+        by_name: dict[str, int] = {}
+        number = [by_name.setdefault(names[code], len(by_name)) for code in own.dictionary.to_pylist()]
+        clock = np.array(number)[np.asarray(own.indices)]
+        first_row = np.empty(len(by_name), dtype=np.int64)
+        first_row[clock[::-1]] = self.replayed_row.ravel()[::-1]
+        return clock.reshape(self.replayed_row.shape), list(by_name), first_row
+
+    @cached_property
+    def _t0_us(self) -> Ints:
+        """Zero of each row, 0 where it is not known. [us]"""
+        return _integers(self.table, "t0_us")[self.replayed_row]
 
     @property
     def time_s(self) -> Floats:
         """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
             return self.steps.astype(np.float64)
-        t0_us = self.table.column("t0_us").to_numpy()[self.replayed_row].swapaxes(0, 1)
+        t0_us = self._t0_us.swapaxes(0, 1)
         began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
         return began_s
 
@@ -114,8 +123,7 @@ class ReplayedRows:
         """Unix time of each step's zero, shape (step,); None where a line does not say, or nonsense. [us]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
             return None
-        t0_us = _integers(self.table, "t0_us")[self.replayed_row]
-        zero_us: Ints = t0_us.min(axis=(0, 2))
+        zero_us: Ints = self._t0_us.min(axis=(0, 2))
         return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
 
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
@@ -166,23 +174,6 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
-
-
-def rows_to_replay(rank_steps: pa.Table, layout: Layout, manifest: Mapping[str, object]) -> ReplayedRows:
-    """Choose the rows that count, of a unit that is to be replayed.
-
-    raises : TraceError where a row lies outside the layout, NothingToReplayError where no step is complete,
-             or transfers were not measured.
-    """
-    if is_partial(manifest):
-        raise NothingToReplayError(f"transfers are {manifest['transfers']}: a replay would prove nothing")
-    rows = replayed_rows(without_warm_up(rank_steps, manifest), layout)
-    if not len(rows.steps):
-        raise NothingToReplayError(
-            f"no step can be replayed: {rows.steps_dropped} recorded, none of them with ops of all "
-            f"{layout.dp_size} x {layout.pp_size} workers"
-        )
-    return rows
 
 
 def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedRows:

@@ -32,15 +32,22 @@ from schemas.vocabulary import (
 )
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
-from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
+from udfs.lost import lost_fractions
+from udfs.simulate.companion_rows import (
+    baseline_row,
+    cause_rows,
+    clock_columns,
+    clock_figures,
+    flag_nobody_late,
+)
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
-from udfs.simulate.power_rows import power_columns
+from udfs.simulate.power_rows import power_row
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.role_rows import role_step_columns
 
-SIMULATOR_VERSION: Final = "1.5.0"
+SIMULATOR_VERSION: Final = "1.6.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
@@ -94,6 +101,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         if diagnosis is None
         else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], is_analysed=is_analysed)
     )
+    flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(
@@ -126,9 +134,11 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(
             JOB_TIME,
-            time_rows(replayed.facts, job, _step_times(found), diagnosis and diagnosis.all_fixes_fraction),
+            time_rows(
+                replayed.facts, job, _step_times(found), math.fsum(lost_fractions(causes)) if causes else None
+            ),
         ),
-        JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
+        JOB_POWER: _of_rows(JOB_POWER, [power_row(found.recorded, replayed.rows)]),
         ROLE_STEP: _role_steps(replayed),
     }
 
@@ -137,7 +147,8 @@ def _baseline(replayed: Replayed, causes: list[Row]) -> Row:
     found = replayed.found
     types = None if found.diagnosis is None else found.diagnosis.types
     factor = None if types is None else types.of_workers.mean(axis=1)[:, 0, 0, 0]
-    return baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes, replayed.types, factor)
+    times = found.ideal_duration_s, found.recorded.compute_ns
+    return baseline_row(replayed.facts, *times, replayed.rows, causes, replayed.types, factor)
 
 
 def _by_gpu_type(gpu_hours: float | None, ideal_s: float, replayed: Replayed) -> list[Row]:
@@ -180,9 +191,13 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "workers": found.is_slowest.size,
         "ops": rows.ops,
         "graphs": recorded.graphs,
+        "blocking": [OP_TYPES[each] for each in recorded.blocking.chosen.types],
+        "discrepancy_nonblocking": _known(recorded.blocking.nonblocking),
+        "discrepancy_blocking": _known(recorded.blocking.blocking),
         "clamped_transfers": recorded.clamped_transfers,
         "buffered_sends": recorded.buffered_sends,
         "clamped_launch_delays": recorded.clamped_launch_delays,
+        "nobody_late_steps": int(recorded.nobody_late.sum()),
         "odd_rank_steps": rows.odd_rank_steps,
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
@@ -248,6 +263,8 @@ def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
 def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
     """Rows of a result table; columns that are not given are null."""
     length = len(next(iter(columns.values())))
+    if not length:
+        return _no_rows(name)
     arrays = [
         _column(columns[field], wanted) if field in columns else pa.nulls(length, wanted)
         for field, wanted in _fields(name)

@@ -6,6 +6,7 @@ Spark and Python. They pass the JVM unread: to Spark's rows and back costs more 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from traceback import format_exception
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
 from udfs.errors import TraceError
 from udfs.simulate.result_tables import Row, empty_results, job_row
+from udfs.simulate.step_times import timed_results
 from udfs.what_if import SimulationSettings, simulate_job
 
 SIMULATED_COLUMNS: Final = (
@@ -58,6 +60,11 @@ class UnitRows(NamedTuple):
 UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
 
 
+UsualTransfers = Mapping[Unit, Mapping[str, float]]
+"""Units whose transfers are measured by those of earlier days, by op type [s]."""
+NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
+
+
 def simulate_batches(
     settings: SimulationSettings, read: UnitReader
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -65,11 +72,20 @@ def simulate_batches(
 
     read : makes units of batches
     """
+    return results_batches(
+        lambda batches: ((unit.key, simulate_unit(unit, settings)) for unit in read(batches))
+    )
+
+
+def results_batches(
+    results: Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[Unit, Results]]],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that mapInArrow runs, of one that makes the results of units of batches."""
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[Unit, Results]] = []
-        for unit in read(batches):
-            done.append((unit.key, simulate_unit(unit, settings)))
+        for found in results(batches):
+            done.append(found)
             if len(done) == UNITS_PER_BATCH:
                 yield _packed(done)
                 done = []
@@ -80,31 +96,50 @@ def simulate_batches(
 
 
 def simulate_group(
-    settings: SimulationSettings, manifests: Mapping[Unit, Mapping[str, Any]]
+    settings: SimulationSettings,
+    manifests: Mapping[Unit, Mapping[str, Any]],
+    simulated: Callable[[UnitRows], Results] | None = None,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function that applyInArrow runs on rows of rank_steps by unit."""
+    """Return the function that applyInArrow runs on rows of rank_steps by unit.
+
+    simulated : what to do with a unit, if not simulate_unit
+    """
 
     def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         unit = Unit(*(each.as_py() for each in key))
         found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
-        return pa.Table.from_batches([_packed([(unit, simulate_unit(found, settings))])])
+        results = simulate_unit(found, settings) if simulated is None else simulated(found)
+        return pa.Table.from_batches([_packed([(unit, results)])])
 
     return simulate
 
 
-def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
-    """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
+def simulate_unit(
+    unit: UnitRows, settings: SimulationSettings, before_s: Mapping[str, float] | None = None
+) -> Results:
+    """Results of one unit; whatever is wrong with it becomes its status and stays within it.
+
+    before_s : as simulate_job takes it
+    """
     facts = unit.manifest
-    if facts.get("manifest_status") is not None:
-        refusal = facts["manifest_status"], facts["manifest_detail"]
-        return empty_results(job_row(facts, settings.text, *refusal))
+    if facts.get("manifest_status") == STATUS_FAILED:
+        return ended_unit(facts, settings, facts["manifest_detail"])
+    if facts.get("step_times"):
+        status, detail, figures = timed_results(facts)
+        return empty_results(job_row(facts, settings.text, status, detail) | figures)
     try:
         log_date = unit.key.log_date if unit.has_day else None
-        return simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings)
+        return simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings, before_s)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
         return empty_results(_failed(facts, settings, error))
+
+
+def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str) -> Results:
+    """Results of a unit whose simulation ended its process."""
+    row = job_row(facts, settings.text, STATUS_FAILED, why)
+    return empty_results(row | {"failure_traceback": why})
 
 
 def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:

@@ -14,12 +14,11 @@ import pyarrow as pa
 from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Listener
+from udfs.kernel.clocks.estimate import Clocks, Listener
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.recorded.durations import put_transfers
-from udfs.kernel.recorded.first_pass import Block, read
+from udfs.kernel.recorded.first_pass import Block
 from udfs.kernel.recorded.trace import StepBlock, build_trace
-from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.ideal import IDEALS, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.replay.timeline import (
     CriticalOp,
@@ -29,12 +28,10 @@ from udfs.kernel.replay.timeline import (
     replayed_timeline,
     timeline_of,
 )
-from udfs.kernel.what_if import OPS_TOGETHER
-from udfs.layout import read_layout
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
-from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
-from udfs.simulate.trace_defects import defects_named, refuse_endless
-from udfs.what_if import garbage_collection_paused
+from udfs.simulate.choice import Choice, chosen
+from udfs.simulate.rank_rows import ReplayedRows
+from udfs.what_if import SimulationSettings, garbage_collection_paused
 
 RECORDED: Final = "recorded"
 REPLAYED: Final = "replayed"
@@ -86,47 +83,49 @@ def step_timelines(
     rank_steps: pa.Table,
     manifest: Mapping[str, object],
     step: int | None = None,
-    ideal: str = PAPER_IDEAL,
-    ops_together: int = OPS_TOGETHER,
+    settings: SimulationSettings | None = None,
 ) -> StepTimelines:
     """Start and end of every op of one step: as recorded, replayed (T), and ideal (T_ideal).
 
     rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
     step       : training step number; the one that takes longest replayed where left out.
-    ops_together : ops that are laid out at a time; of all other steps only durations are kept.
-    raises     : LayoutError, NothingToReplayError, NoSuchStepError, TraceError.
+    settings   : those of the night, so that its steps are those of step_slowdown.
+    raises     : NothingToReplayError, NoSuchStepError, TraceError.
     """
-    layout = read_layout(manifest)
+    how = settings or SimulationSettings()
     with garbage_collection_paused():
-        rows = rows_to_replay(rank_steps, layout, manifest)
+        choice = chosen(rank_steps, manifest, how)
+        rows, layout = choice.rows, choice.layout
         at = None if step is None else _position(rows, step)
-        with defects_named(rows):
-            recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
-        refuse_endless(recorded.actual_s, rows)
+        recorded = choice.read(how.ops_together)
         blocks = recorded.blocks
-        ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[ideal])
+        ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[how.ideal])
         at = _slowest(blocks) if at is None else at
-        drawn = _laid_out(rows, layout, at, recorded.clocks)
-        return _timelines(rows, layout, drawn, ideal_of_ops(drawn.graph, ideal_s))
+        shown = choice._replace(layout=layout._replace(blocking=recorded.blocking.chosen))
+        drawn = _laid_out(shown, at, recorded.clocks)
+        (replayed_s,) = (block.duration_s[:, block.steps == at] for block in blocks if at in block.steps)
+        return _timelines(rows, layout, drawn, replayed_s, ideal_of_ops(drawn.graph, ideal_s))
 
 
-def _laid_out(rows: ReplayedRows, layout: Layout, at: int, clocks: Clocks | None) -> StepBlock:
+def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
     """Lay one step out, by one clock; at is its place among the replayed ones."""
+    rows, layout = choice.rows, choice.layout
     (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
     placed = block._replace(steps=np.array([at]))
     if clocks is not None and clocks.is_corrected:
-        Listener(rows.clock, rows.time_s, layout, USUAL_LIMITS).correct(placed, clocks)
+        Listener(rows.clock, rows.time_s, layout, choice.limits).correct(placed, clocks)
     return placed
 
 
-def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op: Floats) -> StepTimelines:
-    """Three timelines of the one step of a block."""
+def _timelines(
+    rows: ReplayedRows, layout: Layout, block: StepBlock, replayed_s: Floats, ideal_of_op: Floats
+) -> StepTimelines:
+    """Three timelines of the one step of a block.
+
+    replayed_s : shape (op, 1, dp); as all steps together gave them, so that T is that of step_slowdown. [s]
+    """
     graph = block.graph
-    transfer_s = block.duration_s.copy()
-    put_transfers(
-        graph, block.start_s, block.start_s + block.duration_s, transfer_s, rows.clock[:, block.steps]
-    )
-    duration_s = transfer_s[:, 0]
+    duration_s = replayed_s[:, 0]
     ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
     start_s = block.start_s[:, 0] - block.start_s.min()
     timelines = {

@@ -79,7 +79,15 @@ class Arrivals:
         """
         rank = np.array([rank for _, rank in self._members], np.int64)
         meeting, member, size = (np.array(each) for each in (self._meeting, self._member, self._size))
-        meetings, inside_us, member, missing = _whole(meeting, member, size, np.array(self._inside_us), rank)
+        names, communicator = np.unique([name for name, _ in self._members], return_inverse=True)
+        has_left_any = np.bincount(member, minlength=len(rank)) > 0
+        recorded = np.bincount(communicator[has_left_any], minlength=len(names))[communicator]
+        wanted = np.where(recorded[member] > 1, np.minimum(size, recorded[member]), size)
+        unrecorded = np.zeros(len(rank), np.int64)
+        np.maximum.at(unrecorded, member, size - wanted)
+        meetings, inside_us, member, missing = _whole(
+            meeting, member, wanted, np.array(self._inside_us), rank
+        )
         if missing:
             self.left_out["collectives with an unrecorded rank"] += missing
         first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the shortest time: who came last
@@ -98,6 +106,7 @@ class Arrivals:
             np.bincount(member[first], minlength=len(rank))[known],
             late_us[known] / there[known],
             wait_us[known] / there[known],
+            unrecorded[known],
         ]
         schema = TABLE.value_schema
         arrays = [pa.array(values).cast(each.type) for values, each in zip(columns, schema, strict=True)]
@@ -112,8 +121,9 @@ def _whole(
     inside_us: npt.NDArray[np.float64],
     rank: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
-    """Meetings, times and members of collectives with every rank recorded once.
+    """Meetings, times and members of collectives with every wanted rank recorded once.
 
+    size : ranks that must be there, for each attendance: those that left any record in the communicator
     returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole
     """
     _, first_seen, meeting = np.unique(meeting, return_index=True, return_inverse=True)

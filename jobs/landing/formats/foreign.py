@@ -12,8 +12,14 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals
-from jobs.landing.formats.rows import COORDINATES, SCALARS, Bounds, Reject, Rows
-from schemas.vocabulary import REASON_NEGATIVE_TIME, REASON_NOT_FINITE, REASON_RANK_OUT_OF_RANGE
+from jobs.landing.formats.rows import COORDINATES, LONGEST_US, MOST_TEXT, SCALARS, Bounds, Reject, Rows
+from jobs.landing.formats.strict_json import is_name
+from schemas.vocabulary import (
+    REASON_BAD_TYPE,
+    REASON_NEGATIVE_TIME,
+    REASON_NOT_FINITE,
+    REASON_RANK_OUT_OF_RANGE,
+)
 
 _BITS: Final = {"step": 63, "t0_us": 63, "gpu": 31}
 _LARGEST: Final = 2**31 - 1
@@ -49,6 +55,7 @@ class ForeignRun:
     transfers : measured, inferred or absent
     left_out : what the files hold and a replay has no place for, in words, and how often
     arrivals : who was in which collective for how long, where the files say
+    step_times : as `jobs.step_times` has them, of files that hold nothing else
     """
 
     source_format: str
@@ -57,6 +64,7 @@ class ForeignRun:
     transfers: str
     left_out: Counter[str]
     arrivals: Arrivals | None = None
+    step_times: Sequence[Mapping[str, Any]] | None = None
 
 
 class RefusalError(Exception):
@@ -103,10 +111,13 @@ def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list
 def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
     row = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
     _, start_us, duration_us, *_ = rows.lists
-    is_endless = ~(np.isfinite(start_us) & np.isfinite(duration_us))
+    is_endless = ~((start_us <= LONGEST_US) & (duration_us <= LONGEST_US))
     is_negative = (start_us < 0) | (duration_us < 0)
     found = dict.fromkeys(row[is_negative].tolist(), (REASON_NEGATIVE_TIME, "a time is negative"))
-    return found | dict.fromkeys(row[is_endless].tolist(), (REASON_NOT_FINITE, "a time is not finite"))
+    return found | dict.fromkeys(
+        row[is_endless].tolist(),
+        (REASON_NOT_FINITE, f"a time is not finite, or more than {LONGEST_US:.3g} us"),
+    )
 
 
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
@@ -124,4 +135,6 @@ def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str
                 found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} has more than {bits} bits"
             elif value < 0 and name == "t0_us":
                 found[row] = REASON_NEGATIVE_TIME, f"t0_us is {value}"
+        if not is_name(present.get("host", ""), MOST_TEXT):
+            found[row] = REASON_BAD_TYPE, f"host is not text of at most {MOST_TEXT} bytes"
     return found

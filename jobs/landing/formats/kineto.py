@@ -13,14 +13,17 @@ from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.kineto_dp import dp_ops
 from jobs.landing.formats.kineto_ops import StepOps, step_of
-from jobs.landing.formats.kineto_place import Place, place_of, ranks_of, refusal
+from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE, TRANSFERS_MEASURED
-
-DATA_PARALLEL: Final = "kineto-dp"
-PIPELINE: Final = "kineto-pp"
+from schemas.vocabulary import (
+    KINETO_DATA_PARALLEL,
+    KINETO_PIPELINE,
+    REASON_MISSING_FIELD,
+    REASON_UNREADABLE_FILE,
+    TRANSFERS_MEASURED,
+)
 
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
@@ -29,7 +32,7 @@ Meetings = dict[tuple[int, ...], tuple[object, ...]]
 """Keys of collectives by (step, coordinates but dp), as the first rank that was read has them."""
 
 
-class _Read(NamedTuple):
+class _OneFile(NamedTuple):
     """One file: its rows, and its facts about the run."""
 
     part: Part
@@ -78,7 +81,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
                 yield found.part
 
     return ForeignRun(
-        source_format=PIPELINE if first.is_pipeline else DATA_PARALLEL,
+        source_format=KINETO_PIPELINE if first.is_pipeline else KINETO_DATA_PARALLEL,
         manifest={**first.place.manifest(), "vpp_size": first.chunks},
         parts=parts(),
         transfers=TRANSFERS_MEASURED,
@@ -89,15 +92,20 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 def read_arrivals(file: SourceFile, found: Arrivals) -> None:
     """Add the collectives of a file. Raises FileError for one that breaks off."""
+    _add_arrivals(_read(file, {}), found)
+
+
+def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
     with file.opened() as opened:
-        _add_arrivals(read_rank(opened), found)
+        trace = read_rank(opened)
+    return trace._replace(distributed=completed(trace.distributed, file.name, manifest))
 
 
 def _unusable(error: RefusalError) -> Reject:
     return Reject(REASON_UNREADABLE_FILE, str(error))
 
 
-def _refuse_other_layout(first: _Read, other: _Read) -> None:
+def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
     """Raise RefusalError where two files cannot be of one run."""
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
@@ -117,10 +125,9 @@ class _Reader:
         self.arrivals = arrivals
         self.left_out: Counter[str] = Counter()
 
-    def read(self, file: SourceFile) -> _Read:
+    def read(self, file: SourceFile) -> _OneFile:
         """Read one file. Raises FileError or RefusalError where it is of no use."""
-        with file.opened() as opened:
-            trace = read_rank(opened)
+        trace = _read(file, self._manifest)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)
         _add_arrivals(trace, self.arrivals)
@@ -138,7 +145,7 @@ class _Reader:
             chunks = max(chunks, found.chunks)
             records.append(_record(found, number, trace, place))
         rows = Rows.of(records, range(1, len(records) + 1)) if records else NO_ROWS
-        return _Read(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
+        return _OneFile(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:

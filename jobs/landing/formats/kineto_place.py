@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from itertools import pairwise
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from jobs.landing.formats.foreign import RefusalError
@@ -26,6 +27,12 @@ _AXES: Final = {
 _NO_GRADIENTS: Final = ("pp", "tp", "cp")
 _FASTEST_FIRST: Final = ("tp", "cp", "dp", "pp")
 """How Megatron, and a DeviceMesh (pp, dp, cp, tp), number their ranks."""
+
+_RANK: Final = re.compile(
+    r"(?:(?<![A-Za-z])([A-Za-z]+)[-_.]?)?(?<![A-Za-z])rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
+"""In a file's name: the word before, and the rank."""
+_PARTS: Final = ("dp", "pp", "tp", "cp", "ep", "sp", "local", "node", "group", "host")
 
 
 def refusal(reason: str, instead: str) -> RefusalError:
@@ -70,12 +77,40 @@ class Place(NamedTuple):
         return False
 
 
+def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> DistributedInfo:
+    """What a trace says of itself; what it lacks, its file's name and job.json say where they can.
+
+    name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are none of the job
+    """
+    found = {int(rank) for axis, rank in _RANK.findall(name) if axis.lower() not in _PARTS}
+    of_name = found.pop() if len(found) == 1 else None
+    sizes = [size for axis in _FASTEST_FIRST if type(size := manifest.get(f"{axis}_size")) is int]
+    world_size = manifest.get("world_size")
+    if world_size is None and len(sizes) == len(_FASTEST_FIRST):
+        world_size = prod(sizes)
+    return DistributedInfo(
+        rank=of_name if info.rank is None else info.rank,
+        world_size=info.world_size or (world_size if type(world_size) is int else None),
+        pg_config=info.pg_config,
+    )
+
+
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
     """Where a rank stands. Raises RefusalError for a layout that is unknown, or given in two ways."""
-    if info.rank is None or info.world_size is None:
+    if info.rank is None:
         raise refusal(
-            "a trace does not say its rank",
+            "a trace does not say its rank, nor does its file's name, as trace_rank3.json would",
             "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
+        )
+    if info.world_size is None:
+        raise refusal(
+            "a trace does not say how many ranks the job has",
+            "Write world_size and dp_size, pp_size, tp_size, cp_size into job.json",
+        )
+    if not 0 <= info.rank < info.world_size:
+        raise refusal(
+            f"a trace is of rank {info.rank}, beyond the {info.world_size} ranks of the job",
+            "Correct world_size in job.json, or the file's name",
         )
     groups = _groups(info)
     sizes = _sizes(groups, info, info.world_size, manifest)

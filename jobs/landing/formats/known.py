@@ -6,10 +6,19 @@ among logs of other tools by content (landing.read_foreign).
 
 from typing import Final
 
-from jobs.landing.formats import kineto, megascan, refused, timeline
+from jobs.landing.formats import kineto, megascan, megascan_aggregated, megatron_console, refused, timeline
 from jobs.landing.formats.foreign import Format
 
-FORMATS: Final[tuple[Format, ...]] = (timeline, megascan, kineto, refused)
+FORMATS: Final[tuple[Format, ...]] = (
+    timeline,
+    megascan,
+    megascan_aggregated,
+    kineto,
+    megatron_console,
+    refused,
+)
+LAST: Final[tuple[Format, ...]] = (megascan_aggregated, megatron_console, refused)
+"""Chosen for a run only where no file of it is of another format: the first before the second, and so on."""
 HEAD_BYTES: Final = 64 << 10
 """Bytes of the unpacked start by which a file is recognised."""
 

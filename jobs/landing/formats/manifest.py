@@ -13,18 +13,24 @@ from typing import Any, Final
 import yaml
 
 from jobs.landing.formats.iterations import iterations_of
-from jobs.landing.formats.rows import FileError
+from jobs.landing.formats.labels import labels_of
+from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError
 from jobs.landing.formats.strict_json import (
-    NotANumber,
     StrictJsonError,
     TooDeepError,
     is_integer,
-    is_text,
+    is_name,
     parse,
     shown,
 )
 from schemas.ingested_tables import JOBS
-from schemas.vocabulary import REASON_UNREADABLE_FILE, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
+from schemas.vocabulary import (
+    REASON_UNREADABLE_FILE,
+    STATUS_BAD_LAYOUT,
+    STATUS_NO_MANIFEST,
+    TRANSFER_OPS,
+    TRANSFERS,
+)
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
@@ -38,7 +44,7 @@ _MOST_GPU_HOURS: Final = 1e9
 
 
 def _text(value: object) -> str | None:
-    return value if is_text(value) else None
+    return value if is_name(value, MOST_TEXT) else None
 
 
 def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
@@ -59,7 +65,7 @@ def _amount(value: object) -> float | None:
 def _types(value: object) -> dict[str, str] | None:
     """Take types of GPU by host."""
     if not isinstance(value, dict) or not all(
-        is_text(each) and each for pair in value.items() for each in pair
+        is_name(each, MOST_TEXT) and each for pair in value.items() for each in pair
     ):
         return None
     return value
@@ -69,16 +75,27 @@ def _count(value: object) -> int | None:
     return value if is_integer(value, 0, _LARGEST) else None
 
 
+def _transfer_ops(value: object) -> list[str] | None:
+    """Take op types of transfers, each once."""
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and each in TRANSFER_OPS for each in value
+    ):
+        return None
+    return [each for each in TRANSFER_OPS if each in value]
+
+
 _OF_A_WHOLE: Final = ("part_of", "role")
 """Launchers leave them empty for runs that are part of none; such runs are no whole together."""
 
+_TEXT: Final = f"text of at most {MOST_TEXT} bytes"
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
-    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), ("text", _text)),
+    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), (_TEXT, _text)),
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
-    **dict.fromkeys(_OF_A_WHOLE, ("text", _text)),
+    **dict.fromkeys(_OF_A_WHOLE, (_TEXT, _text)),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
     **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
-    "gpu_types": ("an object of host and type, both text", _types),
+    "gpu_types": (f"an object of host and type, both {_TEXT}", _types),
+    "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
 """What a job.json may leave out besides labels and iterations.
@@ -114,17 +131,18 @@ def manifest_fields(content: bytes, nesting: int) -> object:
         raise ManifestError(str(error)) from None
 
 
-def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
+def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Bounds().workers) -> Row:
     """Return the columns of jobs, without the unit's key, for the fields of a job.json.
 
     job_id, run_id : as the folder names them
+    workers : the most that a unit may have
     """
     if not isinstance(manifest, dict):
         return _bad_layout(f"not a JSON object but {shown(manifest)}")
     fields = _Fields(manifest)
     fields.identity("job_id", job_id)
     fields.identity("run_id", run_id)
-    fields.sizes()
+    fields.sizes(workers)
     fields.size("ep_size", is_required=False)
     fields.optional()
     fields.labels()
@@ -132,7 +150,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
     return fields.row()
 
 
-def parse_published_meta(content: bytes, nesting: int) -> Row:
+def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().workers) -> Row:
     """Return the same for the meta-NAME.yaml of a published trace, whose ids are only labels.
 
     Raises ManifestError where it is not YAML, or nested deeper.
@@ -144,7 +162,7 @@ def parse_published_meta(content: bytes, nesting: int) -> Row:
     if spelled is None:
         return _bad_layout("no fields")
     fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
-    fields.sizes(cp_size="cp_size" if "cp_size" in spelled else "dsp_size")
+    fields.sizes(workers, cp_size="cp_size" if "cp_size" in spelled else "dsp_size")
     labels = {name: spelled[name] for name in _PUBLISHED_LABELS if name in spelled}
     return fields.row() | {"labels": labels or None}
 
@@ -218,9 +236,10 @@ class _Fields:
         elif value != folder:
             self._defects.append(f"{name} is {shown(value)}, the folder's is {shown(folder)}")
 
-    def sizes(self, cp_size: str = "cp_size") -> None:
+    def sizes(self, workers: int, cp_size: str = "cp_size") -> None:
         """Take all sizes; world_size must be the product of those that make up the ranks.
 
+        workers : the most that dp_size x pp_size may be
         cp_size : name of that size in the manifest
         """
         for name in SIZES:
@@ -230,6 +249,8 @@ class _Fields:
         if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
             factors = " x ".join(map(str, sizes))
             self._defects.append(f"world_size is {world_size}, but {' x '.join(PRODUCT)} = {factors}")
+        if None not in sizes[:2] and math.prod(sizes[:2]) > workers:
+            self._defects.append(f"dp_size x pp_size = {sizes[0]} x {sizes[1]}, more than {workers} workers")
 
     def size(self, name: str, in_manifest: str = "", *, is_required: bool = True) -> None:
         """Take an integer that is at least 1."""
@@ -255,20 +276,12 @@ class _Fields:
                     self._wrong(name, wanted)
 
     def labels(self) -> None:
-        """Take labels as text; numbers and truth values are stored as JSON spells them."""
-        labels = self._manifest.get("labels")
-        if labels is None:
-            return
-        if not isinstance(labels, dict):
-            self._wrong("labels", "an object")
-            return
-        texts = {}
-        for name, value in labels.items():
-            if not is_text(name) or not _is_label(value):
-                self._defects.append(f"label {shown(name)} is {shown(value)}, not text")
-            elif value is not None:
-                texts[name] = value if isinstance(value, str) else shown(value)
-        self._row["labels"] = texts
+        """Take labels as text."""
+        given = self._manifest.get("labels")
+        if given is not None:
+            found, defects = labels_of(given)
+            self._row["labels"] = found
+            self._defects += defects
 
     def iterations(self) -> None:
         """Take the iteration of each step, of a run that is part of a whole."""
@@ -283,8 +296,3 @@ class _Fields:
 
     def _wrong(self, name: str, wanted: str) -> None:
         self._defects.append(f"{name} is {shown(self._manifest[name])}, not {wanted}")
-
-
-def _is_label(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
-    return value is None or is_number or is_text(value)

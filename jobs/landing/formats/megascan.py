@@ -6,8 +6,8 @@ One branch records computes alone: its transfers are absent. Another records tra
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from math import nan
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ SOURCE_FORMAT: Final = "megascan"
 WARM_UP_STEPS: Final = 2
 """Iterations that allocate memory and compile kernels: the first takes five times as long as the others."""
 
-_OPS: Final = {
+OPS: Final = {
     "forward": ("forward-compute",),
     "forward-warmup": ("forward-compute",),
     "backward": ("backward-compute",),
@@ -61,7 +61,7 @@ _ROWS_TOGETHER: Final = 200
 _UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
 
-class _Rank(NamedTuple):
+class PlacedRank(NamedTuple):
     """A rank's columns of rank_steps, and its transfers that move nothing."""
 
     row: dict[str, Any]
@@ -85,25 +85,30 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     left_out: Counter[str] = Counter()
     facts = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in _sample(files[0], bounds))}
     given = {name: value for name, value in manifest.items() if name in facts and type(value) is int}
-    ranks = {name: _rank(place, {**facts, **given}) for name, place in places.items()}
+    ranks = {name: rank_of(place, {**facts, **given}) for name, place in places.items()}
 
-    def parts() -> Iterator[Part]:
+    parts = chain.from_iterable(_parts(file, ranks[file.name], bounds, left_out) for file in files)
+    return run_of({**facts, "warm_up_steps": WARM_UP_STEPS}, parts, left_out)
+
+
+def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
+    """Return a run of these parts; its transfers are measured where every replayed step has some."""
+
+    def noted() -> Iterator[Part]:
         having, lacking = set[int](), set[int]()
-        for file in files:
-            for part in _parts(file, ranks[file.name], bounds, left_out):
-                row = np.repeat(np.arange(len(part.rows.lengths)), part.rows.lengths)
-                sent = set(row[np.isin(part.rows.lists[0], _TRANSFERS)].tolist())
-                for number, (step, *_) in enumerate(part.rows.scalars):
-                    (having if number in sent else lacking).add(step)
-                yield part
-        replayed = set(sorted(having | lacking)[WARM_UP_STEPS:])
+        for part in parts:
+            row = np.repeat(np.arange(len(part.rows.lengths)), part.rows.lengths)
+            sent = set(row[np.isin(part.rows.lists[0], _TRANSFERS)].tolist())
+            for number, (step, *_) in enumerate(part.rows.scalars):
+                (having if number in sent else lacking).add(step)
+            yield part
+        replayed = set(sorted(having | lacking)[manifest["warm_up_steps"] :])
         if having and not lacking & replayed:
             run.transfers = TRANSFERS_MEASURED
         elif having:
             count(left_out, "steps without transfers, where others have them", len(lacking & replayed))
 
-    manifest = {**facts, "warm_up_steps": WARM_UP_STEPS}
-    run = ForeignRun(SOURCE_FORMAT, manifest, parts(), TRANSFERS_ABSENT, left_out)
+    run = ForeignRun(SOURCE_FORMAT, manifest, noted(), TRANSFERS_ABSENT, left_out)
     return run
 
 
@@ -118,13 +123,13 @@ def _place(name: str) -> dict[str, int]:
     return {axis: int(value) for axis, value in found.groupdict().items() if value is not None}
 
 
-def _rank(place: Mapping[str, int], sizes: Mapping[str, Any]) -> _Rank:
+def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
     """Rank of a file: as its name says, else in Megatron's order of tensor, data and pipeline ranks."""
     dp_rank, pp_rank, tp_rank = (place[f"{axis}_rank"] for axis in ("dp", "pp", "tp"))
     derived = (pp_rank * sizes["dp_size"] + dp_rank) * sizes["tp_size"] + tp_rank
     ends = {"first": 0, "last": sizes["pp_size"] - 1}
     idle = {op for op, end in _ENDS.items() if pp_rank == ends[end]}
-    return _Rank(dict.fromkeys(SCALARS) | {"rank": derived, **place}, idle)
+    return PlacedRank(dict.fromkeys(SCALARS) | {"rank": derived, **place}, idle)
 
 
 def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
@@ -139,7 +144,7 @@ def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
     return found.ops
 
 
-class _Iteration(NamedTuple):
+class Iteration(NamedTuple):
     """One iteration: its number, its ops as events with begin_ns and end_ns, and its end. [ns]"""
 
     step: int
@@ -148,13 +153,13 @@ class _Iteration(NamedTuple):
     is_over: bool = False
 
 
-_NONE: Final = _Iteration(-1, [], is_over=True)
+_NONE: Final = Iteration(-1, [], is_over=True)
 _UNENDED: Final = "iterations that did not end"
 
 
 def _iterations(
     file: SourceFile, bounds: Bounds, left_out: Counter[str], rejects: list[Reject]
-) -> Iterator[_Iteration]:
+) -> Iterator[Iteration]:
     found, begun = _NONE, dict[str, dict[str, Any]]()
     with file.opened() as content:
         for event in items(content, bounds.line_bytes, rejects):
@@ -162,13 +167,13 @@ def _iterations(
             name = name if isinstance(name, str) else None
             if name == "iteration" and phase == "B":
                 count(left_out, _UNENDED, not found.is_over)
-                found, begun = _Iteration(_integer(event, found.step + 1, "iteration"), []), {}
+                found, begun = Iteration(integer(event, found.step + 1, "iteration"), []), {}
             elif name == "iteration" and phase == "E" and not found.is_over:
                 count(left_out, "beginnings of ops that did not end", len(begun))
                 found = found._replace(end_ns=_number(event), is_over=True)
                 yield found
-            elif name not in _OPS or phase not in {"B", "E"}:
-                _leave_out(name, left_out)
+            elif name not in OPS or phase not in {"B", "E"}:
+                leave_out(name, left_out)
             elif found.is_over:
                 left_out["events of ops outside of iterations"] += 1
             elif phase == "B":
@@ -180,7 +185,8 @@ def _iterations(
     count(left_out, _UNENDED, not found.is_over)
 
 
-def _leave_out(name: str | None, left_out: Counter[str]) -> None:
+def leave_out(name: str | None, left_out: Counter[str]) -> None:
+    """Count an event that is no op. Raises RefusalError for half a backward pass."""
     if name is not None and _SPLIT_BACKWARD.search(name):
         raise RefusalError(
             "MegaScan",
@@ -197,8 +203,8 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
         "name": begin["name"],
         "begin_ns": _number(begin),
         "end_ns": _number(end),
-        "microbatch": _integer(facts, -1, "microbatch", "micro_batch_index"),
-        "model_chunk": _integer(facts, 0, "model_chunk"),
+        "microbatch": integer(facts, -1, "microbatch", "micro_batch_index"),
+        "model_chunk": integer(facts, 0, "model_chunk"),
     }
 
 
@@ -208,26 +214,28 @@ def _number(event: Mapping[str, Any]) -> float:
     return float(value) if isinstance(value, int | float) else nan
 
 
-def _integer(event: Mapping[str, Any], default: int, *names: str) -> int:
+def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
+    """The first of these fields that is a number."""
     values = (event.get(name) for name in names)
     return next((each for each in values if type(each) is int and abs(each) < 2**31), default)
 
 
-def _parts(file: SourceFile, rank: _Rank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
+def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
     """Rows of a file, some iterations at a time; a file that breaks off costs no other."""
     rejects: list[Reject] = []
     iterations = _iterations(file, bounds, left_out, rejects)
     try:
         while some := list(islice(iterations, _ROWS_TOGETHER)):
-            records = [_row(each, rank, left_out) for each in some]
+            records = [row_of(each, rank, left_out) for each in some]
             yield Part(file.name, Rows.of(records, range(len(records))))
         yield Part(file.name, NO_ROWS, rejects)
     except FileError as error:
         yield Part(file.name, NO_ROWS, [error.reject])
 
 
-def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, Any]:
-    recorded = [(op, event) for event in found.ops for op in _OPS[event["name"]]]
+def row_of(found: Iteration, rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
+    """Columns of rank_steps of one iteration of one rank."""
+    recorded = [(op, event) for event in found.ops for op in OPS[event["name"]]]
     ops = [(op, event) for op, event in recorded if op not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(ops))
     unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.landing.formats.rows import SCALARS, Bounds, FileError, Reject, Rows
+from jobs.landing.formats.rows import LONGEST_US, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import (
     OP_CODES,
     OP_TYPES,
@@ -157,7 +157,7 @@ def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -
     found = np.full(len(is_outside), _NOTHING_WRONG)
     for reason, is_bad in (
         (REASON_RANK_OUT_OF_RANGE, is_outside),
-        (REASON_NOT_FINITE, ~np.isfinite(times[0]) | ~np.isfinite(times[1])),
+        (REASON_NOT_FINITE, ~((times[0] <= LONGEST_US) & (times[1] <= LONGEST_US))),
         (REASON_NEGATIVE_TIME, (times[0] < 0) | (times[1] < 0)),
         (REASON_UNKNOWN_OP, ops["op"] < 0),
         (REASON_BAD_TYPE, ops["is_null"]),
@@ -170,7 +170,7 @@ _DETAILS: Final = {
     REASON_BAD_TYPE: "an op holds a null",
     REASON_UNKNOWN_OP: f"an op type is none of {', '.join(OP_CODES)}",
     REASON_NEGATIVE_TIME: "a start or a duration is negative",
-    REASON_NOT_FINITE: "a start or a duration is not finite",
+    REASON_NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
     REASON_RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",
 }
 

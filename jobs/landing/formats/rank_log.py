@@ -18,6 +18,9 @@ from jobs.landing.formats.rank_log_line import REQUIRED, LineError, read_line
 from jobs.landing.formats.rows import (
     COORDINATES,
     LISTS,
+    LONGEST_CHARACTER,
+    LONGEST_US,
+    MOST_TEXT,
     MOST_TYPE_TEXT,
     SCALARS,
     Bounds,
@@ -117,7 +120,7 @@ class RankLogReader:
             return None
         if has_type:
             host, name = scalars[_HOST], record["gpu_type"]
-            if type(name) is not str or not name or self._stated.get(host, name) != name:
+            if not _is_name(name) or not name or self._stated.get(host, name) != name:
                 return None
             if host is not None:
                 types[place] = host, name
@@ -185,7 +188,7 @@ class RankLogReader:
             and type(t0_us) is int
             and 0 <= t0_us < _INT64
             and (gpu is None or (type(gpu) is int and -_INT32 <= gpu < _INT32))
-            and (host is None or type(host) is str)
+            and (host is None or _is_name(host))
         )
         return (step, *coordinates, gpu, t0_us, host) if is_good else None
 
@@ -208,6 +211,11 @@ class RankLogReader:
         if len(line) > self._bounds.line_bytes:
             raise LineError(REASON_LINE_TOO_LONG, f"the line is longer than {self._bounds.line_bytes} bytes")
         return read_line(line, self._unit, self._bounds.nesting)
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value is surely text that is short enough; the strict reader judges longer ones."""
+    return type(value) is str and len(value) * LONGEST_CHARACTER <= MOST_TEXT
 
 
 def _is_flat(line: bytes) -> bool:
@@ -241,7 +249,7 @@ def _rows(plain: _Plain) -> tuple[Rows, npt.NDArray[np.bool_]]:
     starts, durations = (np.frombuffer(b"".join(each), np.float64) for each in numbers[:2])
     microbatches, chunks = (np.frombuffer(b"".join(each), np.int64) for each in numbers[2:])
     bad = [
-        *(_outside(times, 0, np.finfo(float).max) for times in (starts, durations)),
+        *(_outside(times, 0, LONGEST_US) for times in (starts, durations)),
         *(_outside(indexes, -_INT32, _INT32 - 1) for indexes in (microbatches, chunks)),
     ]
     if any(len(places) for places in bad):

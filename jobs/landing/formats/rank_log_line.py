@@ -3,19 +3,18 @@
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
-from jobs.landing.formats.rows import COORDINATES, LISTS, SCALARS
+from jobs.landing.formats.rows import COORDINATES, LISTS, LONGEST_US, MOST_TEXT, SCALARS
 from jobs.landing.formats.strict_json import (
     NotANumber,
     StrictJsonError,
     TooDeepError,
     is_integer,
-    is_text,
+    is_name,
     parse,
     shown,
 )
@@ -34,6 +33,7 @@ from schemas.vocabulary import (
     REASON_UNKNOWN_OP,
 )
 
+NAME: Final = f"text of at most {MOST_TEXT} bytes"
 TIMES: Final = ("start_us", "duration_us")
 OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu", "gpu_type")
 REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *LISTS)
@@ -126,8 +126,8 @@ def _check_types(record: Mapping[str, Any]) -> None:
     if record["format"] != RANK_LOG_FORMAT:
         raise bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
     for name in (*_IDS, "host", "gpu_type"):
-        if record.get(name) is not None and not is_text(record[name]):
-            raise bad_type(name, record[name], "text")
+        if record.get(name) is not None and not is_name(record[name], MOST_TEXT):
+            raise bad_type(name, record[name], NAME)
     for name, (wanted, fitting) in _INTEGERS.items():
         value = record.get(name)
         if value is not None and not (is_integer(value) and (fitting is None or value in fitting)):
@@ -166,7 +166,8 @@ def _check_times(record: Mapping[str, Any]) -> None:
         for name in TIMES:
             for place, value in enumerate(record[name], start=1):
                 if is_bad(value):
-                    raise LineError(reason, f"element {place} of {name} is {shown(value)}")
+                    beyond = f", more than {LONGEST_US:.3g} us" if value > LONGEST_US else ""
+                    raise LineError(reason, f"element {place} of {name} is {shown(value)}{beyond}")
 
 
 def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
@@ -215,8 +216,5 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_not_finite(value: float) -> bool:
-    """Whether a number is NaN or too large for a float; an integer can be too large as well."""
-    try:
-        return not math.isfinite(value)
-    except OverflowError:
-        return True
+    """Whether a number is NaN, or so large that sums of such numbers would not be finite."""
+    return not value <= LONGEST_US

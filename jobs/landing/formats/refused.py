@@ -12,6 +12,7 @@ _SPANS: Final = (
     "Record single ops: with MegaScan's trace, with ndtimeline, with torch.profiler on every rank, or as "
     "rank logs by straggler_emitter (jobs/emitter/README.md)"
 )
+_WRITER: Final = "Record single ops as rank logs by straggler_emitter (jobs/emitter/README.md)"
 
 
 class _Tool(NamedTuple):
@@ -39,6 +40,24 @@ _TOOLS: Final = (
         "Megatron's timers",
         rb"elapsed time per iteration \(ms\)|time across ranks \(ms\)",
         "sums over an iteration, least and greatest over ranks, instead of single ops",
+    ),
+    _Tool(
+        "Ascend's profiler (torch_npu, msprof)",
+        rb'"Ascend Hardware"|"Overlap Analysis"|"AscendCL@|"CANN"|"torch_npu_version"|"cann_version"',
+        "kernels of NPUs, whose launches and collectives (HCCL) have names that are not read",
+        _WRITER,
+    ),
+    _Tool(
+        "a Chakra execution trace",
+        rb'"schema"\s*:\s*"\d[\w.-]*"[\s\S]*"nodes"\s*:|\A[\s\S]{1,2}\n[\x05-\x0f]\d+\.\d+\.\d+',
+        "operators and their dependencies, without the times of kernels",
+        "Record torch.profiler on every rank beside it",
+    ),
+    _Tool(
+        "rocprof",
+        rb'"rocprofiler-sdk-tool"|"BeginNs"\s*:',
+        "kernels of one process, without the steps of the training and without groups of collectives",
+        "Record torch.profiler on every rank: its traces of ROCm are read",
     ),
     _Tool("Megatron's StragglerDetector", rb"MnRtt/Rnk|MxRtt/Rnk", "scores of ranks instead of single ops"),
     _Tool(

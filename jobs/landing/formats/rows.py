@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
+from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,16 @@ _ROW_BYTES: Final = 400
 SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "gpu", "t0_us", "host")
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 _LIST_TYPES: Final = (np.int8, np.float64, np.float64, np.int32, np.int32)
+
+_HOST: Final = SCALARS.index("host")
+_REJECT_BYTES: Final = 400
+"""What a reject takes without its texts, about."""
+
+MOST_TEXT: Final = 1000
+"""Bytes of a name in a log or manifest, such as a host, in UTF-8: memory is taken for rows, not for names."""
+
+LONGEST_US: Final = 2.0**61
+"""Latest start and longest duration [us]: sums and squares of more leave float64."""
 
 MOST_TYPE_TEXT: Final = 4_000_000
 """Characters of hosts and types that the lines of a run may state: a row of jobs holds them."""
@@ -39,7 +50,8 @@ class Rows(NamedTuple):
     @property
     def nbytes(self) -> int:
         """About what they take in memory."""
-        return len(self.lines) * _ROW_BYTES + sum(values.nbytes for values in self.lists)
+        hosts = sum(len(row[_HOST]) for row in self.scalars if row[_HOST])
+        return len(self.lines) * _ROW_BYTES + hosts + sum(values.nbytes for values in self.lists)
 
     def where(self, is_kept: npt.NDArray[np.bool_]) -> "Rows":
         """Some of them."""
@@ -125,6 +137,7 @@ class Bounds(NamedTuple):
     trace_ops : of a published trace, by its footer: a few bytes may stand for billions of equal rows
     manifest_bytes : of a manifest
     unit_files : of one unit
+    workers : dp_size x pp_size of one unit
     """
 
     line_bytes: int = 16_000_000
@@ -134,12 +147,13 @@ class Bounds(NamedTuple):
     trace_ops: int = 8_000_000
     manifest_bytes: int = 1_000_000
     unit_files: int = 100_000
+    workers: int = 10_000_000
 
 
 LONGEST_TEXT: Final = 2000
 """Characters of a rejected line that are stored."""
 
-_LONGEST_CHARACTER: Final = 4  # bytes, in UTF-8
+LONGEST_CHARACTER: Final = 4  # bytes, in UTF-8
 
 
 class Reject(NamedTuple):
@@ -149,6 +163,11 @@ class Reject(NamedTuple):
     detail: str
     line: int | None = None
     text: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return _REJECT_BYTES + getsizeof(self.detail) + getsizeof(self.text)
 
 
 class FileError(Exception):
@@ -161,7 +180,7 @@ class FileError(Exception):
 
 def text_of(line: bytes) -> str:
     """How a line begins; what is not UTF-8 is replaced."""
-    return line[: LONGEST_TEXT * _LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
+    return line[: LONGEST_TEXT * LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
 
 
 def plain(text: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.rank_log_line import LineError, bad_type, check_ids, read_record
-from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
-from jobs.landing.formats.strict_json import NotANumber, is_integer, is_text, shown
+from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, check_ids, read_record
+from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, Reject, text_of
+from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, shown
 from schemas.ingested_tables import RUN_EVENTS
 from schemas.vocabulary import (
     EVENTS,
@@ -92,8 +92,8 @@ def _check_types(record: Mapping[str, Any]) -> None:
     if record["format"] != RUN_EVENTS_FORMAT:
         raise bad_type("format", record["format"], shown(RUN_EVENTS_FORMAT))
     for name in ("job_id", "run_id"):
-        if not is_text(record[name]):
-            raise bad_type(name, record[name], "text")
+        if not is_name(record[name], MOST_TEXT):
+            raise bad_type(name, record[name], NAME)
     event = record["event"]
     if event not in EVENTS:
         close = get_close_matches(event[:64], EVENTS, n=1) if isinstance(event, str) else ()

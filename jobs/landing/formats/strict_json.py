@@ -80,6 +80,11 @@ def is_text(value: object) -> TypeGuard[str]:
     return True
 
 
+def is_name(value: object, most: int) -> TypeGuard[str]:
+    """Whether a value is text that can be stored, of at most so many bytes in UTF-8."""
+    return isinstance(value, str) and len(value) <= most and is_text(value) and len(value.encode()) <= most
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -100,7 +100,7 @@ class _Ops:
         step, times = args.get("step"), [event.get("ts"), event.get("dur")]
         if thread is None or type(step) is not int or step not in _INT64:
             return False
-        which = [args.get("mb_id", -1), args.get("model_chunk", 0)]
+        which = [_present(args, "mb_id", -1), _present(args, "model_chunk", 0)]
         if not all(type(each) is int and each in _INT32 for each in which):
             times, which = [nan, nan], [-1, 0]  # a time that is none costs the rank's step
         times = [float(each) if isinstance(each, int | float) else nan for each in times]
@@ -115,6 +115,12 @@ class _Ops:
         """Highest model chunk that is computed."""
         op, chunk = (np.array(self.columns[name]) for name in ("op", "mc"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
+
+
+def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
+    """Value of an arg; null is absent, as ideal timelines have it where an op belongs to no microbatch."""
+    value = args.get(name)
+    return absent if value is None else value
 
 
 def _thread(event: Mapping[str, Any]) -> Thread | None:

@@ -39,13 +39,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+import jobs.reading
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES
+from jobs.reading.reader import on_units
 from jobs.reading.scenarios import read_fix, replay_fixes
-from jobs.reading.unit import find_unit, read_unit
+from jobs.reading.unit import find_unit, read_causes, read_unit
 from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
 from schemas.unit import Unit as UnitKey
@@ -58,7 +60,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["Figure", "Rows", "Run", "Unit", "Warehouse", "analyse", "open"]
+__all__ = ["Figure", "FigureError", "Rows", "Run", "Unit", "Warehouse", "analyse", "open"]
+
+_ALSO: Final = {"straggler", "jobs.reading.straggler"} - {__name__}
+for _name in _ALSO:  # one module by both names, else what one raises is no error that the other names
+    sys.modules[_name] = sys.modules[__name__]
+jobs.reading.straggler = sys.modules[__name__]
 
 _SHOWN: Final = 20
 """Rows that a notebook shows."""
@@ -99,6 +106,10 @@ class Rows:
 _DRAW: Final = "import json, sys, vl_convert as v; sys.stdout.write(v.vegalite_to_svg(json.load(sys.stdin)))"
 
 
+class FigureError(RuntimeError):
+    """Raised where a chart cannot be drawn; the message has the converter's own."""
+
+
 @dataclass(frozen=True, repr=False)
 class Figure:
     """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
@@ -107,12 +118,16 @@ class Figure:
     spec: Mapping[str, Any]
 
     def svg(self) -> str:
-        """Return the chart as SVG."""
+        """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
         # In a process of its own: the converter panics where standard input is closed, as under a daemon.
         command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW], json.dumps(dict(self.spec))
         drawn = subprocess.run(  # noqa: S603  # our own command
-            command, input=spec, capture_output=True, encoding="utf-8", check=True
+            command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
         )
+        if drawn.returncode:
+            raise FigureError(
+                f"{self.title} was not drawn, status {drawn.returncode}: {drawn.stderr.strip()}"
+            )
         return drawn.stdout
 
     def __repr__(self) -> str:
@@ -193,18 +208,17 @@ class Unit:
         """
         rows, manifest = read_unit(self._reader, self.key)
         understood = [read_fix(each) for each in fixes]
-        found = replay_fixes(rows, manifest, understood, factor, load_settings().simulation)
+        stored = read_causes(self._reader, self.key)
+        found = replay_fixes(rows, manifest, understood, factor, load_settings().simulation, stored)
         answers = [answer for each in found for answer in each.answers]
         columns = {name: [getattr(each, name) for each in answers] for name in Answer.__annotations__}
         return Rows(pa.table(columns))
 
     def figure(self) -> Figure:
         """Return the map of the unit's workers: how much of the ideal step each alone adds."""
-        day, job_id, run_id = self.key
-        found = self._reader.rows(f"SELECT * FROM {WORKER_SLOWDOWN} WHERE log_date = DATE'{day}'").to_pylist()
-        return _map_of_workers(
-            job_id, [row for row in found if (row["job_id"], row["run_id"]) == (job_id, run_id)]
-        )
+        is_unit = on_units([self.key.log_date], [self.key])
+        found = self._reader.rows(f"SELECT * FROM {WORKER_SLOWDOWN} WHERE {is_unit}")
+        return _map_of_workers(self.key.job_id, found.to_pylist())
 
 
 class Run:

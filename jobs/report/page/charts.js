@@ -77,8 +77,8 @@ const CHARTS = {
   }),
   workers: () => heat("dp_rank", "data-parallel rank (from 0)", "stage", "stage (from 0)", [
     field("dp_rank", "ordinal", "dp rank"), field("stage", "ordinal", "stage"), field("host", "nominal", "host")]),
-  stepMap: () => heat("step", "step", "worker", "stage / dp rank (from 0)", [
-    field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank")]),
+  stepMap: () => marked(heat("step", "step", "worker", "stage / dp rank (from 0)", [
+    field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank"), field("onset", "nominal", "begins here")])),
   steps: () => spec(200, {
     encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelSeparation: 6, labelAngle: 0 } }) },
     layer: [
@@ -122,6 +122,16 @@ function heat(x, xTitle, y, yTitle, tooltip) {
   });
 }
 
+// A circle where the slowness of a culprit begins, legible on every colour of the map.
+function marked({ mark, encoding, ...whole }) {
+  const { x, y, tooltip } = encoding;
+  const circle = { type: "point", shape: "circle", size: 60, strokeWidth: 2, stroke: "#ffffff", fill: "#0072b2", opacity: 1 };
+  return { ...whole, encoding: { x, y, tooltip }, layer: [
+    { mark, encoding: { color: encoding.color } },
+    { transform: [{ filter: "datum.onset" }], mark: circle },
+  ] };
+}
+
 // Draw a chart, or give a drawn one other rows. Its name is there for those who do not see it.
 async function draw(name, id, rows, ...more) {
   const place = document.getElementById(id);
@@ -142,7 +152,7 @@ async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
   description.description = place.dataset.name;  // becomes its aria-label
-  if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
+  if ((description.mark ?? description.layer[0].mark).type === "rect") sizeCells(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);
   (await made.view).addEventListener("click", (_, item) => item?.datum?.step !== undefined && onStep?.(item.datum));
 }

@@ -156,6 +156,15 @@ function showPeriod(data) {
     ["first", false, (row) => row.first, (row) => row.first],
     ["last", false, (row) => row.last, (row) => row.last],
   ], data.hosts, "no host was slow");
+  fillTable("slower", [
+    ["job", false, (unit) => (unit.page ? element("a", { href: unit.page }, unit.job_id) : unit.job_id), (unit) => unit.job_id],
+    ["run", false, (unit) => unit.run_id], ["day", false, (unit) => unit.log_date, (unit) => unit.log_date],
+    ["times as long", true, (unit) => digits(unit.times), (unit) => unit.times],
+    ["step [s]", true, (unit) => digits(unit.step_s), (unit) => unit.step_s],
+    ["before [s]", true, (unit) => digits(unit.usual_s), (unit) => unit.usual_s],
+    ["GPU-hours longer", true, (unit) => digits(unit.gpu_hours), (unit) => unit.gpu_hours ?? -1],
+    ["why not analysed", false, (unit) => unit.why, (unit) => unit.why],
+  ], data.slower, "none is", { sort: ["times as long", "down"] });
   fillTable("left-out", [
     ["job", false, (run) => run.job_id, (run) => run.job_id], ["run", false, (run) => run.run_id],
     ["GPU-hours", true, (run) => digits(run.gpu_hours), (run) => run.gpu_hours ?? -1],

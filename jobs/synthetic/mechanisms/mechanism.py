@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,18 @@ class Window:
     """Recorded steps from `first` up to `end`, which is left out; None: to the last.
 
     Both count recorded steps from 0. `first` is negative where it began before them.
+
+    grows : whether what happens in it grows, step by step alike, until it is whole in the last one
     """
 
     first: int = 0
     end: int | None = None
+    grows: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a window that ends before it begins."""
+        """Refuse a window that ends before it begins, or that grows without end."""
+        if self.end is None and self.grows:
+            raise ValueError("a window that grows wants an end: there it is whole")
         if self.end is not None and self.end < self.first:
             raise ValueError(f"a window that starts at step {self.first} cannot end at {self.end}")
 
@@ -36,9 +41,16 @@ class Window:
         step = np.arange(steps)
         return (step >= self.first) & (step < (steps if self.end is None else self.end))
 
+    def share(self, steps: int) -> NDArray[np.float64]:
+        """How much of what happens in it shows in each step, from 0 to 1, shape (step,)."""
+        if self.end is None or not self.grows:
+            return self.mask(steps).astype(np.float64)
+        grown: NDArray[np.float64] = (np.arange(steps) - self.first + 1) / (self.end - self.first)
+        return np.where(self.mask(steps), grown, 0.0)
+
     def later(self, steps: int) -> "Window":
         """The same window, counted from `steps` steps later on."""
-        return Window(self.first - steps, None if self.end is None else self.end - steps)
+        return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
 ALWAYS: Final = Window()
@@ -94,6 +106,26 @@ class Windowed(Mechanism):
     def steps_hit(self, steps: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Draw the steps, within the window, in which it shows: a share of them. Shape (step,)."""
         return self.window.mask(steps) & (rng.random(steps) < share)
+
+
+Direction = Literal["both", "forward", "backward", "optimizer"]
+"""What is slow: computes of both directions, of one, or the optimizer; transfers have no optimizer."""
+
+
+@dataclass(frozen=True)
+class Directed(Windowed):
+    """A mechanism that may show in one direction alone."""
+
+    direction: Direction = field(default="both", kw_only=True)
+
+    def hits(self, direction: Direction) -> bool:
+        """Whether it shows in a direction, or in the optimizer."""
+        return self.direction == direction or (self.direction == "both" and direction != "optimizer")
+
+    def parameters(self) -> dict[str, Any]:
+        """Leave out the direction where it is both."""
+        kept = super().parameters()
+        return kept if self.direction != "both" else {k: v for k, v in kept.items() if k != "direction"}
 
 
 def workers_of(place: Place, pp_rank: int, dp_rank: int | None) -> list[list[int]]:

@@ -10,15 +10,17 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 
 from jobs.synthetic.conditions import Conditions, Place, Rows
-from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Windowed, workers_of
+from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Directed, Windowed, workers_of
 
 EXTRA_SPREAD: Final = 0.3
 """Standard deviation of the log of what a flap adds to a transfer."""
 
 
 @dataclass(frozen=True)
-class FlappingLink(Windowed):
+class FlappingLink(Directed):
     """What a stage sends is lost and sent again, in a share of the steps, on one dp rank or on each.
+
+    Forward is what it sends of forwards.
 
     extra_s        : median of what that adds to a transfer [s]
     step_share     : share of the steps in which the link flaps, drawn for each dp rank
@@ -42,7 +44,9 @@ class FlappingLink(Windowed):
         for rows in conditions.place.transfers_from(self.pp_rank):
             hit = flaps & (rng.random(lanes) < self.transfer_share)
             extra_s = self.extra_s * np.exp(EXTRA_SPREAD * rng.standard_normal(lanes))
-            conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
+            if self.hits("forward" if conditions.place.is_forward(rows) else "backward"):
+                extra_s *= self.window.share(lanes[0])[:, None]
+                conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
         """Name the stage that sends, and on which dp rank where it is one."""

@@ -3,13 +3,17 @@
 Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions, Place
-from jobs.synthetic.mechanisms.mechanism import Culprits, Windowed
+from jobs.synthetic.conditions import Cell, Conditions, Place, Values
+from jobs.synthetic.mechanisms.mechanism import Culprits, Directed, Direction, Windowed
+
+Mask = NDArray[np.bool_]
 
 WOBBLE: Final = 0.15
 """By what part of its depth throttling varies about its drift."""
@@ -18,13 +22,32 @@ MEMORY: Final = 0.7
 
 
 @dataclass(frozen=True)
-class OneWorker(Windowed):
+class SlowWorkers(Directed):
+    """Workers are slow in both directions, in one, or in their optimizer."""
+
+    cause: ClassVar[str | None] = "slow_worker"
+
+    def multiples(self, hit: Mask, factor: float) -> Values:
+        """How many times as long ops take, in the steps hit and as much as the window says; shape (step,)."""
+        share = np.where(hit, self.window.share(len(hit)), 0.0)
+        return np.where(share == 1.0, factor, 1 + (factor - 1) * share)
+
+    def slow_down(
+        self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
+    ) -> None:
+        """Slow some workers by these multiples, where the direction says so; the optimizer as forwards."""
+        every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
+        kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
+        for cell in cells:
+            conditions.slow_down(cell, *kept)
+
+
+@dataclass(frozen=True)
+class OneWorker(SlowWorkers):
     """One worker computes more slowly."""
 
     dp_rank: int
     pp_rank: int
-
-    cause: ClassVar[str | None] = "slow_worker"
 
     def culprits(self, place: Place) -> Culprits:
         """Name the worker."""
@@ -47,8 +70,8 @@ class WeakGpu(OneWorker):
         """Slow the worker's computes."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         backward = self.factor if self.backward_factor is None else self.backward_factor
-        factors = (np.where(hit, factor, 1.0) for factor in (self.factor, backward))
-        conditions.slow_down((self.dp_rank, self.pp_rank), *factors)
+        factors = (self.multiples(hit, factor) for factor in (self.factor, backward))
+        self.slow_down(conditions, [(self.dp_rank, self.pp_rank)], *factors)
 
 
 @dataclass(frozen=True)
@@ -72,25 +95,23 @@ class ThermalThrottling(OneWorker):
             waver[step] = last = MEMORY * last + np.sqrt(1 - MEMORY**2) * shock
         factor = 1 + self.depth * np.maximum(drift * (1 + WOBBLE * waver), 0.0)
         factor = np.where(self.window.mask(steps), factor, 1.0)
-        conditions.slow_down((self.dp_rank, self.pp_rank), factor, factor)
+        self.slow_down(conditions, [(self.dp_rank, self.pp_rank)], factor, factor)
 
 
 @dataclass(frozen=True)
-class SickHost(Windowed):
+class SickHost(SlowWorkers):
     """All GPUs of a host compute `factor` times as long, in whatever job it serves."""
 
     host: str
     factor: float
     step_share: float = 1.0
 
-    cause: ClassVar[str | None] = "slow_worker"
-
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the computes of every worker that has a rank on the host."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
-        factor = np.where(hit, self.factor, 1.0)
-        for cell in conditions.place.cells_on(self.host):
-            conditions.slow_down(cell, factor, factor)
+        cells = conditions.place.cells_on(self.host)
+        factor = self.multiples(hit, self.factor)
+        self.slow_down(conditions, cells, factor, factor)
 
     def culprits(self, place: Place) -> Culprits:
         """Name the host, and its workers in this job."""

@@ -16,6 +16,7 @@ import pytest
 
 from jobs.emitter import Rank, RankLogWriter, Recorder, Run
 from jobs.emitter.megatron import RankLogTimers
+from schemas.vocabulary import TRANSFER_OPS
 
 PACKAGE = "megatron.core.pipeline_parallel"
 
@@ -104,6 +105,23 @@ class Job:
         self.recorder.close()
         logs = self.landing.rglob("rank-*.jsonl")
         return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("config", "stated"),
+    [
+        ({"overlap_p2p_comm": False, "pipeline_model_parallel_size": 2}, True),
+        ({"overlap_p2p_comm": True, "pipeline_model_parallel_size": 2}, False),
+        ({"overlap_p2p_comm": False, "pipeline_model_parallel_size": 1}, False),
+        ({}, False),
+    ],
+)
+def test_the_manifest_states_that_transfers_block_where_nothing_overlaps(
+    config: dict[str, Any], stated: bool, tmp_path: Path, schedules: Any
+) -> None:
+    fields = Job(tmp_path, schedules, **config).recorder.writer.run.manifest()
+    assert ("blocking_transfers" in fields) is stated
+    assert sorted(fields.get("blocking_transfers", TRANSFER_OPS)) == sorted(TRANSFER_OPS)
 
 
 def started(landing: Path, schedules: Any) -> Job:

@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -112,6 +113,21 @@ def test_a_killed_process_loses_no_finished_step(tmp_path: Path) -> None:
     log = next(tmp_path.rglob("rank-00000.jsonl"))
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == list(range(50))
     assert "host" not in json.loads(log.read_text().splitlines()[0])
+
+
+@pytest.mark.parametrize("how", ["removed", "rotated"])
+def test_a_log_that_is_gone_from_its_place_is_begun_again_there(tmp_path: Path, how: str) -> None:
+    with RankLogWriter(tmp_path, RUN, RANK) as log:
+        path = log.path(DAY)
+        for number in range(2):
+            with log.step(number, T0_US + number):
+                pass
+            if number == 0 and how == "removed":
+                shutil.rmtree(path.parent)
+            elif number == 0:
+                path.rename(path.with_name("kept"))
+    assert [json.loads(line)["step"] for line in _lines(log)] == [1]
+    assert (path.parent / "job.json").exists()
 
 
 def test_a_new_day_is_a_new_file_unless_the_day_is_fixed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from jobs.emitter import Rank, RankLogWriter, Recorder, Run, Step
+from jobs.emitter import Rank, RankLogWriter, Recorder, Run, Step, line_thread
 from jobs.emitter import recorder as module
 from jobs.emitter.step_clocks import CudaClock
+from jobs.runtime.project import PROJECT
 
 WARNINGS = "straggler_emitter"
 
@@ -56,7 +58,7 @@ def test_a_step_that_raises_leaves_no_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken", ["full disk", "unwritable landing", "clock", "op", SystemExit(1), KeyboardInterrupt()]
 )
-def test_what_breaks_ends_the_recording_with_one_warning(
+def test_what_breaks_costs_no_training_and_is_one_warning(
     tmp_path: Path,
     broken: str | BaseException,
     monkeypatch: pytest.MonkeyPatch,
@@ -78,8 +80,10 @@ def test_what_breaks_ends_the_recording_with_one_warning(
         assert train(recorder, range(3)) == 3
         wait_until(lambda: bool(caplog.records))
         assert train(recorder, range(3, 50)) == 47
-    assert len(caplog.records) == 1
-    assert "the training goes on" in caplog.records[0].getMessage()
+    first, *last = (record.getMessage() for record in caplog.records)
+    assert "the training goes on" in first
+    may_pass = broken in {"full disk", "unwritable landing"}
+    assert last == ["rank 0: the last 50 steps were not written"] * may_pass
     assert lines(tmp_path) == []
 
 
@@ -90,11 +94,76 @@ def test_a_store_that_never_answers_slows_no_job(
     recorder = Recorder(writer(tmp_path))
     monkeypatch.setattr(recorder.writer, "write", lambda _: hangs.wait(60))
     with caplog.at_level(logging.WARNING, WARNINGS):
-        assert train(recorder, range(3 * module.MOST_WAITING)) == 3 * module.MOST_WAITING
+        assert train(recorder, range(3 * line_thread.MOST_WAITING)) == 3 * line_thread.MOST_WAITING
         recorder.close(timeout_s=0.01)
     assert not hangs.is_set(), "no job waited for the store"
-    assert [record.getMessage().endswith("steps behind") for record in caplog.records] == [True]
+    behind, lost = (record.getMessage() for record in caplog.records)
+    assert behind.endswith("steps behind")
+    assert lost == f"rank 0: the last {3 * line_thread.MOST_WAITING - 1} steps were not written"
     hangs.set()
+
+
+def test_a_store_that_stalls_costs_the_steps_it_did_not_take_and_the_log_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder, goes_on = Recorder(writer(tmp_path)), threading.Event()
+    write = recorder.writer.write
+
+    def stalls(step: Step) -> None:
+        goes_on.wait(60)
+        write(step)
+
+    monkeypatch.setattr(recorder.writer, "write", stalls)
+    with caplog.at_level(logging.WARNING, WARNINGS), recorder:
+        train(recorder, range(100))
+        goes_on.set()
+        wait_until(lambda: len(lines(tmp_path)) >= line_thread.MOST_WAITING)
+        train(recorder, range(100, 105))
+    found = lines(tmp_path)
+    assert len(found) + sum(line.get("left_out", 0) for line in found) == 105
+    assert found[-1]["step"] == 104
+    assert len(caplog.records) == 1
+
+
+def test_a_disk_that_was_full_is_written_again_when_it_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, WARNINGS), Recorder(writer(tmp_path)) as recorder:
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", raises(OSError(28, "No space left on device")))
+            train(recorder, range(3))
+            wait_until(lambda: recorder._lines._not_written == 3)
+        train(recorder, range(3, 5))
+    assert [(line["step"], line.get("left_out")) for line in lines(tmp_path)] == [(3, 3), (4, None)]
+    assert len(caplog.records) == 1
+
+
+def test_steps_after_a_close_and_in_a_fork_are_written_too(tmp_path: Path) -> None:
+    recorder = Recorder(writer(tmp_path))
+    train(recorder, range(1))
+    recorder.close()
+    train(recorder, range(1, 2))
+    child = os.fork()
+    if child == 0:
+        train(recorder, range(2, 3))
+        recorder.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    recorder.close()
+    assert sorted(line["step"] for line in lines(tmp_path)) == [0, 1, 2]
+
+
+def test_a_handler_that_hangs_holds_no_exit_up(tmp_path: Path) -> None:
+    code = (
+        "import logging, sys, threading\n"
+        "from jobs.emitter import line_thread\n"
+        "class Hangs(logging.Handler):\n"
+        "    def emit(self, record): threading.Event().wait()\n"
+        "logging.getLogger().addHandler(Hangs())\n"
+        "line_thread.LONGEST_WARNING_S = 0.1\n"
+        "line_thread.warn('full')\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, timeout=60, check=False).returncode == 0
 
 
 class FakeEvent:
@@ -168,7 +237,7 @@ def test_a_handler_of_the_job_that_fails_on_the_warning_ends_no_training(
     handler = logging.Handler()
     monkeypatch.setattr(handler, "emit", emit)
     monkeypatch.setattr(logging.getLogger(WARNINGS), "handlers", [handler])
-    monkeypatch.setattr(module, "LONGEST_WARNING_S", 0.01)
+    monkeypatch.setattr(line_thread, "LONGEST_WARNING_S", 0.01)
     monkeypatch.setattr(module, "HostClock", raises(ValueError("no clock")))
     assert train(recorder, range(20)) == 20
     recorder.close()

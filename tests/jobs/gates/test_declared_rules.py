@@ -24,9 +24,9 @@ from schemas.vocabulary import (
     SOURCE_FILES,
 )
 from tests.jobs.gates.test_audit import refused
+from tests.support.examples import culprit
 from udfs.kernel.recorded.durations import CLAMP_S
 
-WORKER = (0, 1, 4, "node-0123", 0.5, 1.0, "always")
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 
 
@@ -203,10 +203,15 @@ def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
         {"cause": CAUSES[5], "is_cause": None},
         {"cause": CAUSE_UNEXPLAINED},
         {"cause": "weather"},
+        {"run_id": "more than the step", "time_saved_fraction": 1.04},
+        {"run_id": "less than nothing", "time_saved_fraction": -1.04},
+        {"run_id": "more than all", "lost_fraction": 1.04},
     ]
     assert refused(spark, JOB_CAUSES, rows) == {
         "time_saved_fraction_not_null": 1,
         "time_saved_fraction_finite": 1,
+        "time_saved_fraction_in_range": 2,
+        "lost_fraction_in_range": 1,
         "attributed_fraction_finite": 1,
         "gpu_hours_of_both_or_neither": 1,
         "flag_reason_allowed": 1,
@@ -218,22 +223,34 @@ def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
 
 
 def test_culprits_are_checked(spark: SparkSession) -> None:
-    stage = (1, None, None, None, 0.25, 1.0, "once")
+    earlier: dict[str, Any] = {
+        "direction": None,
+        "course": None,
+        "reach": None,
+        "first_step": None,
+        "last_step": None,
+    }
     culprits: list[Any] = [
-        [WORKER, stage],
-        [WORKER, None],
-        [(*WORKER[:4], math.nan, 1.0, "always")],
-        [(*WORKER[:4], 0.5, 1.5, "always")],
-        [(*WORKER[:6], "sometimes")],
-        [(0, 1, None, *WORKER[3:])],
-        [(1, None, None, "node-0123", *stage[4:])],
-        [(1, None, 4, None, *stage[4:])],
+        [culprit(0.5), culprit(0.25, reach="stage", pp_rank=1)],
+        [culprit(0.5, **earlier), culprit(0.5, first_step=None, last_step=None)],
+        [culprit(0.5), None],
+        [culprit(math.nan)],
+        [culprit(0.5, 1.5)],
+        [culprit(0.5, pattern="sometimes")],
+        [culprit(0.5, rank=None)],
+        [culprit(0.5, reach="stage", host="node-0123")],
+        [culprit(0.5, reach="stage", rank=4)],
+        [culprit(0.5, course="sometimes")],
+        [culprit(0.5, direction=None)],
+        [culprit(0.5, last_step=3)],
+        [culprit(0.5, last_step=None)],
         None,
     ]
     rows = [{"job_id": str(number), "culprits": each} for number, each in enumerate(culprits)]
     assert refused(spark, JOB_CAUSES, rows) == {
         "culprits_not_null": 1,
         "culprits_are_described": 5,  # a null list cannot be looked into either
+        "culprits_have_their_course": 5,
         "one_worker_has_its_rank": 4,
     }
 

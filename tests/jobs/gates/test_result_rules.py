@@ -12,6 +12,7 @@ from jobs.gates.result_rules import (
     miscounted_causes,
     miscounted_loss,
     miscounted_units,
+    units_of_more_than_all,
     units_of_other_gpu_hours,
     units_of_other_loss,
     units_of_other_schedule,
@@ -112,6 +113,38 @@ def test_causes_of_an_analysed_unit_lose_what_all_fixes_save_and_others_nothing(
     analysed = pa.array(["analysed"] * jobs.num_rows)
     accepted = jobs.set_column(jobs.column_names.index("status"), "status", analysed)
     assert found(units_of_other_loss(results | {JOB_SLOWDOWN: accepted})) == {"a", "b"}
+
+
+def test_what_is_unexplained_is_lost_too_but_of_units_that_an_earlier_version_simulated() -> None:
+    lost = {"new": 0.375, "of 0.3.0": 0.125, "wrong": 0.25}
+    unexplained = {"cause": "unexplained", "attributed_fraction": 0.0, "time_saved_fraction": 0.25}
+    rows = [
+        row | {"job_id": name}
+        for name, fraction in lost.items()
+        for row in ({"lost_fraction": 0.125}, unexplained | {"lost_fraction": fraction - 0.125})
+    ]
+    jobs = table_rows(JOB_SLOWDOWN, [{"job_id": name} for name in lost])
+    assert found(units_of_other_loss({JOB_CAUSES: table_rows(JOB_CAUSES, rows), JOB_SLOWDOWN: jobs})) == {
+        "wrong"
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "breaks"),
+    [
+        ({}, False),
+        ({"attributed_fraction": -1.0}, False),
+        ({"recoverable_gpu_hours": -500.0}, False),
+        ({"attributed_fraction": 0.5}, True),
+        ({"lost_fraction": 1.1}, True),
+        ({"recoverable_gpu_hours": 192.1}, True),
+    ],
+)
+def test_causes_of_a_unit_lose_at_most_the_unit(changes: dict[str, float], breaks: bool) -> None:
+    """Negative savings stay as computed; sums over the causes count, as well as each."""
+    causes: list[dict[str, Any]] = [changes | {"cause": CAUSES[0]}, {"cause": CAUSES[1]}]
+    tables = {JOB_CAUSES: table_rows(JOB_CAUSES, causes), JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [{}])}
+    assert bool(units_of_more_than_all(tables).rows.num_rows) is breaks
 
 
 def test_a_day_loses_what_its_causes_lose() -> None:

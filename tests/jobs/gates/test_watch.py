@@ -9,17 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
-from jobs.gates.watch import Notice, night_warnings, of_night
+from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, slower_units
 from jobs.runtime.settings import REPORT, load_settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, PIPELINE_RUNS, REJECTS, STATUSES
+from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, REJECTS, STATUSES
 from tests.support.examples import ROWS, table_rows
 
 DAY = date(2026, 2, 10)
 BEFORE = [DAY - timedelta(days=age) for age in range(1, 8)]
 WATCH = load_settings("base").watch
 NO_SPARK = cast("SparkSession", None)
+NOT_REPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
 UNRULY = [2.0, 4.0, 8.0, 10.0, 12.0, 16.0, 18.0]
 
 Figures = Mapping[str, float | None]
@@ -64,7 +65,8 @@ OF_10 = "2026-02-10: 2 of 10 units analysed (20%), "
         (
             [of_units(analysed=7, failed=1), {}],
             {
-                "units_failed": "2026-02-10: 1 units failed by a defect of this software: "
+                "units_failed": "2026-02-10: 1 units failed, by a defect of this software or for want "
+                "of memory: "
                 "see failure_traceback in job_slowdown"
             },
         ),
@@ -109,6 +111,23 @@ def test_hosts_that_rise_above_their_past_warn_worst_first() -> None:
     assert found == [Notice("host_rose", text.format(*each)) for each in named]
     many = notices([{}] * 8, {f"node-{number}": [1.4, *usual] for number in range(8)})
     assert (len(many), many[-1].text) == (6, "2026-02-10: and 3 more hosts")
+
+
+def test_units_slower_than_before_are_named_unless_they_are_analysed() -> None:
+    usual = {"log_date": DAY, "run_id": "r1", "status": "high_discrepancy", "slower_than_usual": 1.2}
+    rows = [
+        usual | {"job_id": job, "slower_than_usual": 1.2 + 0.1 * place} for place, job in enumerate("abcdefg")
+    ]
+    others = [
+        usual | {"job_id": "h", "status": "analysed"},
+        usual | {"job_id": "i", "slower_than_usual": None},
+        usual | {"job_id": "j", "slower_than_usual": 1.05},
+    ]
+    found = slower_units([*rows, *others])
+    assert list(found) == [DAY]
+    assert [each.kind for each in found[DAY]] == ["slower_than_before"] * 6
+    assert "job g, run r1, takes 1.80 times as long as before" in found[DAY][0].text
+    assert found[DAY][-1].text.endswith("and 2 more units")
 
 
 def test_what_was_published_is_compared_and_checked_by_rules_that_only_warn(
@@ -162,3 +181,27 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
     report.parent.mkdir()
     report.touch()
     assert summary_lines(summary_of(warehouse, [], report.parent))[-2] == f"report: {report}"
+
+
+def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
+    """A unit that claims a billion GPU-hours, and one that claims a hundred restarts."""
+    claim = {"refused_claims": ["gpu_hours is 1e+09"], "job_id": "greedy", "log_date": DAY}
+    restarts = {"status": "too_many_restarts", "status_detail": "99 restarts, more than 15", "log_date": DAY}
+    found = of_claims(table_rows(JOBS, [{}, claim]), table_rows(JOB_SLOWDOWN, [{}, NOT_REPLAYED | restarts]))
+    run_id = ROWS[JOBS]["run_id"]
+    assert found == {
+        DAY: [
+            Notice("claim_refused", f"{DAY}: job greedy, run {run_id} is not believed: gpu_hours is 1e+09"),
+            Notice(
+                "left_out_by_manifest",
+                f"{DAY}: job gpt-175b, run {run_id} is left out of the figures by its manifest: "
+                "99 restarts, more than 15",
+            ),
+        ]
+    }
+
+
+def test_only_the_first_units_are_named() -> None:
+    many = [{"refused_claims": ["too much"], "job_id": f"job {n}", "log_date": DAY} for n in range(7)]
+    found = of_claims(table_rows(JOBS, many), table_rows(JOB_SLOWDOWN, [{}]))[DAY]
+    assert (len(found), found[-1].text) == (6, f"{DAY}: and 2 more units")

@@ -52,6 +52,16 @@ def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
     return found
 
 
+def test_the_bounds_of_the_landing_count_in_the_fingerprint_of_ingest_and_its_packing_does_not() -> None:
+    def with_landing(**changed: int) -> Settings:
+        return SETTINGS.model_copy(update={"landing": SETTINGS.landing.model_copy(update=changed)})
+
+    one = ingested(unit(0))[unit(0)]
+    assert one.is_as(wanted(SETTINGS, "ingest"))
+    assert one.is_as(wanted(with_landing(packing=1), "ingest"))
+    assert not one.is_as(wanted(with_landing(line_bytes=SETTINGS.landing.line_bytes + 1), "ingest"))
+
+
 def ingested(*units: Unit, digest: str = "d") -> Recorded:
     accounts = [
         UnitAccount(each, None, [FileAccount(file, digest) for file in files], ops=100)

@@ -1,7 +1,8 @@
 """Bytes that no tool writes: a reader of the landing ends in nothing but its error.
 
-`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files,
-each a good one with some bytes changed, cut, doubled or put elsewhere.
+`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, and whole
+units of every format, each a good one with bytes changed, cut, doubled or put elsewhere, or with a number
+made extreme. It names the slowest inputs, and those that took most memory.
 """
 
 import argparse
@@ -9,10 +10,14 @@ import gzip
 import io
 import json
 import random
+import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -26,12 +31,19 @@ from jobs.landing.formats.run_events import EVENT_ROWS, read_events
 from jobs.runtime.arguments import positive
 from tests.jobs.landing.formats.test_manifest import MANIFEST, META
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
+from tests.jobs.landing.fuzz_units import UNITS, read_changed
 from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
 
 _LINES: Final = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values() if len(text) < 3000]
 _UNIT: Final[dict[str, Any]] = {"job_id": JOB, "run_id": RUN, **SIZES}
 _BOUNDS: Final = Bounds(line_bytes=5000, file_bytes=1_000_000, trace_ops=1000)
 _TOKENS: Final = (*rb"[ ] { } \ , : - 1e999 null \ud800".split(), b'"', b"\xff", b"\0", b"\n")
+_NUMBER: Final = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_EXTREMES: Final = (
+    *b"0 -1 -0.0 1e-320 1.7e308 1.8e308 -1e308 400000000 2147483647 9223372036854775807 1e18 NaN".split(),
+    b'"' + b"x" * 3000 + b'"',
+    b"9" * 500,
+)
 _TRACE: Final = parquet(ops({}, {"step": 17}, {"rank": 1}, {"optype": "optimizer", "start_ts": 2.0}))
 
 
@@ -41,7 +53,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(found) + 1)
         to = min(len(found), at + chance.randint(0, 12))
-        change = chance.randrange(5)
+        change = chance.randrange(6)
         if change == 0:
             found[at:to] = chance.randbytes(to - at)
         elif change == 1:
@@ -50,6 +62,11 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
             del found[at:to]
         elif change == 3:
             found[at:at] = found[at:to] * chance.randint(1, 3)
+        elif change == 4:
+            numbers = list(_NUMBER.finditer(found))
+            if numbers:
+                number = chance.choice(numbers)
+                found[number.start() : number.end()] = chance.choice(_EXTREMES)
         else:
             del found[chance.randrange(len(found) + 1) :]
     return bytes(found)
@@ -124,10 +141,33 @@ def read_file(name: str, chance: random.Random) -> None:
         read(mutated(content, chance))
 
 
-READERS: Final[tuple[Callable[[random.Random], None], ...]] = (
-    read_lines,
-    *(partial(read_file, name) for name in FILES),
-)
+READERS: Final[dict[str, Callable[[random.Random], None]]] = {
+    "lines": read_lines,
+    **{name: partial(read_file, name) for name in FILES},
+    **{f"unit: {name}": partial(read_changed, name, mutated) for name in UNITS},
+}
+
+
+class Cost(NamedTuple):
+    """What an input took: seconds, and bytes beyond what the process had."""
+
+    input: str
+    seconds: float
+    bytes: int
+
+
+def read_one(name: str, number: int, seed: int) -> Cost:
+    """Try one input."""
+    started, before = time.perf_counter(), _resident_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of this input
+    READERS[name](random.Random(f"{seed}/{number}"))  # noqa: S311  # no secrets
+    grown = _resident_bytes("VmHWM") - before
+    return Cost(f"{name} {number}", time.perf_counter() - started, grown)
+
+
+def _resident_bytes(name: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
 
 
 def main() -> None:
@@ -135,10 +175,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
     args = parser.parse_args()
-    for number in range(args.inputs):
-        READERS[number % len(READERS)](random.Random(f"{args.seed}/{number}"))  # noqa: S311  # no secrets
-    print(f"{args.inputs} inputs read, none ended in an error that is not the reader's own")
+    names = list(READERS)
+    costs = [
+        read_one(names[number % len(names)], number, args.seed)
+        for number in range(args.first, args.first + args.inputs)
+    ]
+    print(
+        f"{args.inputs} inputs of seed {args.seed} read, none ended in an error that is not the reader's own"
+    )
+    for what in ("seconds", "bytes"):
+        most = sorted(costs, key=attrgetter(what), reverse=True)[:5]
+        print(f"most {what}:", ", ".join(f"{each.input} ({getattr(each, what):.3g})" for each in most))
 
 
 if __name__ == "__main__":

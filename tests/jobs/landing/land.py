@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from jobs.ingest_rank_logs import _jobs, _source_files
+from jobs.ingest_rank_logs import _source_files
 from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
@@ -92,7 +92,7 @@ def land(landing: Path | str, staging: Path | str, bounds: Bounds | None = None)
     listed = Landing(str(landing), [DAY])
     where = Where(str(landing), str(staging), "run", bounds or Bounds())
     landed = read_landing(cast("SparkSession", OneWorker()), listed, where)
-    made = {JOBS: _jobs(landed), SOURCE_FILES: _source_files(landed)}
+    made = {JOBS: landed.jobs, SOURCE_FILES: _source_files(landed.accounts)}
     tables: dict[str, Rows] = {name: [] for name in STAGED_TABLES}
     tables |= {name: rows.to_pylist(maps_as_pydicts="strict") for name, rows in made.items()}
     for file in landed.staged:

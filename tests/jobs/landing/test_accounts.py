@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.landing import accounts
-from jobs.landing.accounts import CONTRADICTORY, LEFT_OUT_TYPES, UnitAccount, join_gpu_types
+from jobs.landing.accounts import CONTRADICTORY, LEFT_OUT_TYPES, Outside, UnitAccount, join_parts
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from schemas.unit import Unit
@@ -60,9 +60,9 @@ def test_without_types_nothing_changes_and_further_parts_have_no_row() -> None:
 def test_parts_of_a_unit_are_joined_and_units_kept_apart() -> None:
     other = UnitAccount(Unit(date(2026, 1, 5), "other", "r1"), {"gpu_types": None}, gpu_types={"a": {"T4"}})
     first = account({"gpu_types": None}, a="A100")
-    join_gpu_types([first, other, account(None, b="H100")])
-    assert first.job == {"gpu_types": {"a": "A100", "b": "H100"}}
-    assert other.job == {"gpu_types": {"a": "T4"}}
+    join_parts([first, other, account(None, b="H100")])
+    assert first.job == {"gpu_types": {"a": "A100", "b": "H100"}, "refused_claims": None}
+    assert other.job == {"gpu_types": {"a": "T4"}, "refused_claims": None}
 
 
 def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_path: Path) -> None:
@@ -76,3 +76,31 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
     assert read.account.job["gpu_types"] == {"node-0123": "H100", "b": "T4"}
     assert read.rows.num_rows == 2
     assert read.rejects["reason"].to_pylist() == ["identity_mismatch"]
+
+
+@pytest.mark.parametrize(("ranks", "strays", "status"), [(12, 4, "bad_layout"), (4, 1, None), (40, 2, None)])
+def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
+    tmp_path: Path, ranks: int, strays: int, status: str | None
+) -> None:
+    """Lines of further replicas were once rejects, and what was left of the run counted as all of it."""
+    manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
+    (tmp_path / "job.json").write_text(json.dumps(manifest))
+    good = [line(step=step) for step in range(ranks)]
+    outside = [line(dp_rank=2, step=step) for step in range(strays)]
+    (tmp_path / "rank-00001.jsonl").write_bytes(b"\n".join([*good, *outside, b""]))
+    (run,) = runs_in(tmp_path)
+    read = read_run(run, Bounds())
+    assert read.account.job is not None
+    assert read.account.job["manifest_status"] == status
+    assert read.rejects["reason"].to_pylist() == ["rank_out_of_range"] * strays
+    if status is not None:
+        detail = "4 of 16 lines contradict the layout, as one whose dp_rank is 2, not below dp_size 2"
+        assert read.account.job["manifest_detail"] == detail
+
+
+def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
+    first, other = account({"manifest_status": None, "gpu_types": None}), account(None)
+    first.outside, other.outside = Outside(1, "a"), Outside(1, "b")
+    join_parts([first, other])
+    assert first.job is not None
+    assert first.job["manifest_status"] == "bad_layout"

@@ -10,13 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.ingest_rank_logs import run
+from jobs.landing.files import LandedFile
+from jobs.landing.files import Landing as Listed
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, REJECTS, SOURCE_FILES
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
 from tests.jobs.landing.land import Landed, Rejected, land
-from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, line, row
+from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, line, row
 from tests.support.night import DAY, EMPTY_DAY, Landing
 
 META = (
@@ -35,7 +38,7 @@ def write_lines(landing: Landing) -> None:
     ]
     for number, text in enumerate(texts):
         around = [line(rank=0, step=10_000 + 2 * number), line(rank=0, step=10_001 + 2 * number)]
-        landing.log(JOB, f"rank-{number:05d}.jsonl", [around[0], b"", b" \t\r", text, around[1]])
+        landing.log(JOB, f"rank-case-{number:05d}.jsonl", [around[0], b"", b" \t\r", text, around[1]])
 
 
 def with_step(name: str, text: bytes) -> bytes:
@@ -53,7 +56,7 @@ def write_files(landing: Landing) -> None:
     landing.put("files", "rank-00003.jsonl.gz", content[: len(content) // 2])
     landing.put("files", "rank-00004.jsonl.gz", b"not gzip\n")
     landing.put("files", "rank-00005.jsonl", b"")
-    landing.put("files", "rank-00006.jsonl", line(job_id="files", rank=3, step=0) + b"\n" + line()[:50])
+    landing.put("files", "rank-late.jsonl", line(job_id="files", rank=3, step=0) + b"\n" + line()[:50])
     landing.put("files", "rank-00007.jsonl.tmp", b"not one of ours")
     landing.put("files", ".rank-00008.jsonl.crc", b"hidden")
     (landing.root / f"log_date={DAY}" / "_SUCCESS").touch()
@@ -68,12 +71,12 @@ def write_duplicates(landing: Landing) -> None:
     logs = [line(job_id="twice", rank=1, step=step, gpu=gpu) for step in (1, 2) for gpu in (0,)]
     landing.log("twice", "rank-00001.jsonl", logs)
     landing.log("twice", "rank-00001.jsonl.gz", [*logs, line(job_id="twice", rank=1, step=3)])
-    landing.log("twice", "rank-00002.jsonl", [line(job_id="twice", rank=1, step=1, gpu=7, note="odd")])
+    landing.log("twice", "rank-other.jsonl", [line(job_id="twice", rank=1, step=1, gpu=7, note="odd")])
 
 
 def write_manifests(landing: Landing) -> None:
     for job_id in ("no manifest", "torn manifest", "empty manifest", "list manifest"):
-        landing.log(job_id, "rank-00000.jsonl", [line(job_id=job_id, rank=99), line(job_id=job_id, rank=-1)])
+        landing.log(job_id, "rank-any.jsonl", [line(job_id=job_id, rank=99), line(job_id=job_id, rank=-1)])
     landing.put("torn manifest", "job.json", b'{"job_id": "torn')
     landing.put("empty manifest", "job.json", b"")
     landing.put("list manifest", "job.json", b"[]")
@@ -82,7 +85,7 @@ def write_manifests(landing: Landing) -> None:
     landing.manifest("only a manifest", started_at="0001-01-01T00:00:00Z", labels={"a": "b"})
     landing.manifest("007", "0")
     landing.log(
-        "007", "rank-0.jsonl", [line(job_id="007", run_id="0"), line(job_id=7, run_id=0, step=3)], "0"
+        "007", "rank-1.jsonl", [line(job_id="007", run_id="0"), line(job_id=7, run_id=0, step=3)], "0"
     )
     landing.manifest("1", "true")
     numbers = [
@@ -90,11 +93,11 @@ def write_manifests(landing: Landing) -> None:
         line(job_id=1, run_id=True, step=3),
         line(job_id="1", run_id=True),
     ]
-    landing.log("1", "rank-0.jsonl", numbers, "true")
+    landing.log("1", "rank-1.jsonl", numbers, "true")
     landing.manifest(ODD_ID, ODD_ID)
-    landing.log(ODD_ID, "rank-0.jsonl", [line(job_id=ODD_ID, run_id=ODD_ID)], ODD_ID)
+    landing.log(ODD_ID, "rank-1.jsonl", [line(job_id=ODD_ID, run_id=ODD_ID)], ODD_ID)
     landing.manifest("tp", tp_size=2, world_size=8)
-    landing.log("tp", "rank-0.jsonl", [line("tp_rank", job_id="tp"), line(job_id="tp", step=3)])
+    landing.log("tp", "rank-1.jsonl", [line("tp_rank", job_id="tp"), line(job_id="tp", step=3)])
 
 
 def write_traces(landing: Landing) -> None:
@@ -114,7 +117,7 @@ def write_traces(landing: Landing) -> None:
         landing.put(job_id, "meta-X.yaml", META)
 
 
-NEGATIVE: Final = ("rank-00000.jsonl", 2, "rank_out_of_range")
+NEGATIVE: Final = ("rank-any.jsonl", 2, "rank_out_of_range")
 TORN: Final = ("job.json", None, "unreadable_file")
 NO_TIME: Final = ("trace-X.parquet", 3, "negative_time")
 NO_TRACE: Final = ("trace-X.parquet", None, "unreadable_file")
@@ -126,7 +129,7 @@ WANTED: Final[dict[str, tuple[list[tuple[int, int]], Rejected, str | None]]] = {
         [
             ("rank-00003.jsonl.gz", None, "unreadable_file"),
             ("rank-00004.jsonl.gz", None, "unreadable_file"),
-            ("rank-00006.jsonl", 2, "not_json"),
+            ("rank-late.jsonl", 2, "not_json"),
         ],
         None,
     ),
@@ -141,11 +144,12 @@ WANTED: Final[dict[str, tuple[list[tuple[int, int]], Rejected, str | None]]] = {
         None,
     ),
     "twice": (
-        [(1, 1), (1, 2), (1, 3)],
+        [(1, 2), (1, 3)],
         [
-            ("rank-00001.jsonl.gz", 1, "duplicate_rank_step"),
+            ("rank-00001.jsonl", 1, "contested_rank_step"),
+            ("rank-00001.jsonl.gz", 1, "contested_rank_step"),
             ("rank-00001.jsonl.gz", 2, "duplicate_rank_step"),
-            ("rank-00002.jsonl", 1, "duplicate_rank_step"),
+            ("rank-other.jsonl", 1, "contested_rank_step"),
         ],
         None,
     ),
@@ -156,10 +160,10 @@ WANTED: Final[dict[str, tuple[list[tuple[int, int]], Rejected, str | None]]] = {
     "wrong product": ([], [], "bad_layout"),
     "wrong fields": ([], [], "bad_layout"),
     "only a manifest": ([], [], None),
-    "007": ([(1, 2)], [("rank-0.jsonl", 2, "bad_type")], None),
-    "1": ([(1, 2)], [("rank-0.jsonl", 2, "bad_type"), ("rank-0.jsonl", 3, "bad_type")], None),
+    "007": ([(1, 2)], [("rank-1.jsonl", 2, "bad_type")], None),
+    "1": ([(1, 2)], [("rank-1.jsonl", 2, "bad_type"), ("rank-1.jsonl", 3, "bad_type")], None),
     ODD_ID: ([(1, 2)], [], None),
-    "tp": ([(1, 3)], [("rank-0.jsonl", 1, "missing_field")], None),
+    "tp": ([(1, 3)], [("rank-1.jsonl", 1, "missing_field")], None),
     "trace": ([(2, 1), (2, 2)], [NO_TIME], None),
     "trace without meta": ([(2, 1), (2, 2)], [NO_TIME], "no_manifest"),
     "trace with torn meta": (
@@ -195,10 +199,10 @@ def test_the_line_before_and_after_every_defect_is_stored(day: Landed) -> None:
 
 
 def test_every_line_with_a_defect_is_rejected_and_no_other(day: Landed) -> None:
-    found = {each["source_file"][-16:]: each for each in day.of(REJECTS, JOB)}
+    found = {each["source_file"].rsplit("/", 1)[1]: each for each in day.of(REJECTS, JOB)}
     assert len(found) == len(day.of(REJECTS, JOB)) == len(BAD_LINES)
     for number, (defect, bad) in enumerate(BAD_LINES.items()):
-        reject = found[f"rank-{number:05d}.jsonl"]
+        reject = found[f"rank-case-{number:05d}.jsonl"]
         assert (reject["line"], reject["reason"]) == (4, bad.reason), defect
         assert reject["text"] == bad.text.decode("utf-8", "replace")[:2000], defect
         assert bad.detail in reject["detail"], defect
@@ -211,11 +215,12 @@ def test_every_line_is_accounted_for_and_blank_ones_are_none(day: Landed) -> Non
     accounts = {each.pop("source_file").rsplit("/", 1)[1]: each for each in day.of(SOURCE_FILES, "files")}
     of_packed, of_torn = (accounts.pop(f"rank-0000{n}.jsonl.gz") for n in (2, 3))
     assert (of_packed["lines"], of_packed["rows"], of_torn["lines"]) == (500, 500, None)
-    assert {name: tuple(each.values()) for name, each in sorted(accounts.items())} == {
+    counts = ("bytes", "lines", "rows", "rejects")
+    assert {name: tuple(each[count] for count in counts) for name, each in sorted(accounts.items())} == {
         "rank-00001.jsonl": (accounts["rank-00001.jsonl"]["bytes"], 5, 5, 0),
         "rank-00004.jsonl.gz": (9, None, 0, 1),
         "rank-00005.jsonl": (0, 0, 0, 0),
-        "rank-00006.jsonl": (accounts["rank-00006.jsonl"]["bytes"], 2, 1, 1),
+        "rank-late.jsonl": (accounts["rank-late.jsonl"]["bytes"], 2, 1, 1),
     }
 
 
@@ -253,7 +258,7 @@ def test_every_run_folder_is_a_unit_and_nothing_else(made: Landing, day: Landed)
     named = [tuple(part.split("=", 1)[1] for part in folder.parts[-3:]) for folder in folders]
     assert sorted(units) == sorted(named)
     (file,) = day.of(SOURCE_FILES, ODD_ID)
-    assert file["source_file"] == f"log_date=2026-01-05/job_id={ODD_ID}/run_id={ODD_ID}/rank-0.jsonl"
+    assert file["source_file"] == f"log_date=2026-01-05/job_id={ODD_ID}/run_id={ODD_ID}/rank-1.jsonl"
 
 
 def test_rows_of_a_unit_lie_together_in_order(day: Landed) -> None:
@@ -263,6 +268,14 @@ def test_rows_of_a_unit_lie_together_in_order(day: Landed) -> None:
     assert len(starts) <= 1, "one for the second of two tasks"
 
 
+class OfAnother(Listed):
+    """A landing whose files belong to another user."""
+
+    @property
+    def units(self) -> dict[Unit, list[LandedFile]]:
+        return {unit: [file._replace(owner=4711) for file in files] for unit, files in super().units.items()}
+
+
 def test_ingest_publishes_the_day_and_again_the_same_and_nothing_of_an_empty_day(
     spark: SparkSession,
     test_settings: Settings,
@@ -270,6 +283,7 @@ def test_ingest_publishes_the_day_and_again_the_same_and_nothing_of_an_empty_day
     day: Landed,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paths = test_settings.paths.model_copy(update={"landing": str(made.root), "warehouse": str(tmp_path)})
     settings = test_settings.model_copy(update={"paths": paths})
@@ -289,8 +303,12 @@ def test_ingest_publishes_the_day_and_again_the_same_and_nothing_of_an_empty_day
         counts = run(spark, settings, [DAY])
         assert counts[RANK_STEPS] == len(day.tables[RANK_STEPS])
         assert stored() == wanted
+    assert "its logs are of user" not in caplog.text
+    monkeypatch.setattr("jobs.ingest_rank_logs.Landing", OfAnother)
     with caplog.at_level(logging.WARNING):
+        run(spark, settings, [DAY], {Unit(DAY, "twice", RUN)})
         counts = run(spark, settings, [EMPTY_DAY])
+    assert f"job twice, run {RUN}: its logs are of user 4711, those read before were of user" in caplog.text
     assert {counts[table] for table in INGESTED_TABLES} == {0} == {counts["ingest.units"]}
     assert "nothing to ingest: no run folder of 2026-01-07" in caplog.text
-    assert stored() == wanted
+    assert {name: len(rows) for name, rows in stored().items()} == {k: len(v) for k, v in wanted.items()}

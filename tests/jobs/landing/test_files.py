@@ -99,6 +99,24 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
     }
 
 
+def test_dumps_and_execution_traces_are_looked_at(tmp_path: Path) -> None:
+    """Their content then says which tool refuses them, instead of a folder without a log."""
+    made = Folders(tmp_path)
+    for name in (
+        "_dump_0",
+        "nccl_dump_1",
+        "nccl_trace_rank_2",
+        "chakra.3.et",
+        "log-7.out",
+        "_dump_x",
+        "_a.json",
+    ):
+        made.put("a", name, b"")
+    misplaced, units = misplaced_and_units(tmp_path)
+    assert set(units["a/r3"]) == {"_dump_0", "nccl_dump_1", "nccl_trace_rank_2", "chakra.3.et", "log-7.out"}
+    assert misplaced == {"job_id=a/run_id=r3/_dump_x", "job_id=a/run_id=r3/_a.json"}
+
+
 def test_names_of_logs_that_are_no_files_say_what_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +154,28 @@ def test_links_between_folders_are_followed_within_the_landing_alone(tmp_path: P
     (day / "job_id=out").symlink_to(tmp_path)
     misplaced, units = misplaced_and_units(made.root)
     assert units == {"a/r3": {"rank-0.jsonl": ""}, "b/r3": {"rank-0.jsonl": ""}}
-    assert "job_id=out (a link out of the landing)" in misplaced
+    assert misplaced == {
+        "job_id=loop (a link to a folder above itself)",
+        "job_id=out (a link out of the landing)",
+    }
+
+
+def test_links_to_one_folder_do_not_multiply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """150 links to the folder they lie in, and 40 links to a folder of 40 links to a folder of 40 files."""
+    made = Folders(tmp_path)
+    day = made.root / f"log_date={DAY}"
+    for number in range(40):
+        made.put("b", f"rank-{number}.jsonl", b"x")
+        (made.root / "inner").mkdir(exist_ok=True)
+        (made.root / "inner" / f"run_id={number}").symlink_to(day / "job_id=b" / "run_id=r3")
+        (day / f"job_id=l{number}").symlink_to(made.root / "inner")
+    for number in range(150):
+        (day / f"l{number}").symlink_to(".")
+    landing = Landing(str(made.root), [DAY])
+    assert {unit.job_id: len(files) for unit, files in landing.units.items()} == {"b": 40, "l0": 40}
+    assert landing.misplaced_count == 39 + 39 + 150
+    assert len(landing.misplaced) == 100
+    assert caplog.text.count("log_date=") == 100
 
 
 def test_names_need_not_be_text(tmp_path: Path) -> None:
@@ -162,6 +201,33 @@ def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path
     path.symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic links"):
         store.open(str(path))
+
+
+@pytest.mark.parametrize("swapped", ["job_id=a", "job_id=a/run_id=r3"])
+def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
+    tmp_path: Path, swapped: str
+) -> None:
+    """Not even to a file of the same name: it is another's, outside the landing."""
+    made, outside = Folders(tmp_path / "landing"), Folders(tmp_path / "outside")
+    made.put("a", "rank-0.jsonl", b"own")
+    outside.put("a", "rank-0.jsonl", b"another's")
+    ((file,),) = Landing(str(made.root), [DAY]).units.values()
+    folder = made.root / f"log_date={DAY}" / swapped
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(outside.root / f"log_date={DAY}" / swapped)
+    with pytest.raises(OSError, match=f"{folder.name}.* is none any more"):
+        store_of(str(made.root)).open(file.path)
+
+
+def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path) -> None:
+    """Tools for backups make hard links: they are read, and seen."""
+    made = Folders(tmp_path / "landing")
+    for rank in (0, 1):
+        made.put("a", f"rank-{rank}.jsonl", b"x")
+    os.link(made.root / f"log_date={DAY}/job_id=a/run_id=r3/rank-1.jsonl", tmp_path / "backup")
+    ((first, second),) = Landing(str(made.root), [DAY]).units.values()
+    assert (first.owner, second.owner) == (os.getuid(), os.getuid())
+    assert (first.hard_links, second.hard_links) == (1, 2)
 
 
 def test_folders_that_go_while_they_are_listed_are_nothing(

@@ -93,7 +93,7 @@ def test_refused_and_unknown_files_are_rows_with_a_reason(made: Landing) -> None
 
 def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(made: Landing) -> None:
     made.manifest("own")
-    made.log("own", "rank-00000.jsonl", [line(job_id="own")])
+    made.log("own", "rank-00001.jsonl", [line(job_id="own")])
     made.put("own", "notes.json", TIMELINE)
     for name in (".a.json", "_a.json", "a.json.tmp", "a.tmp.json", "a.json.part", "a.txt"):
         made.put("under way", name, TIMELINE)
@@ -120,7 +120,7 @@ def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing
     for job_id in ("own", "timeline", "alone"):
         put_inspected(made, job_id, b"{\n")
     made.manifest("own")
-    made.log("own", "rank-00000.jsonl", [line(job_id="own")])
+    made.log("own", "rank-00001.jsonl", [line(job_id="own")])
     made.put("own", "other-pid7.log", b"loss 2.3")
     made.put("timeline", "t.json", TIMELINE)
     found = landed(made)

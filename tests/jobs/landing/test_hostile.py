@@ -62,7 +62,7 @@ def put_huge(landing: Landing) -> None:
     landing.manifest(job)
     ends = line(job_id=job, rank=0, step=1), line(job_id=job, rank=0, step=2)
     landing.put(job, "rank-00000.jsonl.gz", b"".join(packed(1000 * MB, ends)))
-    long = landing.root / landing.put(job, "rank-00001.jsonl", ends[0] + b"\n")
+    long = landing.root / landing.put(job, "rank-long.jsonl", ends[0] + b"\n")
     with long.open("ab") as file:
         for _ in range(300):
             file.write(b"1" * MB)
@@ -87,7 +87,7 @@ def put_slow(landing: Landing) -> None:
         landing.put(name, "meta-a.yaml", f"trial_name: {content}\n".encode())
         landing.put(name, "trace-a.parquet", parquet(ops({})))
     deep = line(job_id="deep lines")[:-1] + b',"x":' + b"[" * 600 + b"]" * 600 + b"}"
-    landing.log("deep lines", "rank-0.jsonl", [deep, line(job_id="deep lines")])
+    landing.log("deep lines", "rank-1.jsonl", [deep, line(job_id="deep lines")])
 
 
 def put_odd_names(landing: Landing) -> None:
@@ -144,7 +144,7 @@ NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
         [(0, 1), (0, 2)],  # of the file with one long line the others count
         [
             ("rank-00000.jsonl.gz", None, "file_too_large"),
-            ("rank-00001.jsonl", 2, "line_too_long"),
+            ("rank-long.jsonl", 2, "line_too_long"),
             ("trace-many.parquet", None, "file_too_large"),
             ("trace-sparse.parquet", None, "unreadable_file"),
         ],
@@ -159,7 +159,7 @@ NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     ),
     **dict.fromkeys(("large", "half", "deep"), ([(2, 16)], [("meta-a.yaml", None, "unreadable_file")])),
     "list": ([(2, 16)], [("meta-list.yaml", None, "file_too_large")]),
-    "deep lines": ([(1, 2)], [("rank-0.jsonl", 1, "nested_too_deeply")]),
+    "deep lines": ([(1, 2)], [("rank-1.jsonl", 1, "nested_too_deeply")]),
     "raw\\xff": ([], [("rank-\\xfe.jsonl", 1, "identity_mismatch")]),
 }
 """Rows and rejects of jobs without a manifest that is one, but for the first."""
@@ -193,10 +193,10 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
     made = Landing(tmp_path / "landing")
     put_good(made)
     for number in range(40):
-        made.put("many", f"rank-{number:05d}.jsonl", line(job_id="many", rank=0, step=number))
+        made.put("many", f"rank-{number:05d}.jsonl", line(job_id="many", rank=number, step=1))
     found = land(made.root, tmp_path / "staging", Bounds(unit_files=30))
     assert found.steps("good") == GOOD
-    assert found.steps("many") == [(0, step) for step in range(30)]
+    assert found.steps("many") == [(rank, 1) for rank in range(30)]
     assert found.rejected("many") == [
         (f"rank-{number:05d}.jsonl", None, "too_many_files") for number in range(30, 40)
     ]
@@ -232,9 +232,9 @@ def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
 
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
     made = Landing(tmp_path / "landing")
-    made.log("a", "rank-0.jsonl", [line(job_id="a", step=1)])
+    made.log("a", "rank-1.jsonl", [line(job_id="a", step=1)])
     units = listed(made)
-    made.log("a", "rank-0.jsonl", [line(job_id="a", step=step) for step in (1, 2)])
+    made.log("a", "rank-1.jsonl", [line(job_id="a", step=step) for step in (1, 2)])
     ((file,),) = units.values()
     assert file.size < (made.root / file.source_file).stat().st_size
     found = land(made.root, tmp_path / "staging")
@@ -252,8 +252,8 @@ def test_more_than_a_task_can_hold_leaves_early_and_comes_back_where_a_file_brea
     made = Landing(tmp_path / "landing")
     put_good(made)
     whole = b"\n".join(line(job_id="good", rank=0, step=step) for step in range(100, 9000))
-    made.put("good", "rank-00005.jsonl.gz", gzip.compress(whole)[:-4])
-    made.put("good", "rank-00006.jsonl.gz", gzip.compress(whole))
+    made.put("good", "rank-5-of.jsonl.gz", gzip.compress(whole)[:-4])
+    made.put("good", "rank-6-of.jsonl.gz", gzip.compress(whole))
     found = land(made.root, tmp_path / "staging")
     assert found.steps("good") == sorted([*GOOD, *((0, step) for step in range(100, 9000))])
     left = (tmp_path / "staging").rglob("*.parquet")
@@ -271,10 +271,10 @@ def test_a_unit_split_over_tasks_keeps_the_first_of_equal_rows(
     assert [len(task) for task in tasks] == [1] * len(tasks)
     assert len(tasks) > 1
     again = [line(job_id="good", rank=rank, step=1) for rank in (0, 3)]
-    made.log("good", "rank-00004.jsonl", [*again, line(job_id="good", rank=1, step=7)])
+    made.log("good", "rank-again.jsonl", [*again, line(job_id="good", rank=1, step=7)])
     found = land(made.root, tmp_path / "staging")
     assert found.steps("good") == sorted([*GOOD, (1, 7)])
-    assert found.rejected("good") == [("rank-00004.jsonl", line, "duplicate_rank_step") for line in (1, 2)]
+    assert found.rejected("good") == [("rank-again.jsonl", line, "duplicate_rank_step") for line in (1, 2)]
     assert found.job("good")["manifest_status"] is None
     staged = (tmp_path / "staging").rglob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in staged) == len(GOOD) + 1 + 2

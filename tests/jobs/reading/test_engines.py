@@ -107,6 +107,17 @@ def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
     return DuckDbReader(Database(root)), SparkReader(spark, Warehouse(spark, root))
 
 
+def test_what_looks_like_a_variable_is_text(
+    readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would put values of the environment, of Java and of its settings in its place."""
+    monkeypatch.setenv("SECRET", "hidden")
+    asked = ["${env:SECRET}", "${system:user.home}", "${spark.app.name}"]
+    sql = f"SELECT {', '.join(map(repr, asked))}, '${{env:SECRET}}' FROM job_slowdown WHERE job_id = 'b'"
+    for reader in readers:
+        assert list(reader.ask(sql).rows) == [(*asked, asked[0])]
+
+
 def same(left: object, right: object) -> bool:
     """Whether two values are one, but for rounding."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):

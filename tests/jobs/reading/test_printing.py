@@ -30,6 +30,33 @@ def test_a_table_spells_out_what_a_terminal_would_obey() -> None:
     assert shown(["Zoë\n"]) == r'["Zoë\n"]'
 
 
+ODD = "a\n1,2\x1b[31m\x9bü"
+
+
+@pytest.mark.parametrize(
+    ("form", "cell"),
+    [
+        ("table", r"a\n1,2\x1b[31m\x9bü"),
+        ("csv", r'"a\n1,2\x1b[31m\x9bü"'),
+        ("json", r"a\n1,2\u001b[31m\u009bü"),
+        ("markdown", r"a 1,2\x1b[31m\x9bü"),
+    ],
+)
+def test_no_format_lets_a_terminal_obey_a_name(form: str, cell: str) -> None:
+    """Neither of a value nor of a column, which a question names."""
+    out = Terminal()
+    write(Result([ODD, "n"], [[ODD, 1]]), form, out)
+    printed = out.getvalue()
+    assert cell in printed
+    assert all(line.isprintable() for line in re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines())
+    if form == "json":
+        assert json.loads(printed) == [{ODD: ODD, "n": 1}]
+
+
+def test_csv_is_exact_outside_a_terminal() -> None:
+    assert written(Result([ODD], [[ODD]]), "csv") == f'"{ODD}"\n"{ODD}"\n'
+
+
 def written(result: Result, form: str) -> str:
     out = io.StringIO()
     write(result, form, out)

@@ -75,9 +75,40 @@ def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
         "print(straggler.Figure('bar', {'mark': 'bar', 'data': {'values': [{'é': 1}]}}).svg()[:4])"
     )
     drawn = subprocess.run(
-        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
     )
-    assert drawn.stdout == "<svg\n"
+    assert (drawn.returncode, drawn.stdout) == (0, "<svg\n"), drawn.stderr
+
+
+def test_a_figure_that_cannot_be_drawn_says_what_the_converter_said() -> None:
+    with pytest.raises(straggler.FigureError, match=r"a line was not drawn, status 1: (?s:.+)Vega-Lite"):
+        straggler.Figure("a line", {"mark": {"type": "no such mark"}}).svg()
+
+
+def test_a_figure_reads_its_unit_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
+    asked: list[str] = []
+
+    def rows(sql: str) -> pa.Table:
+        asked.append(sql)
+        return pa.table({"job_id": []})
+
+    monkeypatch.setattr(unit._reader, "rows", rows)
+    unit.figure()
+    assert len(asked) == 1
+    assert "'gpt-175b'" in asked[0]
+    assert "'r1'" in asked[0]
+
+
+@pytest.mark.parametrize(
+    "names", [("straggler", "jobs.reading.straggler"), ("jobs.reading.straggler", "straggler")]
+)
+def test_it_is_one_module_by_both_names(names: tuple[str, str]) -> None:
+    first, second = names
+    code = f"import {first}, {second}; print({first} is {second})"
+    path = str(PROJECT / "jobs" / "reading")
+    command = [sys.executable, "-c", f"import sys; sys.path.append({path!r}); {code}"]
+    assert subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

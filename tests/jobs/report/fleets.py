@@ -28,7 +28,7 @@ from schemas.vocabulary import (
     STATUSES,
     WORKER_SLOWDOWN,
 )
-from tests.support.examples import table_rows
+from tests.support.examples import culprit, table_rows
 from udfs.lost import lost_columns
 
 LAST: Final = date(2026, 5, 31)
@@ -138,7 +138,7 @@ def _causes(
     for cause in [*rng.choice(CAUSES[:-1], size=int(rng.integers(1, 3)), replace=False), CAUSE_UNEXPLAINED]:
         holds = cause != CAUSE_UNEXPLAINED and bool(rng.random() < 0.8)
         saved = float(rng.uniform(-0.01, 0.2)) if cause != CAUSE_UNEXPLAINED else 0.0
-        culprits = [(0, place, place, host, 0.5, 1.0, "always") for place, host in enumerate(hosts)]
+        culprits = [culprit(0.5, dp_rank=place, rank=place, host=host) for place, host in enumerate(hosts)]
         rows.append(
             key
             | {"cause": str(cause), "is_cause": holds, "time_saved_fraction": saved}

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobs.report import templates
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
+from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS
@@ -211,3 +213,38 @@ def _cause(unit: dict[str, Any]) -> dict[str, Any]:
 def _keys(tables: FleetTables) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = tables.units.select(["log_date", "job_id", "run_id"]).to_pylist()
     return rows
+
+
+def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
+    """Slowdown is against an ideal that has slow ops in its mean: it may miss what no cause explains."""
+    units = pa.Table.from_pylist(
+        [
+            {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}
+            | {"is_straggling": is_straggling, "lost_fraction": lost, "lost_gpu_hours": hours}
+            for job, is_straggling, lost, hours in (
+                ("unexplained", False, 0.2, 9.0),
+                ("straggling", True, 0.01, 5.0),
+                ("small", False, 0.05, 90.0),
+                ("not-known", False, None, None),
+                ("earlier", True, None, None),
+            )
+        ]
+    )
+    chosen = straggling_units(replace(FLEET, units=units), LAST, 9)
+    assert [unit.job_id for unit in chosen] == ["unexplained", "straggling", "earlier"]
+
+
+def test_runs_that_are_slower_than_before_and_not_analysed_are_listed() -> None:
+    slower = {"status": "high_discrepancy", "gpu_hours": 100.0, "slower_than_usual": 1.25}
+    units = [
+        _unit("a", LAST) | slower,
+        _unit("b", LAST) | slower | {"slower_than_usual": 2.0},
+        _unit("c", LAST) | slower | {"status": "analysed"},
+    ]
+    tables = asked({JOB_SLOWDOWN: units}, LAST)
+    listed = fleet_data(tables, publication(tables))["slower"]
+    assert [(row["job_id"], row["times"], row["gpu_hours"]) for row in listed] == [
+        ("b", 2.0, pytest.approx(50.0)),
+        ("a", 1.25, pytest.approx(20.0)),
+    ]
+    assert b"we cannot say why yet" in fleet_page(tables, publication(tables))

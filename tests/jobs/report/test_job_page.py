@@ -18,7 +18,7 @@ from tests.jobs.report.pages import Page
 from tests.jobs.report.units import DAY, recorded_job, sick_job, unit_tables
 from tests.support import published
 from tests.support.commands import arguments_of
-from tests.support.examples import NEXT_DAY
+from tests.support.examples import NEXT_DAY, culprit
 from udfs.custom_scenario import replay_causes
 from udfs.what_if import SimulationSettings
 
@@ -37,7 +37,7 @@ def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     fixed_s = job["actual_step_s"] * (1 - job["lost_fraction"])
     assert (
         f"A step takes {seconds(job['actual_step_s'])}, {job['actual_step_s'] / fixed_s:.2f} times the "
-        f"{seconds(fixed_s)} with all causes fixed: {share} of its time is lost, "
+        f"{seconds(fixed_s)} with nothing lost: {share} of its time is lost, "
         f"{hours(job['lost_gpu_hours'])} of its 192 GPU-hours."
     ) in PAGE.text
     (cause,) = [row for row in SICK.causes if row["is_cause"]]
@@ -146,11 +146,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
 
 def test_the_ends_of_a_slow_link_are_named() -> None:
     ends = [(1, 0, "left"), (2, 0, "right"), (1, 1, "left"), (2, 1, "right"), (0, 0, "left"), (3, 3, None)]
-    culprits = [
-        {"pp_rank": stage, "dp_rank": dp_rank, "rank": 0, "host": host}
-        | {"effect": 1.5, "share_of_steps": 0.5, "pattern": "intermittent"}
-        for stage, dp_rank, host in ends
-    ]
+    culprits = [culprit(1.5, 0.5, pp_rank=stage, dp_rank=dp_rank, host=host) for stage, dp_rank, host in ends]
     causes = [
         dict(row, is_cause=True, culprits=culprits) if row["cause"] == "communication" else row
         for row in SICK.causes
@@ -177,11 +173,10 @@ def test_pauses_are_to_coincide_only_where_they_do_not(struck: Sequence[Sequence
         dict(row, step_slowdowns=[1.3 if step in steps else 1.01 for step in range(12)])
         for row, steps in zip(SICK.workers, struck, strict=False)
     ]
-    culprits = [
-        {name: row[name] for name in ("pp_rank", "dp_rank", "rank", "host")}
-        | {"effect": 0.3, "share_of_steps": 0.2, "pattern": "intermittent"}
-        for row in workers
-    ]
+    places = [{name: row[name] for name in ("pp_rank", "dp_rank", "rank", "host")} for row in workers]
+    culprits = [culprit(0.3, 0.2, **place) for place in places]
+    if len(places) > 1:
+        culprits[1:] = [culprit(0.3, 0.2, reach="host", slow_host="h", workers=places[1:])]
     causes = [
         dict(row, is_cause=row["cause"] == "pause", culprits=culprits if row["cause"] == "pause" else [])
         for row in SICK.causes

@@ -85,19 +85,47 @@ def test_folders_of_living_processes_and_of_other_names_stay(
     assert set(names(tmp_path)) == stay
 
 
-def test_what_may_be_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session sets it, once the JVM is there."""
+def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return what is on the command line of a JVM that is started with these settings."""
     given: dict[str, str] = {}
 
-    def launch(conf: SparkConf, _: object) -> None:
-        given.update(conf.getAll())
+    def launch(options: SparkConf, _: object) -> None:
+        given.update(options.getAll())
         raise PySparkException("enough")
 
     monkeypatch.setattr(jvm, "launch_gateway", launch)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    secret = ("spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key")
-    plain = {"spark.kerberos.keytab": "/etc/keytab", "spark.master": "local[1]"}
     with pytest.raises(jvm.JvmError):
-        jvm.launch_jvm({**dict.fromkeys(secret, "hidden"), **plain}, BytesIO())
+        jvm.launch_jvm(conf, BytesIO())
+    return given
+
+
+def test_only_what_a_jvm_needs_at_its_start_is_on_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session sets the rest, once the JVM is there: any other setting may hold a secret."""
+    secret = (
+        *("spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key"),
+        *("spark.hadoop.fs.azure.sas.box.store.dfs.core.windows.net", "spark.hadoop.javax.jdo.option.URL"),
+    )
+    plain = {"spark.kerberos.keytab": "/etc/keytab", "spark.master": "local[1]", "spark.driver.memory": "1g"}
+    plain["spark.jars.ivySettings"] = "/etc/keys/ivy.xml"
+    plain["spark.driver.defaultJavaOptions"] = "-Djavax.net.ssl.keyStore=/etc/keys"
+    given = launched_with({**dict.fromkeys(secret, "hidden"), **plain}, monkeypatch)
     assert plain.items() <= given.items()
-    assert "hidden" not in given.values()
+    assert given.keys() - plain.keys() == {"spark.driver.extraJavaOptions"}
+    assert "hidden" not in "".join(given.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.jars.repositories", "https://us:hidden@mirror.example/maven"),
+        ("spark.jars", "https://box.example/a.jar?sv=2022&sig=hidden"),
+        ("spark.driver.extraJavaOptions", "-Djavax.net.ssl.trustStorePassword=hidden"),
+    ],
+)
+def test_a_secret_in_what_a_jvm_needs_is_an_error_that_does_not_show_it(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(jvm.SecretError, match=name) as error:
+        launched_with({name: value, "spark.master": "local[1]"}, monkeypatch)
+    assert "hidden" not in str(error.value)

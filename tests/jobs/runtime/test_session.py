@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.runtime import delta_jars
+from jobs.runtime import session as module
 from jobs.runtime.package import write_zip
 from jobs.runtime.project import PROJECT
-from jobs.runtime.session import make_session, session
-from jobs.runtime.settings import Settings
+from jobs.runtime.session import SessionError, make_session, session
+from jobs.runtime.settings import Settings, load_settings
 from tests.support.commands import spark_submit, start
 
 PROGRAM = """
@@ -81,7 +82,7 @@ def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_
     start_it = f"{find}; runpy.run_path({str(program)!r}, {{}}, '__main__')"
     done = start([sys.executable, "-c", start_it, str(tmp_path / "table"), "local"], tmp_path, wrong)
     assert done.returncode == 0, done.stderr
-    assert last_line(done.stdout) == f"master local[*] rows 3 code {PROJECT / 'schemas' / 'vocabulary.py'}"
+    assert last_line(done.stdout) == f"master local[*, 2] rows 3 code {PROJECT / 'schemas' / 'vocabulary.py'}"
 
 
 @pytest.mark.slow
@@ -156,3 +157,12 @@ def without_delta(folder: Path) -> Path:
 
 def last_line(text: str) -> str:
     return text.strip().splitlines()[-1]
+
+
+def test_too_few_descriptors_for_spark_s_jars_are_one_line_and_no_failed_jvm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    monkeypatch.setattr(module, "launch_jvm", lambda *_: pytest.fail("not started"))
+    with pytest.raises(SessionError, match="may open 256: raise the hard limit, as by ulimit -n 1024"):
+        module._start_jvm(load_settings("base").spark)

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobs.synthetic.demo import JOBS, SICK_HOST, demo_fleet, demo_whole, write_demo
 from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.mechanism import Windowed
 from jobs.synthetic.simulation import LABELS, Simulation
 from jobs.synthetic.truth import true_savings
 from schemas.vocabulary import OP_CODES
@@ -20,9 +22,9 @@ FLEET = demo_fleet(seed=0)
 BY_ID = {job.job_id: job for job in FLEET.jobs}
 
 
-def _ran(job_id: str) -> tuple[GeneratedJob, Simulation]:
-    """The job on its first day."""
-    return FLEET.recorded(BY_ID[job_id], BY_ID[job_id].days[0])
+def _ran(job_id: str, day: int | None = None) -> tuple[GeneratedJob, Simulation]:
+    """The job on a day, its first if left out."""
+    return FLEET.recorded(BY_ID[job_id], BY_ID[job_id].days[0] if day is None else day)
 
 
 def _found(job_id: str) -> WhatIf:
@@ -111,11 +113,11 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """Each of them costs a job enough that a diagnosis has to name it; one host slows three jobs."""
+    """Each of them costs a job on its last day so much that a diagnosis names it; one host slows three."""
     found = set()
     slowed = []
     for job in JOBS:
-        truth = true_savings(_ran(job.job_id)[1])
+        truth = true_savings(_ran(job.job_id, job.days[1])[1])
         slowed += [job.job_id for each in truth.mechanisms if each["culprits"].get("hosts") == [SICK_HOST]]
         fractions = truth.time_saved_fraction
         causes = {cause for cause, fraction in fractions.items() if fraction > 0.025}
@@ -123,6 +125,27 @@ def test_every_cause_occurs_alone() -> None:
         found |= causes
     assert found == set(LABELS)
     assert slowed == ["gpt-175b", "chat-70b", "draft-13b"]
+
+
+@pytest.mark.parametrize(
+    ("job_id", "hit", "worker"),
+    [
+        ("reason-13b", [(0, 14)] * 3, [2, 1]),
+        ("agent-34b", [None, (7, 14), (0, 14)], None),
+        ("video-9b", [None, (0, 14), (0, 14)], [2, 1]),
+    ],
+)
+def test_faults_have_their_onsets(
+    job_id: str, hit: list[tuple[int, int] | None], worker: list[int] | None
+) -> None:
+    for day, window in enumerate(hit):
+        _, simulation = _ran(job_id, day)
+        found = [each["culprits"] for each in true_savings(simulation).mechanisms]
+        slowed = [each.window.mask(14) for each in simulation.plan.mechanisms if isinstance(each, Windowed)]
+        assert [np.flatnonzero(mask)[[0, -1]].tolist() for mask in slowed] == (
+            [] if window is None else [[window[0], window[1] - 1]]
+        )
+        assert worker is None or all(each["workers"] == [worker] for each in found)
 
 
 @pytest.mark.parametrize("job_id", [job.job_id for job in JOBS if job.planted.startswith("nothing")])

@@ -1,6 +1,7 @@
 """Each mechanism changes what it is about, within its window, and nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -44,6 +45,14 @@ TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 TOUCHED: dict[str, tuple[Mechanism, Sequence[str], set[tuple[int, int]] | None]] = {
     "weak GPU": (WeakGpu(1, 0, 1.5, window=INSIDE), COMPUTES, {(1, 0)}),
     "throttling": (ThermalThrottling(2, 1, 0.5, 3.0, window=INSIDE), COMPUTES, {(2, 1)}),
+    "weak in forwards": (WeakGpu(1, 0, 1.5, direction="forward", window=INSIDE), COMPUTES[:1], {(1, 0)}),
+    "weak in backwards": (WeakGpu(1, 0, 1.5, direction="backward", window=INSIDE), COMPUTES[1:], {(1, 0)}),
+    "weak optimizer": (WeakGpu(1, 0, 1.5, direction="optimizer", window=INSIDE), ["optimizer"], {(1, 0)}),
+    "host in backwards": (
+        SickHost("b", 1.3, direction="backward", window=INSIDE), COMPUTES[1:], {(2, 0), (3, 0)},
+    ),
+    "link of backwards": (FlappingLink(1, 0.01, direction="backward", window=INSIDE), TRANSFERS[2:], None),
+    "link of forwards": (FlappingLink(0, 0.01, direction="forward", window=INSIDE), TRANSFERS[:2], None),
     "sick host": (SickHost("b", 1.3, window=INSIDE), COMPUTES, {(2, 0), (3, 0)}),
     "loss layer": (LossLayer(0.01, 0.02), COMPUTES, {(dp_rank, 1) for dp_rank in range(4)}),
     "layers": (UnevenLayers((8, 8, 9, 8)), COMPUTES, None),
@@ -267,3 +276,25 @@ def test_backward_relates_to_forward_in_its_own_way() -> None:
 )
 def test_culprits(mechanism: Mechanism, culprits: dict[str, object]) -> None:
     assert mechanism.culprits(PLACE) == culprits
+
+
+@pytest.mark.parametrize("whole", [WeakGpu(1, 0, 1.5), SickHost("b", 1.5), FlappingLink(0, 0.01)])
+def test_what_grows_is_whole_in_the_last_step_of_its_window(whole: Windowed) -> None:
+    usual = quiet(simulated())
+    grown, own = (
+        (quiet(simulated(replace(whole, window=Window(2, 10, grows=grows)))) - usual).sum(axis=(0, 2))
+        for grows in (True, False)
+    )
+    share = grown[2:10] / own[2:10]
+    np.testing.assert_allclose(share, np.arange(1, 9) / 8)
+    assert not grown[[0, 1, 10, 11]].any()
+
+
+def test_a_window_that_grows_wants_an_end() -> None:
+    with pytest.raises(ValueError, match="wants an end"):
+        Window(3, grows=True)
+
+
+def test_what_is_slow_in_both_directions_says_nothing_of_them() -> None:
+    assert "direction" not in WeakGpu(1, 0, 1.5).parameters()
+    assert WeakGpu(1, 0, 1.5, direction="forward").parameters()["direction"] == "forward"

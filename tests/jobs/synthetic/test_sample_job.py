@@ -105,8 +105,8 @@ def test_jobs_with_shared_hosts_have_no_sickness_of_their_own() -> None:
 
 
 def test_days_of_a_job_share_its_windows() -> None:
-    def weak(*window: int) -> WeakGpu:
-        return WeakGpu(0, 0, 1.5, window=Window(*window))
+    def weak(first: int = 0, end: int | None = None) -> WeakGpu:
+        return WeakGpu(0, 0, 1.5, window=Window(first, end))
 
     plan = JobPlan(JobShape(dp_size=2, steps=10), (weak(5, 15),))
     days = [plan.day(day, 100 + day, JobIdentity("j"), [SickHost("a", 1.2)]) for day in range(3)]

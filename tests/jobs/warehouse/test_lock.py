@@ -12,7 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.warehouse.lock import LOCK_NAME, LockedError, locked_folder, locked_store, this_process
+from jobs.warehouse.lock import (
+    LOCK_NAME,
+    LockedError,
+    NotWritableError,
+    locked_folder,
+    locked_store,
+    this_process,
+)
 from jobs.warehouse.small_files import LocalFiles
 
 LOCK = """
@@ -67,16 +74,75 @@ def test_who_waits_goes_on_when_the_other_has_ended(tmp_path: Path) -> None:
     other.communicate()
 
 
-def test_what_a_killed_writer_has_started_is_waited_for(tmp_path: Path) -> None:
-    """Its JVM may still commit."""
-    jvm = subprocess.Popen(SLEEP)
-    end(holder_of(tmp_path, jvm.pid))
-    with pytest.raises(LockedError), locked_folder(str(tmp_path), this_process("backfill"), wait=False):
-        pass
-    jvm.kill()
-    jvm.wait()
+WITH_A_JVM = """
+import sys, time
+from pyspark.java_gateway import launch_gateway
+from jobs.warehouse.lock import locked_by_jvm, locked_folder, this_process
+with locked_folder(sys.argv[1], this_process("run_nightly"), wait=True) as say:
+    jvm = launch_gateway().jvm
+    with locked_by_jvm(sys.argv[1], jvm):
+        print(jvm.java.lang.ProcessHandle.current().pid(), flush=True)
+        time.sleep(600)
+"""
+
+
+def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still commit. The lock decides, not the names and numbers in it: a container has others."""
+    command = [sys.executable, "-c", WITH_A_JVM, str(tmp_path)]
+    python = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert python.stdout is not None
+    jvm = psutil.Process(int(python.stdout.readline()))
+    jvm.suspend()  # else it ends soon after its Python
+    python.kill()
+    python.wait()
+    monkeypatch.setattr("socket.gethostname", lambda: "another-container")
+    try:
+        with pytest.raises(LockedError), locked_folder(str(tmp_path), this_process("backfill"), wait=False):
+            pass
+    finally:
+        jvm.kill()
+    python.communicate()  # the JVM has its output too
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         pass
+
+
+def test_a_writer_killed_in_another_container_holds_nobody_up(tmp_path: Path) -> None:
+    left = replace(this_process("run_nightly"), host="a-container-that-was-killed", process_ids="pid:[1]")
+    (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))
+    with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
+        assert "backfill" in (tmp_path / LOCK_NAME).read_text()
+
+
+NONSENSE = [b"[]", b"null", b'{"processes": 1}', b"\xff", b"[" * 100_000, b'{"entry_point": "x"}', b"\0" * 99]
+
+
+@pytest.mark.parametrize("content", NONSENSE)
+def test_nonsense_in_a_lock_holds_nobody_up_in_a_folder_and_is_removed_by_hand_in_a_store(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / LOCK_NAME).write_bytes(content)
+    store = locked_store(LocalFiles(str(tmp_path)), "s3a://b", this_process("backfill"), wait=False)
+    with pytest.raises(LockedError, match=r"written by another process: .*remove s3a://b/_lock"), store:
+        pass
+    with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
+        pass
+
+
+def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / LOCK_NAME).mkdir()
+    lock = locked_folder(str(tmp_path), this_process("backfill"), wait=False)
+    with pytest.raises(NotWritableError, match="_lock cannot be opened to lock the warehouse: Is a"), lock:
+        pass
+
+
+def test_numbers_from_another_pid_namespace_say_nothing_and_a_boot_ended_all() -> None:
+    here = this_process("run_nightly")
+    gone = replace(here, processes={os.getpid(): 1.0})
+    assert not gone.may_live
+    assert replace(gone, process_ids="pid:[1]").may_live
+    assert not replace(here, boot="an earlier one", process_ids="pid:[1]").may_live
 
 
 def test_a_lock_left_by_a_process_whose_number_another_has_by_now_holds_nobody_up(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Rows of runs: there from their start, completed at their end, and said to be killed by the next writer."""
 
+import errno
 from pathlib import Path
 from typing import cast
 
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.runtime.run_log import recorded_run, say_killed
+from jobs.warehouse.run_notes import FOLDER
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from tests.support.examples import table_rows
@@ -39,3 +41,28 @@ def test_what_has_started_and_not_ended_was_killed(tmp_path: Path) -> None:
     assert say_killed(warehouse) == 2
     assert outcomes(warehouse) == [("a", "killed"), ("b", "done"), ("c", "killed")]
     assert say_killed(warehouse) == 0
+
+
+def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fails(*_: object) -> None:
+        raise full
+
+    def fill_up() -> None:
+        on_full_disk.setattr(Warehouse, "rewrite", fails)
+        raise full
+
+    with (
+        monkeypatch.context() as on_full_disk,
+        pytest.raises(OSError, match="No space"),
+        recorded_run(warehouse, "backfill", []),
+    ):
+        fill_up()
+    assert outcomes(warehouse) == [("backfill", "started")]
+    assert say_killed(warehouse) == 0
+    assert outcomes(warehouse) == [("backfill", "failed")]
+    assert list((tmp_path / FOLDER).iterdir()) == []

@@ -1,5 +1,6 @@
 """Rows of job_causes revised by history: what changes, what is kept, and which rows stay as they are."""
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -8,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
+from tests.support.examples import culprit
 from tests.udfs.revise.test_history import ELSEWHERE, run
-from udfs.revise.causes import History, Measured, Row, revise
+from udfs.revise.causes import History, Measured, Row, revise, with_usual_transfers
 from udfs.revise.history import Run, SlowHost, Stage
 
 OPEN = "slow_worker_or_stage_imbalance"
 SLOW = run([1.0, 1.5, 1.0, 1.0])
-HEAVY = {"pp_rank": 1, "dp_rank": None, "rank": None, "host": None, "effect": 0.33}
+HEAVY: Row = {"pp_rank": 1, "dp_rank": None, "rank": None, "host": None, "effect": 0.33, "workers": []}
 
 
 def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 0.1) -> list[Row]:
@@ -41,14 +43,20 @@ def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 
 
 
 def revised(
-    unit: Run, runs: list[Run], rows: list[Row], hours: float | None = 64.0, **slow_hosts: SlowHost
+    unit: Run,
+    runs: list[Run],
+    rows: list[Row],
+    hours: float | None = 64.0,
+    replayed: Sequence[Row] = (),
+    **slow_hosts: SlowHost,
 ) -> dict[str, Row]:
     """Causes by name; a step of the unit takes 2 s, and each stage is one worker."""
     workers: list[dict[str, Any]] = [
         {"pp_rank": stage, "dp_rank": 0, "rank": 8 * stage, "host": next(iter(of.hosts), None)}
         for stage, of in enumerate(unit.stages)
     ]
-    found = revise(rows, Measured(unit, 2.0, hours, workers), History(runs, slow_hosts), 2)
+    measured = Measured(unit, 2.0, hours, workers)
+    found = with_usual_transfers(*revise(rows, measured, History(runs, slow_hosts), 2), measured, replayed)
     assert [row["cause"] for row in found] == list(CAUSES)
     return {row["cause"]: row for row in found}
 
@@ -60,8 +68,8 @@ def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
     assert (worker["is_cause"], worker["time_saved_fraction"]) == (True, 0.25)
     assert worker["attributed_fraction"] == 0.125, "half of what the fix alone saves, like the imbalance's"
     assert (worker["recoverable_gpu_hours"], worker["attributed_gpu_hours"]) == (16.0, 8.0)
-    always = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always"}
-    assert worker["culprits"] == [{"pp_rank": 1, "dp_rank": 0, "rank": 8, "host": "b"} | always]
+    of_no_step: Row = {"first_step": None, "last_step": None}
+    assert worker["culprits"] == [culprit(0.5, pp_rank=1, dp_rank=0, rank=8, host="b", **of_no_step)]
     assert (stage["is_cause"], stage["time_saved_fraction"], stage["culprits"]) == (False, 0.0, [])
     assert worker["flag_reason"] == stage["flag_reason"] == JUDGED_BY_HISTORY
     history = {"history_runs": 2.0, "history_jobs": 0.0, "history_factor": 1.5, "revised_from": 0.2}
@@ -69,6 +77,16 @@ def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
     before_it = stage["unrevised"]
     assert before_it == {name: before[1][name] for name in before_it}
     assert {name for name in CAUSES if found[name]["unrevised"] is None} == set(CAUSES[2:])
+
+
+def test_a_host_whose_workers_are_all_slow_is_one_culprit() -> None:
+    worker = revised(run([1.0, 1.5, 1.5, 1.0], "abbd"), ELSEWHERE, causes())["slow_worker"]
+    (found,) = worker["culprits"]
+    assert (found["reach"], found["slow_host"], found["host"], found["rank"]) == ("host", "b", None, None)
+    assert [each["pp_rank"] for each in found["workers"]] == [1, 2]
+    assert found["effect"] == pytest.approx(0.5)
+    half = revised(run([1.0, 1.5, 1.0, 1.0], "abbd"), ELSEWHERE, causes())["slow_worker"]
+    assert [(each["reach"], each["host"]) for each in half["culprits"]] == [("worker", "b")]
 
 
 def test_a_heavy_stage_is_confirmed_with_its_figures_as_they_were() -> None:
@@ -106,12 +124,16 @@ def test_hosts_known_from_other_jobs_say_in_how_many() -> None:
     assert worker["recoverable_gpu_hours"] is None
 
 
-def test_slow_transfers_add_to_what_the_unit_itself_found() -> None:
-    rows = causes(None, 0.0, 0.0)
+def test_slow_transfers_save_what_a_replay_says_and_nothing_is_added_to_it() -> None:
+    """Other causes keep their parts: what all fixes save rises by what communication is given more."""
+    rows, replayed = causes(None, 0.125, 0.125), causes(None, 0.125, 0.0625)
     rows[4] |= {"time_saved_fraction": 0.0625, "attributed_fraction": 0.0625, "is_cause": True}
-    found = revised(run(ideal_step_s=2.5, forward_pp_comm=0.02), ELSEWHERE, rows)
+    replayed[4] |= {"time_saved_fraction": 0.3125, "attributed_fraction": 0.25, "is_cause": True}
+    slow = run(ideal_step_s=2.5, forward_pp_comm=0.02)
+    found = revised(slow, ELSEWHERE, rows, replayed=replayed)
     link = found["communication"]
-    assert (link["time_saved_fraction"], link["attributed_fraction"]) == (0.3125, 0.3125)
+    assert (link["time_saved_fraction"], link["attributed_fraction"]) == (0.3125, 0.1875)
+    assert list(revised(slow, ELSEWHERE, rows, replayed=rows).values()) == rows
     assert link["evidence"]["history_factor"] == pytest.approx(10.0)
     assert link["unrevised"]["time_saved_fraction"] == link["evidence"]["revised_from"] == 0.0625
     assert all(found[name]["unrevised"] is None for name in CAUSES if name != "communication")
@@ -148,6 +170,7 @@ def test_whatever_was_recorded_is_revised_to_finite_figures(
     rows = causes(flag)
     rows[4]["flag_reason"] = "no_usual_transfer"
     known = History(runs, {"a": SlowHost(2, 0.3)})
-    for row in revise(rows, Measured(unit, unit.ideal_step_s, 64.0, workers), known, 2):
+    measured = Measured(unit, unit.ideal_step_s, 64.0, workers)
+    for row in with_usual_transfers(*revise(rows, measured, known, 2), measured, rows):
         figures = [row["time_saved_fraction"], row["attributed_fraction"], *row["evidence"].values()]
         assert all(map(isfinite, figures)), row

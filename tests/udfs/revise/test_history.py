@@ -91,13 +91,13 @@ def test_transfers_slower_than_on_other_days() -> None:
     found = slow_transfers(run(ideal_step_s=2.5, forward_pp_comm=0.02), ELSEWHERE, 2)
     assert found is not None
     assert found.factor == pytest.approx(10.0)
-    assert (found.saved_s, found.runs) == (0.5, 2)
+    assert (found.usual_s, found.runs) == ({"forward-pp-comm": 0.002}, 2)
 
 
 def test_transfers_as_on_other_days_cost_nothing_more() -> None:
     found = slow_transfers(run(ideal_step_s=2.5, forward_pp_comm=0.003), ELSEWHERE, 2)
     assert found is not None
-    assert found.saved_s == 0.0
+    assert found.usual_s == {}
 
 
 @pytest.mark.parametrize(

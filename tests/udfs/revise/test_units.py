@@ -24,7 +24,7 @@ def results(**changes: dict[str, Any]) -> dict[str, pa.Table]:
 
 
 def revised(tables: dict[str, pa.Table], earlier: pa.Table = NONE) -> list[dict[str, Any]]:
-    found = revised_causes(tables, earlier, days=14, minimum_runs=2)
+    found = revised_causes(tables, earlier, days=14, minimum_runs=2, replay=lambda _: {})
     rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
     return rows
 
@@ -32,6 +32,18 @@ def revised(tables: dict[str, pa.Table], earlier: pa.Table = NONE) -> list[dict[
 def test_what_nothing_speaks_of_stays_as_it_was() -> None:
     tables = results()
     assert revised(tables) == tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
+
+
+@pytest.mark.parametrize("beyond", [0.0, 0.25], ids=["of 0.3.0", "of 0.4.0"])
+def test_a_unit_loses_beyond_its_fixes_what_the_version_that_simulated_it_counted(beyond: float) -> None:
+    """Before 0.4.0 unexplained was what is left to the ideal, and no part of what is lost."""
+    tables = results(job_slowdown={"gpu_hours": 10.0})
+    rows = tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
+    rows[-1] |= {"attributed_fraction": 0.0, "time_saved_fraction": 0.25, "lost_fraction": beyond}
+    tables[JOB_CAUSES] = pa.Table.from_pylist(rows, tables[JOB_CAUSES].schema)
+    found = revised(tables)
+    assert found[-1]["lost_fraction"] == beyond
+    assert [row["lost_gpu_hours"] for row in found] == [1.25] * (len(CAUSES) - 1) + [10.0 * beyond]
 
 
 def test_hours_of_a_changed_unit_follow() -> None:
@@ -77,7 +89,7 @@ def test_a_unit_is_compared_with_the_days_before_its_own_and_the_last_of_them(
         times = [1.0, compute_s]
         return {"stages": [(stage, times[stage], [hosts[stage]]) for stage in (0, 1)]}
 
-    open_row = {"flag_reason": "slow_worker_or_stage_imbalance"}
+    open_row = {"flag_reason": "slow_worker_or_stage_imbalance", "attributed_fraction": 0.0}
     earlier = [
         ran(1.0, hosts) | {"job_id": hosts, "log_date": DAY - timedelta(days=age)} for hosts in ("ef", "gh")
     ]

@@ -1,12 +1,21 @@
 """Rows of job_causes: codes become names, cells become ranks and hosts, fractions become GPU-hours."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS, JOB_BASELINE, JOB_CAUSES
-from tests.support.diagnoses import DIAGNOSIS, PAUSED, cause, unit_rows
+from schemas.vocabulary import (
+    CAUSES,
+    CULPRIT_COURSES,
+    CULPRIT_REACHES,
+    EVIDENCE_KEYS,
+    FLAG_REASONS,
+    JOB_BASELINE,
+    JOB_CAUSES,
+)
+from tests.support.diagnoses import DIAGNOSIS, PAUSED, SLOW_HOST, cause, unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.kernel import cause as kernel
 from udfs.kernel import what_if as kernel_what_if
@@ -14,6 +23,9 @@ from udfs.kernel.cause import ALWAYS, Culprit, Diagnosis, Evidence
 from udfs.what_if import simulate_job
 
 LAYOUT = manifest(dp_size=2, pp_size=2)
+MIDNIGHT_US = 1_767_571_200_000_000
+"""2026-01-05, 00:00 UTC."""
+DP_1 = [{"pp_rank": stage, "dp_rank": 1, "rank": 100 + stage, "host": f"node-1{stage}"} for stage in range(2)]
 
 
 def causes(
@@ -30,7 +42,8 @@ def causes(
 
 def test_codes_of_the_kernel_are_positions_in_the_vocabulary() -> None:
     assert [getattr(kernel, cause.upper()) for cause in CAUSES] == list(range(kernel.COUNT))
-    assert [getattr(kernel, pattern.upper()) for pattern in CULPRIT_PATTERNS] == [0, 1, 2]
+    for names in (CULPRIT_COURSES, CULPRIT_REACHES):
+        assert [getattr(kernel, name.upper()) for name in names] == list(range(len(names)))
     assert Evidence._fields == EVIDENCE_KEYS
     spelled = {
         "slow_worker_or_stage_imbalance": "WORKER_OR_STAGE",
@@ -78,22 +91,53 @@ def test_a_flagged_row_keeps_estimate_label_and_culprits(monkeypatch: pytest.Mon
 
 def test_culprits_are_workers_stages_and_dp_ranks_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
     found = causes(monkeypatch)
-    no_culprit = {"pp_rank": None, "dp_rank": None, "rank": None, "host": None}
-    always = {"share_of_steps": 1.0, "pattern": "always"}
-    cell = {"pp_rank": 1, "dp_rank": 0, "rank": 1, "host": "node-01"}
-    assert found["slow_worker"]["culprits"] == [
-        cell | {"effect": 0.5, "share_of_steps": 0.25, "pattern": "intermittent"},
-        no_culprit | {"dp_rank": 1, "effect": 0.125} | always,
-    ]
-    assert found["stage_imbalance"]["culprits"] == [no_culprit | {"pp_rank": 1, "effect": 0.25} | always]
-    paused = {"pp_rank": 0, "dp_rank": 1, "rank": 100, "host": "node-10"}
-    assert found["pause"]["culprits"] == [paused | {"effect": 1.5, "share_of_steps": 0.5, "pattern": "once"}]
+    cell, replica = found["slow_worker"]["culprits"]
+    assert cell == {
+        "pp_rank": 1, "dp_rank": 0, "rank": 1, "host": "node-01",
+        "effect": 0.5, "lost_s": 0.125, "share_of_steps": 0.25, "pattern": "intermittent",
+        "direction": "backward", "course": "comes_and_goes",
+        "first_step": 3, "last_step": 6, "first_time": None, "last_time": None,
+        "reach": "worker", "slow_host": None, "slow_rack": None, "workers": [],
+    }  # fmt: skip
+    no_worker = {"pp_rank": None, "dp_rank": None, "rank": None, "host": None, "slow_host": None}
+    always = {"share_of_steps": 1.0, "pattern": "always", "course": "always", "first_step": 0, "last_step": 9}
+    of_replica = {"dp_rank": 1, "effect": 0.125, "direction": "both", "reach": "replica", "workers": DP_1}
+    assert replica == replica | no_worker | always | of_replica
+    (stage,) = found["stage_imbalance"]["culprits"]
+    assert stage == stage | no_worker | always | {
+        "pp_rank": 1,
+        "effect": 0.25,
+        "reach": "stage",
+        "lost_s": None,
+    }
+    (paused,) = found["pause"]["culprits"]
+    assert paused == paused | {"rank": 100, "host": "node-10", "effect": 1.5, "share_of_steps": 0.125}
+    assert paused == paused | {"pattern": "once", "first_step": 7, "last_step": 7, "direction": "forward"}
     assert found["communication"]["culprits"] == []
+
+
+def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are a minute apart here, from midnight on."""
+    slow = cause(0.25, 0.25, SLOW_HOST)
+    diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
+    rows = [
+        row | {"host": f"node-{row['dp_rank']}", "t0_us": MIDNIGHT_US + row["step"] * 60_000_000}
+        for row in unit_rows()
+    ]
+    (host,) = causes(monkeypatch, diagnosis, rank_steps(*rows))["slow_worker"]["culprits"]
+    no_worker = {"pp_rank": None, "dp_rank": None, "rank": None, "host": None}
+    workers = [worker | {"host": "node-1"} for worker in DP_1]
+    assert host == host | no_worker | {"reach": "host", "slow_host": "node-1", "workers": workers}
+    assert host == host | {"direction": "optimizer", "course": "from", "pattern": "intermittent"}
+    assert (host["first_step"], host["last_step"], host["lost_s"]) == (5, 9, None)
+    midnight = datetime(2026, 1, 5, tzinfo=UTC)
+    assert host["first_time"] == midnight + timedelta(minutes=5)
+    assert host["last_time"] == midnight + timedelta(minutes=9)
 
 
 def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is what jobs of other days know it by; a worker that is slow once says nothing of its host."""
-    always = [Culprit(stage, 0, effect, 1.0, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
+    always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
     monkeypatch.setattr(kernel_what_if, "diagnose", lambda blocks, job: diagnosis)
@@ -123,12 +167,14 @@ def test_evidence_has_no_keys_for_numbers_that_do_not_exist(monkeypatch: pytest.
 
 
 def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
-    """One step in ten takes twice as long."""
-    slow = [row | {"duration_us": [2 * each for each in row["duration_us"]]} for row in unit_rows()[:4]]
-    tables = simulate_job(rank_steps(*unit_rows()[4:], *slow), LAYOUT)
-    (job,) = tables["job_slowdown"].to_pylist()
-    found = tables[JOB_CAUSES].to_pylist()
-    explained = sum(row["attributed_fraction"] for row in found)
-    assert explained > 0.05
-    lost = (job["simulated_step_s"] - job["ideal_step_s"]) / job["actual_step_s"]
-    assert explained + found[-1]["time_saved_fraction"] == pytest.approx(lost, abs=1e-12)
+    """One step of ten takes twice as long: of 11 parts of time one is lost, whatever name it gets."""
+    twice = ("start_us", "duration_us")
+    usual = [row | {"host": "node-0"} for row in unit_rows()]
+    slow = [row | {name: [2 * each for each in row[name]] for name in twice} for row in usual[:4]]
+    found = simulate_job(rank_steps(*usual[4:], *slow), LAYOUT | {"gpu_hours": 64.0})[JOB_CAUSES]
+    rows = found.to_pylist()
+    fixed = sum(row["attributed_fraction"] for row in rows)
+    assert fixed + rows[-1]["time_saved_fraction"] == pytest.approx(1 / 11, abs=1e-12)
+    assert rows[-1]["time_saved_fraction"] > 0.025, "no cause makes all workers slow in one step"
+    assert sum(row["lost_fraction"] for row in rows) == pytest.approx(1 / 11, abs=1e-12)
+    assert sum(row["lost_gpu_hours"] for row in rows) == pytest.approx(64 / 11, abs=1e-9)

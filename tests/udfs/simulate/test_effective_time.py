@@ -202,7 +202,7 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
     assert row["startup_gpu_hours"] == pytest.approx(200 / HOUR_S)
     job = {"status": status, "gpu_hours": 1.0, "world_size": 1}
     facts = {"events": RUN, "log_date": DAY}
-    (shorter,) = time_rows(facts, job, StepTimes(0.75, 0.875, 0.75), -0.5)
+    (shorter,) = time_rows(facts, job, StepTimes(0.75, 0.875, 0.75), 0.0)
     assert (shorter["late_start_gpu_hours"] < 0) == (status == "analysed")
     assert shorter["lost_to_causes_gpu_hours"] == 0
 

@@ -1,7 +1,9 @@
 """Records unlike their peers: each is counted, and refused or left out where it would bend the result."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
+from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from tests.support.skewed import job_on_hosts, simulated
 SHAPE = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=20)
 DAY = date(2026, 1, 5)
 Row = dict[str, Any]
+Places = dict[int, int]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,37 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
     assert "ranks 4 and 6 of stage 1 are exchanged" in found["status_detail"]
 
 
+STAGES = {
+    "1F1B": SHAPE,
+    "one replica": replace(SHAPE, dp_size=1),
+    "two stages": replace(SHAPE, pp_size=2),
+    "virtual": replace(SHAPE, dp_size=2, vpp_size=2, noop_transfers="all", steps=12),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
+    """Any two of them, in all replicas or in one."""
+    shape = STAGES[name]
+    made = job_on_hosts(shape, noise=0.03)
+    rank_of = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
+    assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
+    for one, other in combinations(range(shape.pp_size), 2):
+        for replicas in {tuple(range(shape.dp_size)), (shape.dp_size - 1,)}:
+            places = {one: other, other: one}
+
+            def exchanged(row: Row, replicas: tuple[int, ...] = replicas, places: Places = places) -> Row:
+                pp_rank = places.get(row["pp_rank"], row["pp_rank"])
+                if row["dp_rank"] not in replicas:
+                    return row
+                return row | {"pp_rank": pp_rank, "rank": rank_of[row["dp_rank"], pp_rank]}
+
+            found = simulated(changed(made, exchanged), made.manifest)
+            assert (found["status"], found["odd_ranks"]) == ("odd_ranks", 2 * len(replicas)), (one, other)
+            ranks = [rank_of[replicas[0], stage] for stage in (one, other)]
+            assert f"ranks {ranks[0]} and {ranks[1]} of stages {one} and {other}" in found["status_detail"]
+
+
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
     """Of the year 9999, of 1970, and of a clock that says nothing at all."""
     facts = job.manifest | {"log_date": DAY}
@@ -116,6 +150,20 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
     found = simulated(job.rank_steps, facts)
     assert (found["status"], found["other_day_lines"]) == ("analysed", job.rank_steps.num_rows)
     assert found["slowdown"] == simulated(job.rank_steps, job.manifest)["slowdown"]
+
+
+def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
+    """Else a unit of which every line is stored would say that no rank recorded an op."""
+    facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
+    stray_us = 253_400_000_000_000_000
+    step = job.rank_steps["step"].to_pylist()[0]
+    rows = changed(
+        job, lambda row: row | {"t0_us": stray_us} if row["step"] == step and not row["rank"] else row
+    )
+    found, others = simulated(rows, facts), changed(job, lambda row: None if row["step"] == step else row)
+    assert (found["status"], found["steps_dropped"]) == ("analysed", 1)
+    assert found["other_day_lines"] == job.rank_steps.num_rows
+    assert found["slowdown"] == simulated(others, facts)["slowdown"]
 
 
 def test_sizes_that_no_rank_shows(job: GeneratedJob) -> None:

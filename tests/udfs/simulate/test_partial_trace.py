@@ -145,5 +145,5 @@ def test_computes_outside_the_layout_and_none_at_all_are_corrupt_traces() -> Non
 
 
 def test_scenarios_of_a_partial_trace_are_refused() -> None:
-    with pytest.raises(NothingToReplayError, match="transfers are absent"):
+    with pytest.raises(NothingToReplayError, match="partial_trace: transfers were not recorded"):
         replay_scenarios(gpipe({}), manifest(1, 2), ["true"])

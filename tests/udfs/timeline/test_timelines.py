@@ -7,7 +7,7 @@ from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.errors import NoSuchStepError, NothingToReplayError
 from udfs.timeline.timelines import IDEAL, KINDS, RECORDED, REPLAYED, StepTimelines, step_timelines
-from udfs.what_if import simulate_job
+from udfs.what_if import SimulationSettings, simulate_job
 
 JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 
@@ -17,7 +17,9 @@ JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 def test_step_times_are_those_of_the_results(name: str, ops_together: int) -> None:
     job = JOBS[name]
     for row in simulate_job(job.rank_steps, job.manifest)[STEP_SLOWDOWN].to_pylist():
-        found = step_timelines(job.rank_steps, job.manifest, row["step"], ops_together=ops_together)
+        found = step_timelines(
+            job.rank_steps, job.manifest, row["step"], SimulationSettings(ops_together=ops_together)
+        )
         column_of = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
         for kind in KINDS:
             assert found.step_s(kind) == pytest.approx(row[column_of[kind]], rel=1e-12)
@@ -133,5 +135,5 @@ def test_a_step_that_is_not_there() -> None:
     lonely = two_stages(4)[:1]
     with pytest.raises(NoSuchStepError, match="; 1 recorded ones lack a worker"):
         step_timelines(rank_steps(*two_stages(3), *lonely), manifest(pp_size=2), 4)
-    with pytest.raises(NothingToReplayError, match="no step can be replayed: 1 recorded"):
+    with pytest.raises(NothingToReplayError, match="missing_workers: none of 1 steps"):
         step_timelines(rank_steps(*lonely), manifest(pp_size=2))

@@ -4,21 +4,17 @@ Both ends of a transfer, and all members of a collective, end at the same instan
 read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
-from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.graph.graph import Layout, OpGraph, as_index
+from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
+from udfs.kernel.recorded.ends import Ends
+from udfs.kernel.recorded.links import SAMPLED, Apart, ends_apart, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
-from udfs.kernel.selection import ascending, evenly, median, medians_along
-
-SAMPLED: Final = 9
-"""Transfers of a link that are looked at in a step: what they agree on does not hang on how many they are."""
+from udfs.kernel.selection import evenly, median, medians_along
 
 SAME_S: Final = 1e-7
 """Ops of one worker that start so close together were issued as one call: logs keep a tenth of a us. [s]"""
@@ -50,54 +46,47 @@ class Heard(NamedTuple):
     doubt_s: Floats
 
 
-class _Link(NamedTuple):
-    """Transfers of one direction between two stages, on one dp rank or on all as lanes."""
-
-    sends: Ints
-    recvs: Ints
-
-
-def heard(block: StepBlock, layout: Layout, clock: Ints, call_of: Mapping[int, int]) -> dict[Key, Heard]:
+def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
     """What the ends of a block say of workers with different clocks.
 
     block   : durations as recorded.
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
-    call_of : as of calls().
+    call    : as of calls().
     returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
     """
-    return _links(block, layout, clock, call_of) | _collectives(block, layout, clock)
+    return _links(block, ends, layout, clock, call) | _collectives(block.graph, ends, layout, clock)
 
 
-def calls(block: StepBlock) -> dict[int, int]:
-    """First op of the call that a transfer with a peer was issued with; those issued alone are left out.
+def calls(block: StepBlock) -> Ints:
+    """First op of the call that each op was issued with: its own number, of those issued alone.
 
-    The first step of the first dp rank decides: two start within a tenth of a microsecond by accident where
-    nothing takes any time, and hardly elsewhere.
+    Looks at transfers with a peer. The first step of the first dp rank decides: two start within a tenth of a
+    microsecond by accident where nothing takes any time, and hardly elsewhere.
     """
-    graph = block.graph
-    transfers = {
-        op
-        for members, _ in graph.meetings
-        if graph.op_types[members[0][0]] in ot.TRANSFERS
-        for ops in members
-        for op in ops
-    }
-    call_of: dict[int, int] = {}
-    for first, last in pairwise(graph.first_op):
-        own = np.array([op for op in range(first, last) if op in transfers], dtype=np.int64)
-        first_s = block.start_s[own, 0, 0]
-        order = np.argsort(first_s, kind="stable")
-        ops = own[order].tolist()
-        for place in np.flatnonzero(np.diff(first_s[order]) <= SAME_S).tolist():
-            call_of[ops[place + 1]] = call_of.setdefault(ops[place], ops[place])
-    return call_of
+    ops, cell = _transfers(block.graph)
+    start_s = block.start_s[ops, 0, 0]
+    order = np.lexsort((start_s, cell))
+    ops, start_s = ops[order], start_s[order]
+    is_first = np.ones(len(ops), dtype=bool)
+    is_first[1:] = (np.diff(start_s) > SAME_S) | (np.diff(cell) > 0)
+    call = np.arange(block.graph.size)
+    call[ops] = ops[is_first][np.cumsum(is_first) - 1]
+    return call
 
 
-def _ends(block: StepBlock, ops: Sequence[int] | Ints) -> Floats:
-    """Recorded ends of some ops, shape (op, step, dp). [s]"""
-    at = ops if isinstance(ops, np.ndarray) else as_index(ops)
-    ends_s: Floats = block.start_s[at] + block.duration_s[at]
-    return ends_s
+@once_per_graph
+def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
+    """Transfers with a peer, and their cells; both ascending."""
+    ops = np.sort(_met(graph)[0])
+    return ops, np.searchsorted(graph.first_op, ops, side="right")
+
+
+@once_per_graph
+def _met(graph: OpGraph) -> tuple[Ints, Ints]:
+    """Transfers of all links, and the peer of each."""
+    none = np.empty(0, dtype=np.int64)
+    sends, recvs = ([none, *(link[at] for link in links(graph))] for at in (-2, -1))
+    return np.concatenate(sends + recvs), np.concatenate(recvs + sends)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
@@ -108,123 +97,152 @@ def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
     return np.array([first + graph.ref(op).dp_rank])
 
 
-def _links(block: StepBlock, layout: Layout, clock: Ints, call_of: Mapping[int, int]) -> dict[Key, Heard]:
+class _Way(NamedTuple):
+    """Both directions between two stages, or the only one: numbers of links, and the workers at its ends."""
+
+    both: tuple[int, ...]
+    one: Ints
+    other: Ints
+
+
+@once_per_graph
+def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
+    """Links by what they join."""
+    numbers = {link[:4]: number for number, link in enumerate(links(graph))}
+    ways = []
+    for (is_backward, stage, following, dp_rank), number in numbers.items():
+        back = numbers.get((not is_backward, stage, following, dp_rank))
+        if back is None or not is_backward:
+            ends = (_workers(graph, int(ops[0]), layout) for ops in links(graph)[number][-2:])
+            ways.append(_Way((number,) if back is None else (number, back), *ends))
+    return ways
+
+
+def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
     """Both ends of each link: what changes its sign with the direction is a clock."""
     graph = block.graph
-    links: dict[tuple[int, int, int, int], _Link] = {}
-    for members, _ in graph.meetings:
-        op_type = graph.op_types[members[0][0]]
-        if op_type in ot.TRANSFERS:
-            ends = [graph.stages[ops[0]] for ops in members]
-            dp_rank = 0 if graph.has_dp_lanes else graph.ref(members[0][0]).dp_rank
-            is_backward = int(op_type == ot.BACKWARD_SEND)
-            key = is_backward, ends[is_backward], ends[1 - is_backward], dp_rank
-            links[key] = _Link(*(np.asarray(ops) for ops in members))
-    lone = _lone_transfers(links.values(), call_of, len(graph.op_types))
+    ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
+    if not ways:
+        return {}
     parts: dict[Key, list[Heard]] = {}
-    for (is_backward, stage, following, dp_rank), link in links.items():
-        back = links.get((1 - is_backward, stage, following, dp_rank))
-        if is_backward and back is not None:
-            continue
-        both = [link] if back is None else [link, back]
-        one, other = (_workers(graph, int(ops[0]), layout) for ops in link)
-        if (clock[one] == clock[other]).all():
-            continue
-        apart_s, doubt_s = _link_apart(both, block, lone)
-        if is_backward:
-            apart_s = -apart_s
-            one, other = other, one
-        parts.setdefault((LINK, stage, following), []).append(Heard(one, other, apart_s.T, doubt_s.T))
+    for (both, one, other), apart_s, doubt_s in zip(ways, *_apart(block, ends, ways, call), strict=True):
+        link = links(graph)[both[0]]
+        own = Heard(one, other, apart_s.T, doubt_s.T)
+        if link.is_backward:
+            own = Heard(other, one, -apart_s.T, doubt_s.T)
+        parts.setdefault((LINK, link.stage, link.following), []).append(own)
     return {
         key: Heard(*(np.concatenate(rows) for rows in zip(*each, strict=True))) for key, each in parts.items()
     }
 
 
-def _link_apart(both: list[_Link], block: StepBlock, lone: Callable[[_Link], Ints]) -> tuple[Floats, Floats]:
-    """How far the receiving stage's clock is ahead, and the doubt about it; shape (step, lane). [s]"""
-    own = [lone(each) for each in both]
-    if not all(len(at) for at in own):
-        return _least_apart(both, block)
-    apart_s, doubt_s = _ends_apart(both, own, block)
-    is_loose = doubt_s > TIGHT_S
-    if is_loose.any():
-        least_s, least_doubt_s = _least_apart(both, block)
-        is_loose &= least_doubt_s < doubt_s
-        apart_s, doubt_s = (
-            np.where(is_loose, *each) for each in ((least_s, apart_s), (least_doubt_s, doubt_s))
-        )
+def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
+    """How far the receiving stage's clock is ahead, and the doubt about it; shape (way, step, lane). [s]"""
+    places = _lone_transfers(block.graph, call)
+    apart_s, doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), places))
+    has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
+    is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
+    some = np.flatnonzero(is_loose.any(axis=(1, 2)))
+    if len(some):
+        some_ways = [ways[at] for at in some.tolist()]
+        least_s, least_doubt_s = _halves(some_ways, _least_apart(block, ends, some_ways))
+        is_better = is_loose[some] & ((least_doubt_s < doubt_s[some]) | has_none[some, None, None])
+        apart_s[some] = np.where(is_better, least_s, apart_s[some])
+        doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
     return apart_s, doubt_s
 
 
-def _ends_apart(both: Sequence[_Link], own: Sequence[Ints], block: StepBlock) -> tuple[Floats, Floats]:
-    """Medians of the ends of recvs minus the ends of their sends."""
-    middles, spreads = [], []
-    for (sends, recvs), places in zip(both, own, strict=True):
-        at = places
-        if len(at) > SAMPLED:
-            at = places[list(evenly(len(places), SAMPLED))]
-        ordered = ascending(_ends(block, recvs[at]) - _ends(block, sends[at]), 0)
-        last = ordered.shape[-1] - 1
-        middles.append((ordered[..., last // 2] + ordered[..., -(-last // 2)]) / 2)
-        spreads.append(ordered[..., last - last // 4] - ordered[..., last // 4])
-    return _halves(middles, reduce(np.maximum, spreads) / 2)
-
-
-def _least_apart(both: Sequence[_Link], block: StepBlock) -> tuple[Floats, Floats]:
+def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
     """The same from the least time between a send's start and its recv's end: no data is faster."""
-    least = [(_ends(block, recvs) - block.start_s[sends]).min(axis=0) for sends, recvs in both]
-    return _halves(least, np.zeros_like(least[0]))
+    own = links(block.graph)
+    apart = Apart(*np.zeros((2, len(own), *ends.end_s.shape[1:])))
+    for number in {number for way in ways for number in way.both}:
+        (ends.end_s[own[number].recvs] - block.start_s[own[number].sends]).min(
+            axis=0, out=apart.middle[number]
+        )
+    return apart
 
 
-def _halves(both: list[Floats], spread_s: Floats) -> tuple[Floats, Floats]:
+def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
     """Antisymmetric part, which is the clocks'; the symmetric part, the transfer's, bounds the doubt."""
-    if len(both) == 1:
-        return both[0], spread_s + ONE_WAY_S
-    forward, backward = both
-    return (forward - backward) / 2, spread_s + np.abs(forward + backward) / 2
+    one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
+    is_one_way = (one == other)[:, None, None]
+    forward, backward = apart.middle[one], apart.middle[other]
+    backward = np.where(is_one_way, -forward, backward)
+    spread_s = np.maximum(apart.spread[one], apart.spread[other]) / 2
+    doubt_s = spread_s + np.abs(forward + backward) / 2 + np.where(is_one_way, ONE_WAY_S, 0.0)
+    return (forward - backward) / 2, doubt_s
 
 
-def _lone_transfers(links: Iterable[_Link], call_of: Mapping[int, int], ops: int) -> Callable[[_Link], Ints]:
-    """Function that gives the places of those transfers of a link that return when they are done themselves.
+def _lone_transfers(graph: OpGraph, call: Ints) -> list[Ints]:
+    """Places of some transfers of each link that return when they are done themselves.
 
     One that was issued as one call with transfers of other peers returns with the last of these.
     """
-    if not call_of:
-        return lambda link: np.arange(len(link.sends))
-    call = np.arange(ops)
-    call[list(call_of)] = list(call_of.values())
-    first_met, last_met = np.full(ops, ops), np.full(ops, -1)
-    for ends in links:
-        for own, peers in (ends, ends[::-1]):
-            np.minimum.at(first_met, call[own], call[peers])
-            np.maximum.at(last_met, call[own], call[peers])
-    meets_one_call = (first_met == last_met)[call]
-    return lambda link: np.flatnonzero(meets_one_call[link.sends] & meets_one_call[link.recvs])
+    if (call == np.arange(graph.size)).all():
+        return sampled(graph)
+    own, peers = (call[each] for each in _met(graph))
+    first_met, last_met = np.full(graph.size, graph.size), np.full(graph.size, -1)
+    np.minimum.at(first_met, own, peers)
+    np.maximum.at(last_met, own, peers)
+    is_lone = (first_met == last_met)[call]
+    places = [np.flatnonzero(is_lone[link.sends] & is_lone[link.recvs]) for link in links(graph)]
+    return [at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at for at in places]
 
 
-def _collectives(block: StepBlock, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Ends of all members of each collective against the median of the group."""
-    graph = block.graph
-    found: dict[Key, Heard] = {}
+class _Group(NamedTuple):
+    """Collectives of one kind; stage is -1 for several.
+
+    ops     : int, shape (instance, member).
+    workers : int, shape (worker,); of an instance.
+    """
+
+    op_type: int
+    stage: int
+    ops: Ints
+    workers: Ints
+
+
+@once_per_graph
+def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
+    """All collectives."""
+    groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
-        if op_type in ot.TRANSFERS:
-            continue
-        workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
-        if (clock[workers] == clock[workers[0]]).all():
-            continue
-        ends_s = np.array([_ends(block, ops) for ops in members])
-        member, instance, step, lane = ends_s.shape
-        by_row = ends_s.transpose(1, 2, 0, 3).reshape(instance, step, member * lane)
-        apart_s = by_row - median(np.sort(by_row, axis=-1))[..., None]
-        middle_s = apart_s[0] if instance == 1 else medians_along(apart_s, 0)
-        stages = {graph.stages[ops[0]] for ops in members}
-        stage = stages.pop() if len(stages) == 1 else -1
+        if op_type not in ot.TRANSFERS:
+            workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
+            stages = {graph.stages[ops[0]] for ops in members}
+            stage = stages.pop() if len(stages) == 1 else -1
+            groups.append(_Group(op_type, stage, np.array(members).T, workers))
+    return groups
+
+
+def _collectives(graph: OpGraph, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
+    """Ends of all members of each collective against the median of the group."""
+    groups = [
+        group for group in _groups(graph, layout) if (clock[group.workers] != clock[group.workers[0]]).any()
+    ]
+    found: dict[Key, Heard] = {}
+    for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
         # Groups beyond those that all members have are fewer, and of another kind.
         number = 0
-        while (op_type, stage, number) in found:
+        while (group.op_type, group.stage, number) in found:
             number += 1
-        found[op_type, stage, number] = Heard(
-            np.empty(0, dtype=np.int64), workers, middle_s.T, np.zeros_like(middle_s.T)
+        none = np.empty(0, dtype=np.int64)
+        found[group.op_type, group.stage, number] = Heard(
+            none, group.workers, apart_s.T, np.zeros_like(apart_s.T)
         )
     return found
+
+
+def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
+    """Ends of each group's members against their median, median over instances; shape (step, worker). [s]"""
+    shapes = [group.ops.shape for group in groups]
+    found = dict[int, Floats]()
+    for instances, members in set(shapes):
+        at = [number for number, shape in enumerate(shapes) if shape == (instances, members)]
+        ends_s = end_s[np.array([groups[number].ops for number in at])].transpose(1, 0, 3, 2, 4)
+        by_row = ends_s.reshape(*ends_s.shape[:3], -1)
+        apart_s = by_row - median(np.sort(by_row, axis=-1))[..., None]
+        found |= zip(at, apart_s[0] if instances == 1 else medians_along(apart_s, 0), strict=True)
+    return [found[number] for number in range(len(groups))]

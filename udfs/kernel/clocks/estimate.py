@@ -13,6 +13,7 @@ from udfs.kernel.clocks.ends import calls, heard
 from udfs.kernel.clocks.joined import Joined, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.recorded.ends import Ends
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
@@ -166,24 +167,25 @@ class Listener:
         self._found: list[HeardSteps] = []
         self._spans_s: list[Floats] = []
         # By the graph's identity: the first steps that have it decide, however many are laid out together.
-        self._calls: dict[int, tuple[OpGraph, dict[int, int]]] = {}
+        self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
-    def hear(self, block: StepBlock, first_step: int = 0) -> None:
-        """Take in a block whose steps are counted from first_step on."""
+    def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
+        """Take in a block, and its recorded ends, whose steps are counted from first_step on."""
         steps = first_step + block.steps
-        self._spans_s.append(_longest_span(block))
+        self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:
             self._calls[id(block.graph)] = block.graph, calls(block)
-        _, call_of = self._calls[id(block.graph)]
+        _, call = self._calls[id(block.graph)]
         by_step = self.clock[:, steps].transpose(1, 0, 2).reshape(len(steps), -1)
         for members in alike(by_step):
-            part = block
+            part, part_ends = block, ends
             if len(members) < len(steps):
-                part = block._replace(
-                    start_s=block.start_s[:, members], duration_s=block.duration_s[:, members]
-                )
+                part = block._replace(start_s=block.start_s[:, members])
+                part_ends = ends.of_steps(members)
             own = by_step[members[0]]
-            self._found.append(HeardSteps(steps[members], own, heard(part, self.layout, own, call_of)))
+            self._found.append(
+                HeardSteps(steps[members], own, heard(part, part_ends, self.layout, own, call))
+            )
 
     def clocks(self) -> Clocks:
         """What all blocks say together."""
@@ -199,17 +201,3 @@ class Listener:
             if not graph.has_dp_lanes:
                 rows = rows[:, [cell.dp_rank]]
             block.start_s[first:last] -= clocks.ahead_s[rows, steps[:, None]]
-
-
-def _longest_span(block: StepBlock) -> Floats:
-    """Time from first start to last end of the longest worker, by its clock; shape (step,). [s]"""
-    spans = []
-    for cell, first in zip(block.graph.cells, block.graph.first_op, strict=False):
-        edges = cell.program.first_ops
-        filled = [(start, end) for start, end in pairwise(edges) if end > start]
-        starts = [first + start for start, _ in filled]
-        lasts = [first + end - 1 for _, end in filled]
-        ends_s = block.start_s[lasts] + block.duration_s[lasts]
-        spans.append((ends_s.max(axis=0) - block.start_s[starts].min(axis=0)).max(axis=-1))
-    longest: Floats = np.max(spans, axis=0)
-    return longest

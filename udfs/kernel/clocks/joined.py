@@ -36,6 +36,37 @@ class Joined(NamedTuple):
     doubt_s: Floats
 
 
+class _System(NamedTuple):
+    """Normal equations of ties, but for their weights.
+
+    places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
+    held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no
+             difference; empty of more nodes than are solved for at once.
+    """
+
+    places: Ints
+    held: Floats
+
+    @classmethod
+    def of(cls, found: Ties, part: Ints, clocks: int) -> "_System":
+        """Equations of some ties."""
+        nodes, one, other = len(part), found.one, found.other
+        if nodes > DENSE:
+            return cls(np.empty(0, dtype=np.int64), np.empty((0, 0)))
+        places = [one * (nodes + 1), other * (nodes + 1), one * nodes + other, other * nodes + one]
+        is_clock = np.arange(nodes) < clocks
+        held = np.where(np.bincount(part, is_clock, nodes)[part] > 0, is_clock, 1.0)
+        return cls(np.concatenate(places), (part[:, None] == part) * held * held[:, None])
+
+    def matrix(self, weight: Floats) -> Floats:
+        """Normal equations of ties with these weights; float64, shape (node, node)."""
+        nodes = len(self.held)
+        weights = np.concatenate([weight, weight, -weight, -weight])
+        matrix = np.bincount(self.places, weights, nodes * nodes).reshape(nodes, nodes)
+        scale = float(np.diag(matrix).mean()) or 1.0
+        return np.asarray(matrix + scale * self.held, dtype=np.float64)
+
+
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """Clocks that fit the ties best, each part's mean zero.
 
@@ -46,10 +77,11 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     noise_s = scatter_s(found, time_s) / np.sqrt(known)
     nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
     part = _parts(found.one, found.other, nodes)
-    return _join(found, clocks, part, noise_s, _doubts(found, clocks, part, noise_s))
+    system = _System.of(found, part, clocks)
+    return _join(found, clocks, part, system, noise_s, _doubts(found, part, system, noise_s))
 
 
-def _doubts(found: Ties, clocks: int, part: Ints, noise_s: Floats) -> Floats:
+def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
     """Doubt about each tie, and what the others contradict in its mean over steps; shape (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
@@ -60,7 +92,7 @@ def _doubts(found: Ties, clocks: int, part: Ints, noise_s: Floats) -> Floats:
     wrong = np.zeros(len(own_s), dtype=bool)
     for _ in range(SECOND_THOUGHTS):
         weight = 1.0 / (noise_s**2 + doubt_s**2)
-        level_s = _levels(mean, weight, part, clocks)[:, 0]
+        level_s = _levels(mean, weight, part, system)[:, 0]
         off_s = np.abs(mean.apart_s[:, 0] - level_s[found.other] + level_s[found.one])
         was_wrong, wrong = wrong, off_s > CONTRADICTION * np.hypot(noise_s, own_s)
         if not wrong.any():
@@ -71,18 +103,21 @@ def _doubts(found: Ties, clocks: int, part: Ints, noise_s: Floats) -> Floats:
     return doubt_s
 
 
-def _join(found: Ties, clocks: int, part: Ints, noise_s: Floats, doubt_s: Floats) -> Joined:
+def _join(found: Ties, clocks: int, part: Ints, system: _System, noise_s: Floats, doubt_s: Floats) -> Joined:
     nodes, weight = len(part), 1.0 / (noise_s**2 + doubt_s**2)
     ahead_s = np.full((nodes, found.apart_s.shape[1]), np.nan)
     errors_s = np.full((2, nodes), np.nan)
     for at, rows in _patterns(found):
-        some = Ties(
-            found.one[rows], found.other[rows], found.kind[rows], found.apart_s[rows][:, at], doubt_s[rows]
-        )
-        here = part if len(rows) == len(weight) else _parts(some.one, some.other, nodes)
+        some, here, own = found._replace(apart_s=found.apart_s[:, at], doubt_s=doubt_s), part, system
+        if len(rows) < len(weight):
+            some = Ties(
+                some.one[rows], some.other[rows], some.kind[rows], some.apart_s[rows], some.doubt_s[rows]
+            )
+            here = _parts(some.one, some.other, nodes)
+            own = _System.of(some, here, clocks)
         # Nodes that nothing joins in these steps as in others are not known in them.
         is_whole = here == part
-        some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, clocks)
+        some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, own)
         ahead_s[:, at] = np.where(is_whole[:, None], some_s, np.nan)
         errors_s = np.where(is_whole, np.array(own_errors_s), errors_s)
     residual_s = found.apart_s - ahead_s[found.other] + ahead_s[found.one]
@@ -140,38 +175,24 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 
 
 def _solve(
-    found: Ties, weight: Floats, noise_s: Floats, part: Ints, clocks: int
+    found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
     """Nodes step by step, and how far off they may be by noise and by doubt."""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
-        return _levels(found, weight, part, clocks), np.sqrt(1.0 / own), doubted / own
-    inverse = np.linalg.inv(_matrix(found, weight, part, clocks))
+        return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own
+    inverse = np.linalg.inv(system.matrix(weight))
     share = (inverse[found.other] - inverse[found.one]) * weight[:, None]
     square = (share**2).T
     return share.T @ found.apart_s, np.sqrt(square @ noise_s**2), np.sqrt(square @ found.doubt_s**2)
 
 
-def _levels(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
+def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
     """Nodes step by step; shape (node, step)."""
     right = _gathered(found, weight[:, None] * found.apart_s, len(part))
     if len(part) > DENSE:
         return _iterate(found, weight, right)
-    return np.asarray(np.linalg.solve(_matrix(found, weight, part, clocks), right), dtype=np.float64)
-
-
-def _matrix(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
-    """Normal equations; that the mean of a part's clocks is zero is one more, which changes no difference."""
-    nodes, one, other = len(part), found.one, found.other
-    places = np.concatenate(
-        [one * (nodes + 1), other * (nodes + 1), one * nodes + other, other * nodes + one]
-    )
-    weights = np.concatenate([weight, weight, -weight, -weight])
-    matrix = np.bincount(places, weights, nodes * nodes).reshape(nodes, nodes)
-    is_clock = np.arange(nodes) < clocks
-    held = np.where(np.bincount(part, is_clock, nodes)[part] > 0, is_clock, 1.0)
-    scale = float(np.diag(matrix).mean()) or 1.0
-    return np.asarray(matrix + scale * (part[:, None] == part) * held * held[:, None], dtype=np.float64)
+    return np.asarray(np.linalg.solve(system.matrix(weight), right), dtype=np.float64)
 
 
 def _own(found: Ties, weight: Floats, nodes: int) -> Floats:

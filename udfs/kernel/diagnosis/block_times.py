@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
+
+ENTERED: Final = frozenset({*ot.MEETS_ACROSS_DP, ot.OPTIMIZER, ot.GC})
+"""Op types to which a worker may be late by itself; before others it waits for ranks that do not count."""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -28,6 +31,17 @@ class KeptDelays(NamedTuple):
     delay_s: Floats
 
 
+class Cut(NamedTuple):
+    """Transfers that may have been longer than they look: their recv was posted when they were under way.
+
+    place  : op -> row of the mask, for sends and recvs with a peer.
+    is_cut : bool, shape (row, step, dp).
+    """
+
+    place: dict[int, int]
+    is_cut: Mask
+
+
 class BlockTimes(NamedTuple):
     """Steps with one graph, as the diagnosis needs them.
 
@@ -35,6 +49,9 @@ class BlockTimes(NamedTuple):
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
     calls      : transfers that were issued together; `graph` knows them.
     delays     : launch delays that are kept in replays.
+    steps      : int, shape (step,); positions among the job's steps, in the order of time.
+    cut        : transfers whose recv was posted so late that their length is not known.
+    entries    : how late collectives and what follows them were begun, after all they wait for had ended.
     """
 
     graph: OpGraph
@@ -42,6 +59,14 @@ class BlockTimes(NamedTuple):
     microbatch: tuple[Int32s, ...]
     calls: Calls
     delays: KeptDelays
+    steps: Ints
+    cut: Cut
+    entries: KeptDelays
+
+    @property
+    def entry_types(self) -> Ints:
+        """Op types of the entries, shape (op,)."""
+        return np.array([self.graph.op_types[op] for op in self.entries.ops.tolist()], dtype=np.int64)
 
     @property
     def number_of_steps(self) -> int:
@@ -64,6 +89,9 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         microbatch=block.microbatch,
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
+        steps=block.steps,
+        cut=_cut(graph, block.start_s, block.duration_s),
+        entries=_entries(graph, block.start_s, end_s, layout),
     )
 
 
@@ -92,6 +120,40 @@ def _kept_delays(
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
 
 
+def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats) -> Cut:
+    """Sends and recvs of which the recv began later than the send by more than the transfer seems to take."""
+    place: dict[int, int] = {}
+    masks = []
+    for members, _ in graph.meetings:
+        if graph.op_types[members[0][0]] not in ot.TRANSFERS:
+            continue
+        is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
+        sends, recvs = (np.asarray(members[is_recv.index(which)]) for which in (False, True))
+        late_s = start_s[recvs] - start_s[sends]
+        for ops in (sends, recvs):
+            place |= zip(ops.tolist(), range(len(place), len(place) + len(ops)), strict=True)
+            masks.append(late_s > transfer_s[ops])
+    nothing = np.zeros((0, *start_s.shape[1:]), dtype=bool)
+    return Cut(place, np.concatenate(masks) if masks else nothing)
+
+
+def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
+    """How long after all it waits for a worker began each collective, and each op behind the computes."""
+    ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
+    delays = [start_s[op] - np.max([end_s[source] for source in graph.waits_for[op]], axis=0) for op in ops]
+    late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
+    return KeptDelays(np.array(ops, dtype=np.int64), late_s)
+
+
+@once_per_graph
+def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
+    recorded = set(graph.op_types)
+    if is_parallel and not recorded & {ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE}:
+        return []  # What follows the computes waits for gradients that the log does not show.
+    entered = ENTERED if ot.OPTIMIZER_CLIP_MAIN_GRAD in recorded else ENTERED - {ot.OPTIMIZER}
+    return [op for op, op_type in enumerate(graph.op_types) if op_type in entered]
+
+
 class Computes(NamedTuple):
     """Computes of a block in the tensor of all.
 
@@ -108,10 +170,12 @@ class ComputeTimes(NamedTuple):
 
     times_s : Tensor. [s]
     blocks  : for each block its computes; None where it is no part of the tensor.
+    steps   : int, shape (step,); positions of the tensor's steps among the job's, in the order of time.
     """
 
     times_s: Tensor
     blocks: list[Computes | None]
+    steps: Ints
 
 
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
@@ -139,7 +203,9 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
         has_lanes = ops.shape[-1] == 1
         own_s = block.duration_s[ops[..., 0] if has_lanes else ops]
         parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
-    return ComputeTimes(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4), computes)
+    times_s = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4)
+    steps = [block.steps for block, own in zip(blocks, computes, strict=True) if own is not None]
+    return ComputeTimes(times_s, computes, np.concatenate(steps))
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:

@@ -1,19 +1,19 @@
-"""Who caused it, and what that rests on."""
+"""Who caused it, since when, and what that rests on."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from udfs.kernel import cause
-from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
-from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes, compute_times
-from udfs.kernel.diagnosis.factors import TINY_S, Factors, decompose
-from udfs.kernel.diagnosis.loads import SlowLoads, slow_loads
-from udfs.kernel.diagnosis.transfers import SlowTransfers, slow_transfers
-from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
-from udfs.kernel.graph.graph import Layout
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
+from udfs.kernel.diagnosis.course import course_of
+from udfs.kernel.diagnosis.factors import TINY_S, Factors
+from udfs.kernel.diagnosis.found import Found, order_of
+from udfs.kernel.diagnosis.own_ops import by_worker
+from udfs.kernel.diagnosis.reach import Series, grouped
 
 MOST_CULPRITS: Final = 16
 """Most culprits that are named, worst first."""
@@ -24,57 +24,17 @@ LEAST_HEAVY: Final = 0.01
 LEAST_LOST: Final = 0.005
 """A step counts as struck if a worker lost this share of the usual step time in it."""
 
+LEAST_PART: Final = 0.1
+LEAST_OF_STEP: Final = 0.015
+"""A culprit that lost less than this part of what the worst lost, and of the step, is not named beside it."""
+
 MEDIAN_ERROR: Final = 1.2533
 """Standard error of a median over that of a mean."""
 
+ONE_DIRECTION: Final = 4.0
+"""A direction that is slower than the other by more is slow alone."""
+
 NAN: Final = float("nan")
-
-
-class Job(NamedTuple):
-    """What is known of a job beside its durations. Times are means over steps. [s]
-
-    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
-    indicators : the paper's, by cause; nan where it has none.
-    skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
-    worker_type : int, shape (stage, dp_rank); type of GPU, -1 where unknown. None: fewer than two are known.
-    """
-
-    layout: Layout
-    hosts: Ints
-    actual_s: float
-    ideal_s: float
-    indicators: dict[int, float]
-    skew_s: float = 0.0
-    worker_type: Ints | None = None
-
-
-class Found(NamedTuple):
-    """All that was found in a job before anything was fixed."""
-
-    job: Job
-    blocks: Sequence[BlockTimes]
-    computes: ComputeTimes | None
-    factors: Factors | None
-    transfers: list[SlowTransfers]
-    loads: list[SlowLoads]
-
-    @classmethod
-    def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
-        """Look for everything."""
-        computes = compute_times(blocks, job.layout)
-        factors = decompose(computes.times_s, job.hosts, job.worker_type) if computes is not None else None
-        return cls(job, blocks, computes, factors, slow_transfers(blocks), slow_loads(blocks))
-
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
-        return sum(block.number_of_steps for block in self.blocks)
-
-    @property
-    def microbatches(self) -> int:
-        """Number of microbatches of a chunk in a step; 0 where steps or chunks differ in it."""
-        return 0 if self.factors is None else self.factors.noise.shape[3]
-
 
 Blame = tuple[tuple[Culprit, ...], Evidence]
 """Culprits of one cause, worst first, and the numbers behind the worst."""
@@ -82,13 +42,14 @@ Blame = tuple[tuple[Culprit, ...], Evidence]
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
     """Who is to blame for a cause."""
-    if each in _LOST:
-        return _blame_for_lost(_LOST[each](found), found, indicator)
+    if each in (cause.COMMUNICATION, cause.LAUNCH_DELAY, cause.DATA_LOADING, cause.PAUSE):
+        return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
-        return (), Evidence(NAN, NAN, NAN, NAN, indicator)
-    if each == cause.PAUSE:
-        return _blame_for_lost(factors.pause_s[:, 0].sum(axis=(1, 2)), found, indicator)
+        slow = _of_own_ops(found) if each == cause.SLOW_WORKER else []
+        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s)
+        effect = named[0].effect if named else NAN
+        return tuple(named), Evidence(effect, NAN, NAN, NAN, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
     per_cell = directions * chunks * microbatches * steps
     if each == cause.DATA_IMBALANCE:
@@ -97,15 +58,25 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         peers = microbatches * dp_ranks - 1
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.SLOW_WORKER:
-        named, samples, peers = _workers(factors) or _on_slow_hosts(factors), per_cell, dp_ranks - 1
+        slow = _slow_computes(found) + _of_own_ops(found)
+        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s) or _on_slow_hosts(
+            factors
+        )
+        samples, peers = per_cell, dp_ranks - 1
     elif each == cause.MIXED_HARDWARE:
         return _blame_for_types(factors, per_cell)
     else:
         named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
-    named = _worst_first(named)
+    named = named if each == cause.SLOW_WORKER else _worst_first(named)
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
+
+
+def slow_apart(found: Found) -> int:
+    """Number of workers with slow computes that no slow host, stage or replica accounts for."""
+    named = _costliest_first(grouped(_slow_computes(found), found.job.hosts), found.job.actual_s)
+    return len({(each.stage, each.dp_rank) for each in named if each.reach == cause.WORKER})
 
 
 def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
@@ -118,10 +89,11 @@ def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
     stages, dp_ranks = numbers.shape
     whole_dp = [d for d in range(dp_ranks) if stages > 1 and _is_one(numbers[:, d])]
     whole_stage = [p for p in range(stages) if dp_ranks > 1 and _is_one(numbers[p])]
-    named = [Culprit(ALL, d, float(effect[numbers[0, d]]), 1.0, ALWAYS) for d in whole_dp]
-    named += [Culprit(p, ALL, float(effect[numbers[p, 0]]), 1.0, ALWAYS) for p in whole_stage]
+    last = factors.noise.shape[4] - 1
+    named = [Culprit(ALL, d, float(effect[numbers[0, d]]), 1.0, 0, last) for d in whole_dp]
+    named += [Culprit(p, ALL, float(effect[numbers[p, 0]]), 1.0, 0, last) for p in whole_stage]
     named += [
-        Culprit(p, d, float(effect[numbers[p, d]]), 1.0, ALWAYS)
+        Culprit(p, d, float(effect[numbers[p, d]]), 1.0, 0, last)
         for p, d in np.argwhere(numbers >= 0).tolist()
         if d not in whole_dp and p not in whole_stage
     ]
@@ -136,29 +108,66 @@ def _is_one(numbers: Ints) -> bool:
     return bool(numbers[0] >= 0 and (numbers == numbers[0]).all())
 
 
-def _worst_first(named: list[Culprit]) -> list[Culprit]:
+def _worst_first(named: Sequence[Culprit]) -> list[Culprit]:
     return sorted(named, key=lambda culprit: -culprit.effect * culprit.share_of_steps)[:MOST_CULPRITS]
 
 
-def _pattern(slow_steps: int, steps: int) -> int:
-    if slow_steps == steps:
-        return ALWAYS
-    return ONCE if slow_steps == 1 else INTERMITTENT
+def _costliest_first(named: Sequence[Culprit], actual_s: float) -> list[Culprit]:
+    """Culprits in the order of what they lost, without those that lost little beside the worst."""
+    ordered = sorted(named, key=lambda culprit: -culprit.lost_s)
+    least_s = min(LEAST_PART * ordered[0].lost_s, LEAST_OF_STEP * actual_s) if ordered else 0.0
+    return [each for each in ordered if each.lost_s >= least_s][:MOST_CULPRITS]
 
 
-def _workers(factors: Factors) -> list[Culprit]:
-    """Cells slower than their peers, and dp ranks slow on all stages."""
-    always, in_steps, dp_rank = factors.workers[:3]
-    stages = len(in_steps)
-    cell = always.mean(axis=1)[:, None] + in_steps
-    named = [
-        _slow(cell[stage, :, rank], stage, rank)
-        for stage, rank in np.argwhere((cell > 0.0).any(axis=1)).tolist()
-    ]
-    return named + [
-        _slow(dp_rank[:, rank], 0 if stages == 1 else ALL, rank)
-        for rank in np.flatnonzero((dp_rank > 0.0).any(axis=0)).tolist()
-    ]
+def _slow_computes(found: Found) -> list[Series]:
+    """Workers whose computes are slow, by direction; all workers of a stage where its hosts are slow."""
+    factors, computes = found.factors, found.computes
+    if factors is None or computes is None:
+        return []
+    in_time = np.argsort(computes.steps, kind="stable")
+    positions = computes.steps[in_time]
+    cells = factors.workers.cells()[:, :, in_time]
+    microbatches = factors.noise.shape[3]
+    work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=2) * microbatches
+    named = []
+    for p, d in np.argwhere((cells > 0.0).any(axis=(1, 2))).tolist():
+        own = cells[p, :, :, d]
+        for direction, series in _directions(own):
+            error = float(factors.workers.error.max())
+            usual_s = float(work_s[p].sum() if direction == BOTH else work_s[p, direction])
+            named.append(Series(p, d, direction, np.expm1(series), positions, error, usual_s))
+    return named
+
+
+def _directions(own: Floats) -> list[tuple[int, Floats]]:
+    """Forwards and backwards together where both are slow alike, else each that is slow.
+
+    own : log factors, shape (k, s).
+    """
+    if len(own) == 1:
+        return [(BOTH, own[0])]
+    forward, backward = own.sum(axis=1)
+    together = ((own[0] > 0.0) & (own[1] > 0.0)).sum() >= 0.5 * (own > 0.0).any(axis=0).sum()
+    if together and max(forward, backward) <= ONE_DIRECTION * min(forward, backward):
+        return [(BOTH, own.mean(axis=0))]
+    kinds = ((ot.FORWARD_COMPUTE, forward, own[0]), (ot.BACKWARD_COMPUTE, backward, own[1]))
+    return [(kind, series) for kind, total, series in kinds if total > 0.0]
+
+
+def _of_own_ops(found: Found) -> list[Series]:
+    """Workers that are slow in what they do beside computes, by op type."""
+    order = order_of(found.blocks)
+    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    named = []
+    for op_type, log_factor in found.own.slow.items():
+        for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
+            usual_s = found.own.usual_s[op_type]
+            named.append(Series(p, d, op_type, np.expm1(log_factor[p, order, d]), positions, 0.0, usual_s))
+    for op_type, late_s in found.own.late_s.items():
+        for p, d in np.argwhere(late_s.any(axis=1)).tolist():
+            share = late_s[p, order, d] / found.job.actual_s
+            named.append(Series(p, d, op_type, share, positions, 0.0, found.job.actual_s))
+    return named
 
 
 def _on_slow_hosts(factors: Factors) -> list[Culprit]:
@@ -166,88 +175,133 @@ def _on_slow_hosts(factors: Factors) -> list[Culprit]:
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
-    return [culprit._replace(dp_rank=rank) for culprit in slow for rank in range(dp_ranks)]
-
-
-def _slow(log_factor: Floats, stage: int, dp_rank: int) -> Culprit:
-    is_slow = log_factor > min(LEAST_INTERMITTENT, float(log_factor.max()) / 2)
-    count = int(is_slow.sum())
-    effect = float(np.expm1(log_factor[is_slow]).mean())
-    return Culprit(stage, dp_rank, effect, count / len(log_factor), _pattern(count, len(log_factor)))
+    return [
+        culprit._replace(dp_rank=rank, reach=cause.WORKER) for culprit in slow for rank in range(dp_ranks)
+    ]
 
 
 def _stages(factors: Factors) -> list[Culprit]:
     """Stages with more work than the mean stage."""
-    work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2))
+    work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
     effect = work_s / max(work_s.mean(), TINY_S) - 1.0
+    last = factors.noise.shape[4] - 1
     return [
-        Culprit(stage, ALL, float(effect[stage]), 1.0, ALWAYS)
-        for stage in np.flatnonzero(effect > LEAST_HEAVY).tolist()
-    ]
-
-
-def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
-    """Cells by the time they lost in the steps that struck them.
-
-    lost_s : shape (stage, step, dp_rank). [s]
-    """
-    stages, steps, dp_ranks = lost_s.shape
-    is_struck = lost_s > LEAST_LOST * found.job.actual_s
-    peers = stages * dp_ranks - 1
-    if not is_struck.any():
-        return (), Evidence(NAN, NAN, peers, steps * dp_ranks, indicator)
-    counts = is_struck.sum(axis=1).reshape(-1)
-    totals_s = np.where(is_struck, lost_s, 0.0).sum(axis=1).reshape(-1)
-    worst = np.argsort(-totals_s, kind="stable")[:MOST_CULPRITS]
-    named = [
-        Culprit(cell // dp_ranks, cell % dp_ranks, total_s / count, count / steps, _pattern(count, steps))
-        for cell, total_s, count in zip(
-            worst.tolist(), totals_s[worst].tolist(), counts[worst].tolist(), strict=True
+        Culprit(
+            stage,
+            ALL,
+            float(effect[stage]),
+            1.0,
+            0,
+            last,
+            ALWAYS,
+            reach=cause.STAGE,
+            lost_s=float(work_s[stage] - work_s.mean()),
         )
-        if count
+        for stage in np.flatnonzero(effect > max(LEAST_HEAVY, LEAST_PART * float(effect.max()))).tolist()
     ]
-    where = named[0].stage, slice(None), named[0].dp_rank
-    hits_s = lost_s[where][is_struck[where]]
+
+
+def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> Blame:
+    """Workers by the time they lost in the steps that struck them.
+
+    lost : op type, or BOTH -> time of each worker, shape (stage, step, dp_rank). [s]
+    """
+    layout, steps = found.job.layout, found.steps
+    total_s = sum(lost.values(), start=np.zeros((layout.pp_size, steps, layout.dp_size)))
+    least_s = LEAST_LOST * found.job.actual_s
+    if total_s.sum() / steps > least_s:
+        least_s = min(least_s, float(total_s.max()) / 2.0)  # Many ends of one link share what is lost.
+    is_struck = total_s > least_s
+    peers = layout.pp_size * layout.dp_size - 1
+    if not is_struck.any():
+        return (), Evidence(NAN, NAN, peers, total_s.size // layout.pp_size, indicator)
+    order = order_of(found.blocks)
+    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
+    worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
+    named = []
+    for p, d in zip(*np.unravel_index(worst, by_cell.shape), strict=True):
+        struck = is_struck[p, order, d]
+        if not struck.any():
+            continue
+        own_s = total_s[p, order, d]
+        named.append(_struck(int(p), int(d), own_s, struck, positions, _main_type(lost, int(p), int(d))))
+    if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
+        named = _costliest_first(named, found.job.actual_s)
+    first = named[0].stage, slice(None), named[0].dp_rank
+    hits_s = total_s[first][is_struck[first]]
     error_s = float(hits_s.std()) / np.sqrt(len(hits_s)) if len(hits_s) > 1 else NAN
     return tuple(named), Evidence(named[0].effect, error_s, peers, len(hits_s), indicator)
 
 
-def _lost_to(slow_ops: Sequence[SlowTransfers | SlowLoads], found: Found) -> Floats:
-    """Time beyond the usual of each worker's transfers, or loads; shape (stage, step, dp_rank). [s]"""
-    parts = [
-        (slow.ops, slow.as_is_s - slow.usual_s, block)
-        for block, slow in zip(found.blocks, slow_ops, strict=True)
-    ]
-    return _by_worker(found.job.layout, parts)
+def _struck(
+    stage: int, dp_rank: int, own_s: Floats, struck: Mask, positions: Ints, direction: int
+) -> Culprit:
+    at = np.flatnonzero(struck)
+    course = course_of(np.where(struck, own_s, 0.0), 0.0)
+    return Culprit(
+        stage,
+        dp_rank,
+        float(own_s[struck].mean()),
+        float(struck.mean()),
+        int(positions[at[0]]),
+        int(positions[at[-1]]),
+        course.kind,
+        direction,
+        lost_s=float(np.where(struck, own_s, 0.0).mean()),
+    )
 
 
-def _lost_to_delays(found: Found) -> Floats:
-    """Kept launch delay of each worker; shape (stage, step, dp_rank). [s]"""
-    parts = [(block.delays.ops, block.delays.delay_s, block) for block in found.blocks]
-    return _by_worker(found.job.layout, parts)
+def _main_type(lost: dict[int, Floats], stage: int, dp_rank: int) -> int:
+    """Op type in which a worker lost most; BOTH where forwards and backwards lost alike."""
+    totals = {op_type: float(lost_s[stage, :, dp_rank].sum()) for op_type, lost_s in lost.items()}
+    ordered = sorted(totals.items(), key=lambda item: -item[1])
+    is_alike = len(ordered) > 1 and ordered[1][1] * ONE_DIRECTION > ordered[0][1] > 0.0
+    if is_alike and {ordered[0][0], ordered[1][0]} == set(ot.COMPUTE):
+        return BOTH
+    return ordered[0][0]
 
 
-_LOST: Final[dict[int, Callable[[Found], Floats]]] = {
-    cause.COMMUNICATION: lambda found: _lost_to(found.transfers, found),
-    cause.LAUNCH_DELAY: _lost_to_delays,
-    cause.DATA_LOADING: lambda found: _lost_to(found.loads, found),
-}
-"""What each worker lost to a cause in each step; shape (stage, step, dp_rank). [s]"""
+def _lost(each: int, found: Found) -> dict[int, Floats]:
+    """What each worker lost to a cause in each step, by op type; shape (stage, step, dp_rank). [s]"""
+    if each == cause.LAUNCH_DELAY:
+        return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
+    if each == cause.PAUSE:
+        return _lost_to_pauses(found)
+    slow_ops = found.transfers if each == cause.COMMUNICATION else found.loads
+    return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in slow_ops])
 
 
-def _by_worker(layout: Layout, parts: list[tuple[Ints, Floats, BlockTimes]]) -> Floats:
-    """Sum over the ops of each worker, block after block.
+def _lost_to_pauses(found: Found) -> dict[int, Floats]:
+    lost = dict(found.own.pauses)
+    factors, computes = found.factors, found.computes
+    if factors is None or factors.pause_s is None or computes is None:
+        return lost or {
+            ot.FORWARD_COMPUTE: np.zeros((found.job.layout.pp_size, found.steps, found.job.layout.dp_size))
+        }
+    all_steps = np.concatenate([block.steps for block in found.blocks])
+    at = np.searchsorted(np.sort(all_steps), computes.steps)
+    places = np.argsort(all_steps, kind="stable")[at]
+    for k, op_type in enumerate(ot.COMPUTE[: factors.pause_s.shape[1]]):
+        total_s = np.zeros((factors.pause_s.shape[0], found.steps, factors.pause_s.shape[5]))
+        total_s[:, places] = factors.pause_s[:, k].sum(axis=(1, 2))
+        lost[op_type] = total_s
+    return lost
 
-    parts : ops of a block with what each lost, shape (op, step, dp).
+
+def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
+    """Sum over the ops of each worker by op type, block after block.
+
+    parts : ops of each block with what each lost, shape (op, step, dp).
     """
-    found = []
-    for ops, lost_s, block in parts:
-        total_s = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
-        for op, of_op in zip(ops.tolist(), lost_s, strict=True):
-            if block.graph.has_dp_lanes:
-                total_s[block.graph.stages[op]] += of_op
-            else:
-                where = block.graph.ref(op)
-                total_s[where.stage, :, where.dp_rank] += of_op[:, 0]
-        found.append(total_s)
-    return np.concatenate(found, axis=1)
+    types = sorted(
+        {b.graph.op_types[op] for b, (ops, _) in zip(found.blocks, parts, strict=True) for op in ops.tolist()}
+    )
+    lost = {}
+    for op_type in types:
+        sums = []
+        for block, (ops, lost_s) in zip(found.blocks, parts, strict=True):
+            same = np.array([block.graph.op_types[op] == op_type for op in ops.tolist()], dtype=bool)
+            sums.append(by_worker(found.job.layout, block, ops[same], lost_s[same])[0])
+        lost[op_type] = np.concatenate(sums, axis=1)
+    return lost

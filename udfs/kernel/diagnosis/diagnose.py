@@ -8,11 +8,12 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.culprits import Found, Job, blame
+from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import (
     Causes,
     Fixable,
     Fixed,
+    Split,
     busiest,
     may_end,
     step_times,
@@ -20,6 +21,7 @@ from udfs.kernel.diagnosis.fixes import (
     works,
 )
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
+from udfs.kernel.diagnosis.found import Found, Job
 from udfs.kernel.diagnosis.loads import has_loads
 from udfs.kernel.diagnosis.savings import ALL_FIXES, Savings, savings_of
 
@@ -35,8 +37,9 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
     savings = savings_of(_replays(found), job.actual_s, shown)
-    rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    flags = flags_of(found, savings, rest, _moving(found, savings))
+    rest = savings.unexplained
+    apart = slow_apart(found) if savings.alone[cause.SLOW_WORKER] >= LEAST_SAVED else 0
+    flags = flags_of(found, savings, rest, _moving(found, savings), apart)
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
@@ -49,7 +52,10 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
                 *blame(each, found, job.indicators.get(each, NAN)),
             )
         )
-    unknown = blame(cause.UNEXPLAINED, found, NAN)
+    # Beside it what neither fixes nor deviations take of the paper's waste.
+    unknown = blame(
+        cause.UNEXPLAINED, found, savings.replayed - savings.together - job.ideal_s / job.actual_s
+    )
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
     types = None if found.factors is None else found.factors.types
     return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together, types)
@@ -73,11 +79,12 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     """
     factors = found.factors
     present = _present(found)
-    work = works(factors) if factors is not None else None
+    split = Split(factors, works(factors), found.rest) if factors is not None else None
     computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
+    parts = (found.blocks, computes, found.transfers, found.loads, found.own_times, found.late)
     fixable = [
-        Fixable(*of_block, may_end(of_block[0]))
-        for of_block in zip(found.blocks, computes, found.transfers, found.loads, strict=True)
+        Fixable(times, of_computes, transfers, loads, own, late, may_end(times))
+        for times, of_computes, transfers, loads, own, late in zip(*parts, strict=True)
     ]
     known: dict[Causes, float] = {}
 
@@ -87,7 +94,7 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
         if unknown:
             total = np.zeros(len(unknown))
             for block in fixable:
-                total += step_times(block, factors, work, unknown).sum(axis=1)
+                total += step_times(block, split, unknown).sum(axis=1)
             known.update(zip(unknown, (total / found.steps).tolist(), strict=True))
         return {fixed: known[causes] for fixed, causes in left.items()}
 
@@ -100,15 +107,18 @@ def _present(found: Found) -> Causes:
         cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
         cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),
         cause.DATA_LOADING: any(slow.ops.size for slow in found.loads),
+        cause.SLOW_WORKER: bool(found.own.slow or found.own.late_s),
+        cause.PAUSE: bool(found.own.pauses),
+        cause.UNEXPLAINED: bool(found.own.shared) or found.rest is not None,
     }
     if found.factors is not None:
         stages, _, chunks, *_ = found.factors.noise.shape
         types = found.factors.types
         is_present |= {
-            cause.SLOW_WORKER: bool((found.factors.worker != 1.0).any()),
+            cause.SLOW_WORKER: is_present[cause.SLOW_WORKER] or bool((found.factors.worker != 1.0).any()),
             cause.STAGE_IMBALANCE: stages * chunks > 1,
             cause.DATA_IMBALANCE: found.factors.data.is_real,
-            cause.PAUSE: bool(found.factors.pause_s.any()),
+            cause.PAUSE: is_present[cause.PAUSE] or found.factors.pause_s is not None,
             cause.MIXED_HARDWARE: types is not None and bool(types.is_slower.any()),
         }
     return frozenset(each for each, holds in is_present.items() if holds)

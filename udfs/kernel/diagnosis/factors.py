@@ -12,12 +12,18 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.gpu_types import type_factors
-from udfs.kernel.diagnosis.workers import Workers, slow_workers
+from udfs.kernel.diagnosis.workers import Workers, halves_of, slow_workers
 from udfs.kernel.selection import median_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
+
+ROUNDS: Final = 3
+"""Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
+
+LEAST_CHANGE: Final = 0.005
+"""Log by which the mean factor of a worker must change for another look to tell more."""
 
 SAMPLE: Final = 256
 """Values sampled to estimate the median of all."""
@@ -56,48 +62,61 @@ class Factors(NamedTuple):
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
-    pause_s : additive, of forwards, 0 without any; shape (p, 1, c, m, s, d). [s]
-    scatter : of the log of the noise.
+    pause_s : additive, 0 without any; Tensor, or None where there is none. [s]
+    scatter : of the log of the noise. misfit: the same, with what is taken as pauses.
     types   : factors of the types of GPU, beside those of workers; None where fewer than two are known.
     """
 
     work_s: Tensor
     worker: Floats
     noise: Tensor
-    pause_s: Tensor
+    pause_s: Tensor | None
     workers: Workers
     data: Data
     scatter: float
+    misfit: float
     types: TypeFactors | None = None
 
 
-def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> Factors:
+def decompose(times_s: Tensor, hosts: Ints, order: Ints, worker_type: Ints | None = None) -> Factors:
     """Split compute durations into factors.
 
     times_s     : Tensor. [s]
     hosts       : int, shape (stage, dp_rank); which host, -1 where unknown.
-    worker_type : the same of types of GPU; None where fewer than two are known.
+    order       : positions of the steps in the order of time.
+    worker_type : the same as hosts, of types of GPU; None where fewer than two are known.
     """
     if worker_type is None:
-        return _decompose(times_s, hosts)
+        return _decompose(times_s, hosts, order)
     types = type_factors(np.maximum(medians_along(times_s, 3), TINY_S), worker_type)
-    found = _decompose(times_s / types.of_workers, hosts)
+    found = _decompose(times_s / types.of_workers, hosts, order)
     # A pause is the host's: it is as long on every type.
-    return found._replace(types=types, pause_s=found.pause_s * types.of_workers[:, :1])
+    pause_s = None if found.pause_s is None else found.pause_s * types.of_workers
+    return found._replace(types=types, pause_s=pause_s)
 
 
-def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
+def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
     """Split durations of computes that are on one type of GPU, or as if."""
     logs = _logs(times_s)
-    workers, usual, weight = slow_workers(logs, hosts)
+    workers, usual, weight = slow_workers(logs, hosts, order)
     rest = logs - (workers.log_factor() + usual)
-    pauses = _pauses(rest[:, 0] - weight[:, 0])
-    data = _data(rest, usual, weight, pauses)
+    pauses = _pauses(rest - weight)
+    data = _data(rest, usual, weight, pauses, workers)
     found = _factors(times_s, workers, data, pauses)
     if not data.is_real:
         return found
-    again = _beside_work(times_s, _First(workers, usual, weight, logs, pauses, data), hosts)
-    return again if again is not None and again.scatter < found.scatter else found
+    first = _First(workers, usual, weight, logs, pauses, data)
+    doubt = first
+    for _ in range(ROUNDS):
+        again = _beside_work(times_s, first, doubt, hosts, order)
+        if again is None:
+            break
+        doubt, factors, is_settled = again
+        if factors.misfit < found.misfit:
+            found = factors
+        if is_settled:
+            break
+    return found
 
 
 class _First(NamedTuple):
@@ -117,52 +136,56 @@ def _logs(values: Tensor) -> Tensor:
     return np.log(found, out=found)
 
 
-def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
+def _beside_work(
+    times_s: Tensor, first: _First, doubt: _First, hosts: Ints, order: Ints
+) -> tuple[_First, Factors, bool] | None:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
-    None if workers and pauses come out as before.
+    returns : what is in doubt after it, the decomposition, and whether workers came out as before; None if
+              pauses did so too.
     """
+    before = doubt.workers.log_factor()
     steady_s = np.maximum(times_s, TINY_S)
-    always = first.workers.without_steps().log_factor()
-    if always.any():
-        steady_s /= np.exp(always)
-    doubtful = np.zeros(times_s.shape, dtype=bool) | (first.workers.in_steps > 0.0)[:, None, None, None]
-    doubtful[:, 0] |= first.pauses
+    if before.any():
+        steady_s /= np.exp(before)
+    doubtful = doubt.pauses | (before > 0.0)
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
     np.subtract(first.logs, beside, out=beside)
-    workers, usual, weight = slow_workers(beside, hosts)
+    workers, usual, weight = slow_workers(beside, hosts, order)
     slow = workers.log_factor()
-    pauses = _pauses(beside[:, 0] - (slow + usual)[:, 0] - weight[:, 0])
-    if np.array_equal(slow, first.workers.log_factor()) and np.array_equal(pauses, first.pauses):
+    pauses = _pauses(beside - (slow + usual + weight))
+    is_settled = bool(np.abs((slow - before).mean(axis=4)).max() < LEAST_CHANGE)
+    if is_settled and np.array_equal(pauses, doubt.pauses):
         return None
-    data = _data(first.logs - (slow + first.usual), first.usual, first.weight, pauses)
-    return _factors(times_s, workers._replace(ambiguous=first.workers.ambiguous), data, pauses)
+    data = _data(first.logs - (slow + first.usual), first.usual, first.weight, pauses, first.workers)
+    workers = workers._replace(ambiguous=first.workers.ambiguous)
+    doubt = doubt._replace(workers=workers, pauses=pauses)
+    return doubt, _factors(times_s, workers, data, pauses), is_settled
 
 
 def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
     slow = workers.log_factor()
     worker = np.exp(slow)
     is_any_slow = slow.any()
-    left_out = np.zeros(times_s.shape, dtype=bool)
-    left_out[:, 0] = pauses
-    work_s = _work(times_s / worker if is_any_slow else times_s, data, left_out)
+    work_s = _work(times_s / worker if is_any_slow else times_s, data, pauses)
     model_s = work_s * worker if is_any_slow else work_s
     if model_s.min() > 0.0:
         noise = times_s / model_s
     else:
         noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=model_s > 0.0)
     logs = _logs(noise)
-    pauses = _pauses(logs[:, 0])
-    pause_s = np.zeros((times_s.shape[0], 1, *times_s.shape[2:]))
+    pauses = _pauses(logs if data.is_real else logs - workers.common[None, :, None, None, :, None])
+    pause_s = None
+    misfit = float(logs.std())
     if pauses.any():
-        pause_s[:, 0][pauses] = (times_s - model_s)[:, 0][pauses]
-        noise[:, 0][pauses], logs[:, 0][pauses] = 1.0, 0.0
-    return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
+        pause_s = np.where(pauses, times_s - model_s, 0.0)
+        noise[pauses], logs[pauses] = 1.0, 0.0
+    return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()), misfit)
 
 
-def _pauses(over: Floats) -> Mask:
-    """Forward computes far above what is usual; `over`, logs, and the mask have the shape (p, c, m, s, d)."""
+def _pauses(over: Tensor) -> Mask:
+    """Computes far above what is usual; `over` has logs."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
@@ -178,15 +201,19 @@ def _is_calm(values: Floats) -> bool:
     return 2 * int(np.count_nonzero(close)) > values.size
 
 
-def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
     """Weight of the microbatches from what is left after stage and worker, which is overwritten.
 
     rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
+    # Where microbatches are even, data do not explain why a step is longer than others.
+    even = np.flatnonzero(~workers.is_uneven) if workers.is_uneven.any() else np.empty(0, dtype=np.int64)
+    if even.size:
+        rest[:, :, :, :, even] -= workers.common[None, :, None, None, even, None]
     if pauses.any():
-        rest[:, 0][pauses] = np.broadcast_to(weight[:, 0], pauses.shape)[pauses]
-    halves = _halves(rest)
+        rest[pauses] = np.broadcast_to(weight, pauses.shape)[pauses]
+    halves = halves_of(rest)
     if halves is None:
         return Data(np.ones((k, m, s, d)), 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
@@ -203,7 +230,9 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     of_all_s = np.exp(rest, out=rest).sum(axis=(0, 2))
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
-        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+        relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
+    if even.size:
+        relative[:, :, even] = relative[:, :, even].mean(axis=(1, 3), keepdims=True)
     return Data(relative, spread, is_real=True)
 
 
@@ -223,16 +252,6 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
     return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
-
-
-def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
-    """Two independent measurements of each microbatch: even and odd stages, else chunks, else directions."""
-    p, k, c, *_ = rest.shape
-    if p > 1:
-        return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))
-    if c > 1:
-        return rest[:, :, ::2].mean(axis=(0, 1, 2)), rest[:, :, 1::2].mean(axis=(0, 1, 2))
-    return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:

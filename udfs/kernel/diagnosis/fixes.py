@@ -8,11 +8,12 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, Tensor
+from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
 from udfs.kernel.diagnosis.loads import SlowLoads
+from udfs.kernel.diagnosis.own_ops import OwnTimes
 from udfs.kernel.diagnosis.transfers import SlowTransfers
-from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
 from udfs.kernel.replay.replay import last_ops, replay
 from udfs.kernel.selection import median_of_all
 
@@ -21,7 +22,14 @@ Fixed = Causes
 """Causes that are fixed."""
 
 OF_COMPUTES: Final[Causes] = frozenset(
-    {cause.SLOW_WORKER, cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE, cause.PAUSE, cause.MIXED_HARDWARE}
+    {
+        cause.SLOW_WORKER,
+        cause.STAGE_IMBALANCE,
+        cause.DATA_IMBALANCE,
+        cause.PAUSE,
+        cause.MIXED_HARDWARE,
+        cause.UNEXPLAINED,
+    }
 )
 """Causes that lengthen computes."""
 
@@ -106,6 +114,8 @@ class Fixable(NamedTuple):
     computes: Computes | None
     transfers: SlowTransfers
     loads: SlowLoads
+    own: OwnTimes
+    late: KeptDelays
     is_last: list[bool]
 
 
@@ -117,25 +127,30 @@ def may_end(times: BlockTimes) -> list[bool]:
     return last_ops(times.graph, shortest_s)
 
 
-def step_times(block: Fixable, factors: Factors | None, work: Works | None, left: Sequence[Causes]) -> Floats:
+class Split(NamedTuple):
+    """Computes taken apart: the decomposition, its works, and log factors beyond that no cause explains."""
+
+    factors: Factors
+    work: Works
+    rest: Floats | None
+
+
+def step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> Floats:
     """Step times with some causes left in; float64, shape (set of causes, step). [s]"""
     values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
     together = max(1, STACKED_VALUES // values)
     parts = [
-        _step_times(block, factors, work, left[first : first + together])
-        for first in range(0, len(left), together)
+        _step_times(block, split, left[first : first + together]) for first in range(0, len(left), together)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _step_times(
-    block: Fixable, factors: Factors | None, work: Works | None, left: Sequence[Causes]
-) -> Floats:
+def _step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> Floats:
     duration_s = block.times.duration_s
     lanes = duration_s[0].size
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
-    if block.computes is not None and factors is not None and work is not None:
-        _put_computes(block.computes, factors, work, left, per_op)
+    if block.computes is not None and split is not None:
+        _put_computes(block.computes, split, left, per_op)
     for each, slow in ((cause.COMMUNICATION, block.transfers), (cause.DATA_LOADING, block.loads)):
         times_s = np.empty((len(slow.ops), len(left), lanes))
         for row, causes in enumerate(left):
@@ -143,18 +158,43 @@ def _step_times(
             times_s[:, row] = chosen_s.reshape(len(slow.ops), lanes)
         for op, of_op_s in zip(slow.ops.tolist(), times_s, strict=True):
             per_op[op] = of_op_s
-    is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
-    late, delay_s = block.times.delays
-    delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))
+    _put_own(block.own, left, per_op)
+    delays = _delays(block, left)
     return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
 
 
-def _put_computes(
-    computes: Computes, factors: Factors, work: Works, left: Sequence[Causes], per_op: list[Floats]
-) -> None:
+def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
+    """How much later ops start with some causes left in, shape (set of causes, lane). [s]"""
+    found: dict[int, Floats] = {}
+    lanes = block.times.duration_s[0].size
+    for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
+        is_left = np.array([each in causes for causes in left], dtype=np.float64)[:, None]
+        for op, of_op_s in zip(ops.tolist(), delay_s.reshape(len(ops), 1, lanes), strict=True):
+            found[op] = found[op] + is_left * of_op_s if op in found else is_left * of_op_s
+    return found
+
+
+def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:
+    """Durations of slow ops that workers do by themselves, of each scenario."""
+    for place, op in enumerate(own.ops.tolist()):
+        base_s, slow, shared, pause_s = (
+            each[place].reshape(-1) for each in (own.base_s, own.slow, own.shared, own.pause_s)
+        )
+        per_op[op] = np.array(
+            [
+                base_s
+                * (slow if cause.SLOW_WORKER in causes else 1.0)
+                * (shared if cause.UNEXPLAINED in causes else 1.0)
+                + (pause_s if cause.PAUSE in causes else 0.0)
+                for causes in left
+            ]
+        )
+
+
+def _put_computes(computes: Computes, split: Split, left: Sequence[Causes], per_op: list[Floats]) -> None:
     """Durations of the computes of each scenario."""
     ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
-    *index, steps, dp_ranks = work.as_is[some].shape
+    *index, steps, dp_ranks = split.work.as_is[some].shape
     stack = np.empty((*index, len(left), steps, dp_ranks))
     row_of: dict[Causes, int] = {}
     for row, causes in enumerate(left):
@@ -162,7 +202,7 @@ def _put_computes(
         if like < row:
             stack[:, :, :, :, row] = stack[:, :, :, :, like]
         else:
-            _compute_times(factors, work, some, causes, stack[:, :, :, :, row])
+            _compute_times(split, some, causes, stack[:, :, :, :, row])
     if ops.shape[-1] == 1:
         rows = stack.reshape(ops.size, len(left), -1)
         for op, times_s in zip(ops.ravel().tolist(), rows, strict=True):
@@ -173,10 +213,9 @@ def _put_computes(
             per_op[ops[index_of_op]] = stack[tuple(where)][:, :, dp_rank]
 
 
-def _compute_times(
-    factors: Factors, work: Works, some: tuple[slice, ...], causes: Causes, out: Tensor
-) -> None:
+def _compute_times(split: Split, some: tuple[slice, ...], causes: Causes, out: Tensor) -> None:
     """Durations of computes with some causes left in. [s]"""
+    factors, work, rest = split
     chosen = {
         (True, True): work.as_is,
         (False, True): work.data,
@@ -186,8 +225,10 @@ def _compute_times(
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.MIXED_HARDWARE in causes and factors.types is not None:
         out *= factors.types.of_workers
-    if cause.PAUSE in causes:
-        out[:, :1] += factors.pause_s[some]
+    if cause.UNEXPLAINED not in causes and rest is not None:
+        out /= np.exp(np.broadcast_to(rest, factors.noise.shape)[some])
+    if cause.PAUSE in causes and factors.pause_s is not None:
+        out += factors.pause_s[some]
 
 
 def without_transfers(times: BlockTimes) -> Floats:

@@ -6,14 +6,15 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import cause
-from udfs.kernel.diagnosis.culprits import Found
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.savings import Savings
+from udfs.kernel.graph.graph import Layout
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
 """Share of T_actual by which the replay with kept delays may miss it."""
 
-MANY_CELLS: Final = 0.3
+MANY_CELLS: Final = 0.5
 """Share of slow cells beyond which the usual cell is no measure any more."""
 
 MOST_SKEW_S: Final = 1e-3
@@ -32,10 +33,11 @@ WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
 TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
-def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list[int]:
+def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: int) -> list[int]:
     """Flag of each cause, by its code: the first reason that applies, NO_FLAG without any.
 
     rest, moving : what no fix returns, and what transfers take; shares of T_actual.
+    apart        : number of workers that are slow each for itself.
     """
     layout, waste = found.job.layout, savings.together + rest
     is_mostly_unexplained = waste > LEAST_WASTE and rest / waste > MOST_UNEXPLAINED
@@ -53,12 +55,17 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list
             moving - savings.alone[cause.COMMUNICATION] > MOST_MOVING,
         ),
         (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
-        (cause.WORKER_OR_STAGE, WORKER_STAGE, _is_worker_or_stage(found, savings)),
+        (cause.WORKER_OR_STAGE, (cause.STAGE_IMBALANCE,), _is_worker_or_stage(found, savings)),
+        (cause.WORKER_OR_STAGE, (cause.SLOW_WORKER,), _is_stage_or_worker(found, savings)),
         (cause.WORKER_OR_DATA, WORKER_DATA, _is_worker_or_data(found, savings)),
         (cause.TYPE_OR_STAGE, (cause.MIXED_HARDWARE,), is_confounded),
         (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_confounded and _claims(savings, TYPE_STAGE)),
         (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
-        (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS),
+        (
+            cause.MANY_SLOW_CELLS,
+            (cause.SLOW_WORKER,),
+            _slow_cells(found) > MANY_CELLS or _are_most(apart, layout),
+        ),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
     ]
     return [
@@ -76,10 +83,15 @@ def is_skew(each: int, found: Found, saved: float) -> bool:
 
 
 def _slow_cells(found: Found) -> float:
-    """Share of the workers that are slower than usual."""
+    """Share of the workers that are slower than usual in half of the steps."""
     if found.factors is None:
         return 0.0
-    return float((found.factors.workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
+    return float(np.median((found.factors.workers.own > 0.0).mean(axis=(0, 3)).max(axis=0)))
+
+
+def _are_most(apart: int, layout: Layout) -> bool:
+    """Workers that are slow at moments of their own, and most of them: that is no property of workers."""
+    return apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
 
 
 def _claims(savings: Savings, causes: Iterable[int]) -> bool:
@@ -87,11 +99,21 @@ def _claims(savings: Savings, causes: Iterable[int]) -> bool:
 
 
 def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
-    """A stage of one worker, or all on one host, that is heavy or slow, if only in some steps."""
+    """A stage of one worker, or all on one host, that is always heavy or slow."""
     if found.job.layout.dp_size == 1:
-        return found.job.layout.pp_size > 1 and _claims(savings, (*WORKER_STAGE, cause.PAUSE))
+        return found.job.layout.pp_size > 1 and _claims(savings, WORKER_STAGE)
     is_ambiguous = found.factors is not None and bool(found.factors.workers.ambiguous.any())
     return is_ambiguous and _claims(savings, WORKER_STAGE)
+
+
+def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
+    """The same, where no worker is known to be slow: what begins in mid-run is no work."""
+    factors = found.factors
+    if factors is None or not _is_worker_or_stage(found, savings):
+        return False
+    workers = factors.workers
+    in_time = bool(workers.own.any() or workers.stage.any() or found.own.slow or found.own.late_s)
+    return not in_time or bool(workers.always.any())
 
 
 def _is_worker_or_data(found: Found, savings: Savings) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.hosts import over_others
-from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
 from udfs.kernel.selection import ascending, median_of_all, medians_along, quantile
 
 UNKNOWN: Final = -1

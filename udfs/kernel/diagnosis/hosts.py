@@ -16,6 +16,12 @@ LEAST_ALIKE: Final = 0.01
 CLEAR_LOG: Final = float(np.log(1.5))
 """Beyond, a stage that is slow alike in all it does is not one of a few layers more."""
 
+HALF: Final = 0.5
+"""Part of a stage's log factor that other workers of its host have at least if the host is slow."""
+
+ONE_DIRECTION: Final = 0.25
+"""Part of the log factor of one direction below which the other is not slow."""
+
 UNKNOWN: Final = -1
 
 
@@ -30,7 +36,7 @@ class StagesOfHosts(NamedTuple):
     is_ambiguous: Mask
 
 
-def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
+def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
     """Which stages are slow because their host is.
 
     A host slows everything its workers compute, by one factor. A stage with more work differs by direction
@@ -39,6 +45,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     hosts : int, shape (stage, dp_rank); UNKNOWN where the log does not say.
+    own   : log factor by which workers are slower than their stage's, shape (stage, dp_rank).
     """
     stages, dp_size = hosts.shape
     found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
@@ -50,7 +57,16 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
         if whole.all():
             continue
         over = over_others(usual, whole)
-        if over.log_factor <= LEAST_LOG or not (over.is_alike or dp_size == 1):
+        is_host = over.is_alike or over.is_one_direction or dp_size == 1
+        if max(over.log_factor, over.of_directions.max()) <= LEAST_LOG or not is_host:
+            continue
+        beside = (hosts == hosts[whole][0, 0]) & ~whole[:, None] & (hosts != UNKNOWN)
+        # With one replica no worker has peers: nothing says how fast the others are.
+        of_host = float(np.median(own[beside])) if beside.any() and dp_size > 1 else np.nan
+        if of_host < HALF * over.log_factor:
+            continue  # Other workers of the host are as fast as their peers.
+        if of_host > LEAST_LOG:
+            found.log_factor[whole] = of_host  # They are as slow: what remains is work.
             continue
         found.is_ambiguous[whole] = True
         if over.is_likely:
@@ -63,12 +79,14 @@ class Over(NamedTuple):
 
     log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
     is_alike   : all take longer by about the same factor.
+    is_one_direction : forwards or backwards alone take longer, which no layer does.
     is_likely  : that, and more than a stage's work would explain.
     """
 
     log_factor: float
     of_directions: Floats
     is_alike: bool
+    is_one_direction: bool
     is_likely: bool
 
 
@@ -87,7 +105,8 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
     # The loss layer makes the last stage heavy, whatever its workers do.
     is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
     is_likely = factor > LEAST_LOG and is_alike and (is_clear or bool(whole.sum() > 1))
-    return Over(factor, of_directions, is_alike, is_likely)
+    is_one_direction = bool(of_directions.min() < ONE_DIRECTION * of_directions.max())
+    return Over(factor, of_directions, is_alike, is_one_direction, is_likely)
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:

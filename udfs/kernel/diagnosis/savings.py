@@ -11,6 +11,9 @@ from udfs.kernel.diagnosis.fixes import Fixed
 NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
+EVERYTHING: Final[Fixed] = ALL_FIXES | {cause.UNEXPLAINED}
+"""All fixes, and what is slow beyond the noise that none of them takes away."""
+
 BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE})
 """Often wanted next: one more scenario costs less than another pass over the graph."""
 
@@ -28,12 +31,14 @@ class Savings(NamedTuple):
     attributed : cause -> its share in what all fixes together save.
     together   : saved by all fixes together.
     replayed   : replay with nothing fixed, over T_actual.
+    unexplained : saved beside all fixes if nothing else were slow beyond the job's noise; not negative.
     """
 
     alone: dict[int, float]
     attributed: dict[int, float]
     together: float
     replayed: float
+    unexplained: float = 0.0
 
 
 def savings_of(
@@ -45,7 +50,7 @@ def savings_of(
     shown  : causes that the log can show at all; nothing is attributed to others.
     """
     alone = {each: frozenset({each}) for each in cause.FIXABLE}
-    times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES])
+    times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES, EVERYTHING])
     saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
     worth = {each: abs(saved[fixed]) for each, fixed in alone.items()}
     interplay = saved[ALL_FIXES] - sum(saved[fixed] for fixed in alone.values())
@@ -73,6 +78,7 @@ def savings_of(
         attributed,
         saved[ALL_FIXES],
         times[NOTHING] / actual_s,
+        max(0.0, saved[EVERYTHING] - saved[ALL_FIXES]),
     )
 
 

@@ -1,7 +1,7 @@
 """Transfers far above the usual transfer of the same kind, and steps in which all of them are slow."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.usual_transfers import (
     ALL,
     LEAST_S,
+    NO_DAYS,
     NO_PEER,
     NOTHING_KNOWN,
     TRAFFIC,
@@ -21,6 +22,9 @@ from udfs.kernel.diagnosis.usual_transfers import (
 )
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.selection import ascending, medians_of_rows
+
+ENOUGH_WHOLE: Final = 0.1
+"""Share of the transfers of a kind that must not be cut if they alone are to say what is usual."""
 
 
 class SlowTransfers(NamedTuple):
@@ -42,15 +46,27 @@ class _Part(NamedTuple):
     ops    : int, shape (op,).
     time_s : float64, shape (op, step, dp). [s]
     known  : bool, of the same shape: where a transfer's own length is known; None if everywhere.
+    whole  : bool, of the same shape: where it cannot have been longer than it looks; None if everywhere.
     """
 
     ops: Ints
     time_s: Floats
     known: Mask | None
+    whole: Mask | None = None
+
+    @property
+    def telling(self) -> Mask | None:
+        """Which of them say what is usual; None if all do."""
+        if self.whole is None:
+            return self.known
+        both = self.whole if self.known is None else self.known & self.whole
+        return both if np.count_nonzero(both) >= ENOUGH_WHOLE * both.size else self.known
 
 
-def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
-    """Faults of every block, measured over all blocks together."""
+def slow_transfers(
+    blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS
+) -> list[SlowTransfers]:
+    """Faults of every block, measured over all blocks together, and by earlier days as limits_of says."""
     parts = [_parts(block) for block in blocks]
     factors = _congestion(blocks, parts)
     calm = [
@@ -63,12 +79,12 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     known = {}
     for kind in sorted({kind for found in parts for kind in found if kind[1] != NO_PEER}):
         values = [
-            time_s[kind].reshape(-1) if found[kind].known is None else time_s[kind][found[kind].known]
+            time_s[kind].reshape(-1) if found[kind].telling is None else time_s[kind][found[kind].telling]
             for found, time_s in zip(parts, calm, strict=True)
             if kind in found
         ]
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
-    limits = limits_of(known)
+    limits = limits_of(known, before_s)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
@@ -81,8 +97,17 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
         known = None
         if not free.keys().isdisjoint(members.tolist()):
             known = ~np.array([free.get(op, nowhere) for op in members.tolist()])
-        parts[kind] = _Part(members, block.duration_s[members], known)
+        parts[kind] = _Part(members, block.duration_s[members], known, _whole(block, kind, members))
     return parts
+
+
+def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
+    """Where transfers of the pipeline are not cut; None if none is, or they are no such."""
+    place, is_cut = block.cut
+    if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
+        return None
+    cut = is_cut[[place[op] for op in members.tolist()]]
+    return ~cut if cut.any() else None
 
 
 @once_per_graph
@@ -130,14 +155,18 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
     found = np.full((len(kinds), steps), np.nan)
     alike: dict[int, list[int]] = {}
     for row, kind in enumerate(kinds):
-        ops, time_s, known = parts.get(kind, (np.empty(0), np.empty(0), None))
+        part = parts.get(kind)
+        known = None if part is None else part.telling
+        if part is None:
+            continue
+        time_s = part.time_s
         if known is not None:
             count = known.sum(axis=(0, 2))
             ordered = ascending(np.where(known, time_s, np.inf), 0, 2)
             medians = ordered[np.arange(steps), np.maximum(count - 1, 0) // 2]
             found[row] = np.where(count > 0, medians, np.nan)
-        elif len(ops):
-            alike.setdefault(len(ops), []).append(row)
+        else:
+            alike.setdefault(len(part.ops), []).append(row)
     for rows in alike.values():
         # Kinds of as many ops at once: most have one op.
         times_s = np.array([parts[kinds[row]].time_s.swapaxes(0, 1) for row in rows])

@@ -3,6 +3,8 @@
 Steps in which all are slow at once are a congested network, not one bad link.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,24 +63,41 @@ class Band(NamedTuple):
 
 
 NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)
+NO_DAYS: Final[Mapping[int, float]] = MappingProxyType({})
 
 
-def limits_of(known: dict[Kind, Floats]) -> dict[Kind, Usual]:
-    """Usual times; a kind that is always far slower than others of its type is measured by those."""
+def limits_of(known: dict[Kind, Floats], before_s: Mapping[int, float] = NO_DAYS) -> dict[Kind, Usual]:
+    """Usual times; a kind that is always far slower than others of its type is measured by those.
+
+    before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
+               by it. [s]
+    """
     usual = {kind: _band(values) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
-    limits = {(op_type, NO_PEER, ALL): Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
+    became = {op_type: _became(_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()}
+    limits = {
+        (op_type, NO_PEER, ALL): Usual(_low(base_s) / became[op_type], np.inf)
+        for op_type, base_s in bases.items()
+    }
     for kind, values in known.items():
         of_type_s = _low(bases[kind[0]])
         base_s = usual[kind].usual_s
-        measure_s = base_s if base_s <= SAME_KIND * of_type_s else of_type_s
+        measure_s = (base_s if base_s <= SAME_KIND * of_type_s else of_type_s) / became[kind[0]]
         factor = LEAST_FACTOR
-        if values.size and values.max() > factor * measure_s and not _is_narrow(values, usual[kind]):
+        is_scattered = values.size and values.max() > factor * measure_s and became[kind[0]] == 1.0
+        if is_scattered and not _is_narrow(values, usual[kind]):
             factor = max(factor, float(np.exp(MADS * _scatter(values, usual[kind]))))
         limits[kind] = Usual(measure_s, factor * measure_s)
     return limits
+
+
+def _became(usual_s: float, before_s: float | None) -> float:
+    """How many times as long transfers of a type take as on earlier days; 1 where that is no fault."""
+    if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
+        return 1.0
+    return usual_s / before_s
 
 
 def _band(values: Floats) -> Band:

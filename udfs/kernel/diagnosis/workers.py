@@ -1,7 +1,6 @@
-"""Workers slower than their peers: always, in some steps, a whole dp rank, or all on one host.
+"""Computes slower than their peers': of a worker, of a whole dp rank, of all hosts of a stage.
 
-Slowness is one-sided, so what is usual is a low quantile, not a mean. Axes p, k, c, m, s, d: stage,
-direction, chunk, microbatch, step, dp rank.
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
 """
 
 from typing import Final, NamedTuple
@@ -10,159 +9,279 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.hosts import base_off_host, mostly_on_one_host, stages_of_hosts
-from udfs.kernel.selection import ascending, median, medians_along, quantile
+from udfs.kernel.diagnosis.hosts import stages_of_hosts
+from udfs.kernel.diagnosis.levels import (
+    ERRORS,
+    LEAST_STEP,
+    MAD_TO_SIGMA,
+    apart_when_healthy,
+    scatter_over_steps,
+    slow_series,
+    usual_levels,
+)
+from udfs.kernel.selection import median_of_all, medians_along
 
-SWEEPS: Final = 3
-USUAL_STEPS: Final = 0.3
-"""Quantile over steps that is taken as usual: more than half of them may be slow."""
+LEAST_STEPS: Final = 4
+"""From fewer steps nothing is known of how single ops vary."""
+
+MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median over that of a mean."""
+
+LEAST_UNEVEN: Final = 0.012
+UNEVEN_ERRORS: Final = 2.5
+"""Microbatches of a step are uneven if they scatter by this log, and by so many standard errors."""
+
+LEAST_SHARED: Final = 0.3
+"""Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
+
+RESTLESS: Final = 2.0
+TINY: Final = 1e-9
+"""A step whose ops scatter by so many times what they do in others says less of its workers."""
+
+MOSTLY: Final = 2.0 / 3.0
+"""If more than this share of the steps is uneven, the others are so by less than can be seen."""
+
+ERRORS_OF_DATA: Final = 4.0
+"""A dp rank that is longer in a step by more standard errors than that step's data give is slow itself."""
+
+ENOUGH_DP_RANKS: Final = 6
+"""With fewer dp ranks their scatter says nothing about what is healthy."""
+
+FEW_MICROBATCHES: Final = 4
+"""Of no more the lower median is a level: one long op among them must not raise it."""
 
 LEAST_WORKER: Final = 0.015
-LEAST_INTERMITTENT: Final = 0.03
 LEAST_DP_RANK: Final = 0.03
-"""Logs of the least factors that are taken as an effect of another kind."""
-
-MADS: Final = 5.0
-"""How many times the usual scatter an effect must have."""
-
-ENOUGH_CELLS: Final = 6
-"""With fewer cells their scatter says nothing about what is healthy."""
-
-SIGMAS_BETWEEN: Final = 2.07
-"""Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
-
-STEADY: Final = 0.01
-"""Scatter over steps up to which a cell is slow always alike."""
-
-MAD_TO_SIGMA: Final = 1.4826
+ERRORS_OF_DP_RANK: Final = 3.5
+"""Log of the least factor, and standard errors, by which a dp rank is slow and not unlucky in its data."""
 
 
 class Workers(NamedTuple):
-    """Log factors by which cells are slower than their peers; 0 where not.
+    """Log factors by which workers are slower than their peers; 0 where not.
 
-    always   : shape (p, k, d).
-    in_steps : shape (p, s, d); beyond `always`.
-    dp_rank  : shape (s, d); of all stages of a dp rank together.
-    ambiguous : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
+    own        : of single workers and dp ranks, beyond `stage`, shape (p, k, s, d); below 0 where a worker is
+                 fast though its stage is slow.
+    stage      : of all workers of a stage, in steps in which its hosts are slow, shape (p, k, s).
+    always     : of stages whose one host or worker is always slow, shape (p,).
+    ambiguous  : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
+    error      : standard error of the level of a worker in a step, shape (k,).
+    common     : by which all workers take longer in a step, whatever the reason; shape (k, s).
+    is_uneven  : bool, shape (s,); steps whose microbatches differ.
     """
 
+    own: Floats
+    stage: Floats
     always: Floats
-    in_steps: Floats
-    dp_rank: Floats
     ambiguous: Mask
+    error: Floats
+    common: Floats
+    is_uneven: Mask
 
-    def without_steps(self) -> "Workers":
-        """Only what is slow in all steps."""
-        return self._replace(in_steps=np.zeros_like(self.in_steps))
+    def cells(self) -> Floats:
+        """All together by worker, direction and step; shape (p, k, s, d)."""
+        in_steps = np.maximum(self.own + self.stage[..., None], 0.0)
+        together: Floats = in_steps + self.always[:, None, None, None]
+        return together
 
     def log_factor(self) -> Floats:
-        """Together; shape (p, k, 1, 1, s, d)."""
-        by_cell = self.always[:, :, None, :] + self.in_steps[:, None] + self.dp_rank
-        return by_cell[:, :, None, None]
+        """The same; shape (p, k, 1, 1, s, d)."""
+        return self.cells()[:, :, None, None]
 
 
-def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
-    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
+class _Levels(NamedTuple):
+    """Levels and what varies within a step.
+
+    chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
+    level  : shape (p, k, s, d).
+    weight : of each microbatch beside its step's level, 0 where microbatches are even; (1, k, 1, m, s, d).
+    error  : standard error of a level, from the scatter of the ops, shape (k,).
+    restless : how many times that is in steps in which ops scatter far more, shape (k, s).
+    data   : that of a step's data, shape (k, s).
+    is_uneven : bool, shape (s,).
+    is_single : whether a level is that of one op.
+    """
+
+    chunk: Tensor
+    level: Floats
+    weight: Tensor
+    error: Floats
+    restless: Floats
+    data: Floats
+    is_uneven: Mask
+    is_single: bool = False
+
+    def error_of_step(self) -> Floats:
+        """Standard error of the level of one worker in a step, shape (k, s)."""
+        return np.hypot(self.error[:, None] * self.restless, self.data)
+
+
+def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tensor, Tensor]:
+    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, k, 1, m, s, d).
+
+    hosts : int, shape (p, d); -1 where unknown.
+    order : positions of the steps in the order of time.
+    """
+    found = _levels(logs)
+    level = found.level
+    of_step = found.error_of_step()
+    usual = usual_levels(level, np.sqrt(np.square(of_step).mean(axis=1)), hosts, ~found.is_uneven)
+    beyond = level - usual.level[..., None]
+    own, of_data = _beside_data(beyond, found)
+    noise = np.maximum(found.error, scatter_over_steps(own))
+    error = np.maximum(of_step, noise[:, None])
+    slow = slow_series(own, error, apart_when_healthy(own), order, noise, is_single=found.is_single)
+    stage_error = np.maximum(of_step, scatter_over_steps(usual.stage[..., None])[:, None])
+    stage = slow_series(usual.stage[..., None], stage_error, np.zeros(len(error)), order)[..., 0]
+    if stage.any():
+        is_fast = own < -np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
+        slow = np.where(is_fast & (stage > 0.0)[..., None], own, slow)
+    base = usual.base[:, :, None] + found.chunk[..., 0, 0, 0]
+    of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
+    base = base - of_hosts.log_factor[:, None, None]
+    workers = Workers(
+        slow,
+        stage,
+        of_hosts.log_factor,
+        of_hosts.is_ambiguous,
+        noise,
+        usual.common,
+        found.is_uneven,
+    )
+    weight = found.weight + (of_data + usual.common[..., None])[None, :, None, None]
+    return workers, base[..., None, None, None], weight
+
+
+def _levels(logs: Tensor) -> _Levels:
     p, k, c, m, s, d = logs.shape
-    always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
-    usual = weight = np.zeros((1,) * 6)
-    by_step, clean = medians_along(logs, 3), np.empty(logs.shape)
-    on_one_host = mostly_on_one_host(hosts)
-    for _ in range(SWEEPS):
-        slow = always[:, :, None] + in_steps[:, None]
-        of_steps = quantile(ascending(by_step - slow[:, :, None], 3), USUAL_STEPS)
-        usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
-        np.subtract(logs, usual + slow[:, :, None, None], out=clean)
-        weight = _weight(clean)
-        if p == 1:
-            break  # With one stage the weight of the microbatches holds all that a worker does.
-        clean -= weight
-        cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
-        before = always, in_steps
-        always, in_steps = _slow_cells(cell, on_one_host)
-        if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
-            break  # Every further sweep would find the same.
-    of_hosts = stages_of_hosts(usual[..., 0, 0, 0], hosts)
-    usual = usual - of_hosts.log_factor[:, None, None, None, None, None]
-    always += of_hosts.log_factor[:, None, None]
-    dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
-    weight = weight - dp_rank
-    return Workers(always, in_steps, dp_rank, of_hosts.is_ambiguous), usual, weight
+    is_low = m <= FEW_MICROBATCHES
+    by_step = medians_along(logs, 3, low=is_low)
+    typical = medians_along(by_step.reshape(p, k, c, s * d), 3)
+    chunk = (typical - typical.mean(axis=2, keepdims=True))[..., None, None, None]
+    level = (by_step - chunk[..., 0, :, :]).mean(axis=2)
+    if m * c == 1:
+        return _single(level, chunk)
+    varied = logs - (level[:, :, None, None] + chunk)
+    weight, (scatter, restless) = _weight(varied), _scatter(varied)
+    uneven = _uneven_steps(varied, weight, scatter * MEDIAN_ERROR / np.sqrt(p * c))
+    weight = np.where(uneven[:, None], weight, 0.0)
+    if uneven.any():
+        level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
+    error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
+    data = MEDIAN_ERROR * weight[0, :, 0].std(axis=(1, 3)) / np.sqrt(m)
+    return _Levels(chunk, level, weight, error, restless, data, uneven)
 
 
-def _weight(rest: Tensor) -> Tensor:
-    """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
-    p, k, c, *lanes = rest.shape
-    flat = rest.reshape(p * k * c, *lanes)
-    found = flat.min(axis=0) if p * c == 1 else medians_along(flat, 0, low=True)
-    return found[None, None, None]
+def _single(level: Floats, chunk: Tensor) -> _Levels:
+    """Levels of single ops: what stages and directions share from step to step is data, the rest noise."""
+    p, k, s, d = level.shape
+    weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
+    if s < LEAST_STEPS:
+        return _Levels(
+            chunk, level, weight, np.zeros(k), calm, np.zeros((k, s)), np.zeros(s, dtype=bool), is_single=True
+        )
+    apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
+    shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
+    error, _ = _scatter(apart)
+    data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
+    is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
+    of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
+    return _Levels(chunk, level, weight, error, calm, of_data, np.full(s, is_uneven), is_single=True)
 
 
-def _slow_cells(cell: Floats, on_one_host: list[tuple[int, Mask]]) -> tuple[Floats, Floats]:
-    """Log factors of cells slower than their peers.
+def _weight(varied: Tensor) -> Tensor:
+    """How much longer microbatches take than their step's level on all stages; shape (1, k, 1, m, s, d)."""
+    p, k, c, *lanes = varied.shape
+    if p * c > 1:
+        return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
+    if k == 1:
+        return varied
+    # One measurement a direction: what both say, so that what lengthens one alone does not look like data.
+    first, second = varied[0, 0, 0], varied[0, 1, 0]
+    nearer = np.where(np.abs(first) < np.abs(second), first, second)
+    both = np.where(first * second > 0.0, nearer, 0.0)
+    return np.broadcast_to(both, (k, *lanes))[None, :, None]
 
-    A slow worker is slow both ways: what lengthens forwards alone is a pause.
 
-    cell        : shape (p, k, s, d); log time of a cell over what is usual.
-    on_one_host : from `mostly_on_one_host`.
-    returns     : always, shape (p, k, d); in some steps, shape (p, s, d).
+def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
+    """Standard deviation of ops without data and rare long ones, and what a restless step adds to its log.
+
+    From differences of two that did the same microbatch: what the data do to both is not in them.
+
+    returns : shape (k,), and factors of the steps in which ops scatter far more than in others, shape (k, s).
     """
-    p, k, s, d = cell.shape
-    by_size = ascending(cell, 2)
-    typical = median(by_size)
-    base = medians_along(typical, 2, low=True) if d > 1 else quantile(by_size, USUAL_STEPS)[..., 0]
-    base = base_off_host(typical, base, on_one_host)
-    relative = cell - base[:, :, None, None]
-    mean = relative.mean(axis=1)
-    steps = ascending(mean, 1)
-    center = median(steps)
-    # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
-    own = (quantile(steps, 0.85) - quantile(steps, 0.15)) / SIGMAS_BETWEEN
-    spread = float(medians_along(own.reshape(-1), 0, low=True))
-    limit = max(LEAST_INTERMITTENT, MADS * spread)
-    least = LEAST_WORKER
-    if p * d >= ENOUGH_CELLS:
-        least = max(least, MADS * _deviation(quantile(steps, USUAL_STEPS).reshape(-1)))
-    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY)) & (d > 1)
-    if not (is_slow.any() or mean.max() > limit):
-        return np.zeros((p, k, d)), np.zeros((p, s, d))
-    low = relative.min(axis=1)
-    is_slow &= medians_along(low, 1) > least / 3
-    always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
-    hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
-    some = hits.any(axis=1)[:, None] & (low > 2 * spread) & ~is_slow[:, None]
-    return always, np.where(some, np.maximum(mean, 0.0), 0.0)
+    p, k, c, *lanes = varied.shape
+    by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
+    if p * c > 1:
+        pairs = p * c // 2
+        apart = np.abs(by_place[: 2 * pairs : 2] - by_place[1 : 2 * pairs : 2]).swapaxes(0, 1)
+    else:
+        apart = np.abs(by_place[:, :1] - by_place[:, -1:]).swapaxes(0, 1).repeat(k, axis=0)
+    of_all = np.array([median_of_all(of_kind.reshape(-1)) for of_kind in apart])
+    by_step = apart.mean(axis=(1, 2, 4))
+    restless = by_step / np.maximum(medians_along(by_step, 1, low=True), TINY)[:, None]
+    return MAD_TO_SIGMA / np.sqrt(2.0) * of_all, np.where(restless > RESTLESS, restless, 1.0)
 
 
-def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
-    """Log factor of dp ranks that are slow on all stages, or of workers with one stage; (s, d).
+def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
+    """Steps whose microbatches differ in their work, as two halves of them agree; bool, shape (s,).
 
-    Data are heavier in some microbatches, a slow rank in all: the scatter of the microbatches decides.
-
-    weight : shape (m, s, d).
+    error : standard error of a weight, shape (k,).
     """
-    m, s, d = weight.shape
-    if d == 1:
-        return np.zeros((s, d))
-    by_step = medians_along(weight, 0)
-    typical = medians_along(by_step, 0)
-    relative = by_step - medians_along(typical, 0, low=True)
-    ordered = ascending(relative, 0)
-    own = (quantile(ordered, 0.85) - quantile(ordered, 0.15)) / SIGMAS_BETWEEN
-    spread = float(medians_along(own, 0, low=True))
-    center = median(ordered)
-    is_slow = (center > (LEAST_WORKER if stages == 1 else LEAST_DP_RANK)) & (own <= max(3.0 * spread, STEADY))
-    if is_slow.any():
-        error = 1.25 * float(medians_along(weight.std(axis=(0, 1)), 0, low=True)) / np.sqrt(m * s)
-        is_slow &= center > max(3.5 * error, MADS * _deviation(center) if d >= ENOUGH_CELLS else 0.0)
-    some = np.zeros((s, d))
-    hits = (relative > max(LEAST_INTERMITTENT, MADS * spread)) & ~is_slow
-    if stages == 1 and hits.any():
-        hits &= relative > MADS * (1.25 * weight.std(axis=0) / np.sqrt(m))
-        some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
-    return np.where(is_slow, center, some)
+    spread = weight[0, :, 0].std(axis=(1, 3)).min(axis=0)
+    is_uneven = spread > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
+    halves = halves_of(varied)
+    if halves is not None and is_uneven.any():
+        first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
+        shared = (first * second).mean(axis=(0, 2))
+        is_uneven &= shared > LEAST_SHARED * (np.square(first + second) / 4.0).mean(axis=(0, 2))
+    return np.ones_like(is_uneven) if is_uneven.mean() > MOSTLY else is_uneven
 
 
-def _deviation(values: Floats) -> float:
-    """Median absolute deviation, shape (value,)."""
-    return float(medians_along(np.abs(values - medians_along(values, 0)), 0))
+def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
+    """Two independent measurements of each microbatch: even and odd stages, else chunks, else directions."""
+    p, k, c, *_ = rest.shape
+    if p > 1:
+        return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))
+    if c > 1:
+        return rest[:, :, ::2].mean(axis=(0, 1, 2)), rest[:, :, 1::2].mean(axis=(0, 1, 2))
+    return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
+
+
+def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
+    """What is the workers' own, and what the data of a dp rank give in a step, shape (k, s, d).
+
+    beyond : levels beyond the peers of the same step, shape (p, k, s, d).
+    """
+    p, k, s, d = beyond.shape
+    nothing = np.zeros((k, s, d))
+    if d == 1 or not found.is_uneven.any():
+        return beyond, nothing
+    if p > 1:
+        shared = medians_along(beyond, 0, low=True)
+    else:
+        nearer = np.abs(beyond[0]).min(axis=0) * np.sign(beyond[0, 0])
+        agree = (np.sign(beyond[0]) == np.sign(beyond[0, 0])).all(axis=0)
+        shared = np.broadcast_to(np.where(agree, nearer, 0.0), (k, s, d))
+    if k > 1:
+        error = found.data
+        # Data lengthen both directions: what one has beyond the other is the dp rank's own.
+        apart = found.weight[0, 1, 0] - found.weight[0, 0, 0]
+        of_apart = error.max(axis=0)
+        if len(apart) > 1:
+            of_apart = MEDIAN_ERROR * apart.std(axis=(0, 2)) / np.sqrt(len(apart))
+        least = np.maximum(LEAST_STEP, ERRORS * np.hypot(of_apart, np.hypot(*found.error)))
+        is_apart = np.abs(shared[1] - shared[0]) > least[:, None]
+        shared = np.where(is_apart, shared.min(axis=0), shared)
+    error, uneven = found.data, found.is_uneven
+    # What a dp rank always has beyond the others is not luck.
+    typical = medians_along(shared[:, uneven].min(axis=0), 0)
+    own_error = medians_along(error[:, uneven], 1).max() / np.sqrt(np.count_nonzero(uneven))
+    least = max(LEAST_DP_RANK if p > 1 else LEAST_WORKER, ERRORS_OF_DP_RANK * float(own_error))
+    if d >= ENOUGH_DP_RANKS:
+        deviation = MAD_TO_SIGMA * float(medians_along(np.abs(typical - medians_along(typical, 0)), 0))
+        least = max(least, ERRORS * deviation)
+    of_luck = shared - np.where(typical > least, typical, 0.0)
+    limit = ERRORS_OF_DATA * np.hypot(error, found.error[:, None])
+    is_data = uneven[:, None] & (of_luck <= limit[..., None]).all(axis=0)
+    of_data = np.where(is_data, of_luck, 0.0)
+    return beyond - of_data, of_data

@@ -1,5 +1,6 @@
 """From the programs of all stages to the dependency graph of one step, in an order in which it can run."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,15 +23,20 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     waits_for = [tuple(ops) if len(ops) < 2 else tuple(dict.fromkeys(ops)) for ops in draft.waits_for()]
     meetings = transfer_pairs(draft) + collectives(draft)
     groups: list[Group] = []
+    sent_by: dict[int, int] = {}
+    eager = layout.blocking.eager if layout.blocking is not None else ()
     for members, across_dp in meetings:
-        groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
+        if eager and op_ref(cells, draft.first_op, members[0][0]).op_type in eager:
+            sent_by |= zip(members[1], members[0], strict=True)
+        else:
+            groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
     size = draft.first_op[-1]
     in_rendezvous = [False] * size
     for ops, _ in groups:
         for op in ops:
             in_rendezvous[op] = True
     groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
-    nodes, slots = _in_order(cells, draft.first_op, waits_for, groups)
+    nodes, slots = _in_order(cells, draft.first_op, waits_for, groups, sent_by)
     return OpGraph(
         cells=cells,
         first_op=draft.first_op,
@@ -41,6 +47,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         nodes=nodes,
         slots=slots,
         meetings=tuple(meetings),
+        sent_by=sent_by,
     )
 
 
@@ -50,7 +57,7 @@ def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
     raises : TraceDefectError for a cycle.
     """
     groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.nodes]
-    nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups)
+    nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups, graph.sent_by)
     waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
     sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
     return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), nodes=nodes, slots=slots)
@@ -61,8 +68,11 @@ def _in_order(
     first_op: tuple[int, ...],
     waits_for: list[tuple[int, ...]],
     groups: list[Group],
+    sent_by: Mapping[int, int],
 ) -> tuple[tuple[ReplayNode, ...], int]:
     """Nodes in topological order, each as late as what follows allows, and the slots that their ends need.
+
+    A recv of an eager send waits for what that waits for: then the send starts.
 
     Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
     raises : TraceDefectError with the ops of a cycle.
@@ -75,7 +85,10 @@ def _in_order(
         for op in ops[1:]:
             node_of[op] = number
             waits += waits_for[op]
-        sources.append(waits if len(ops) == 1 else tuple(dict.fromkeys(waits)))
+        if ops[0] in sent_by:
+            waits += waits_for[sent_by[ops[0]]]
+        is_plain = len(ops) == 1 and ops[0] not in sent_by
+        sources.append(waits if is_plain else tuple(dict.fromkeys(waits)))
     is_awaited = bytearray(len(groups))
     for waits in sources:
         for source in waits:

@@ -68,6 +68,7 @@ def add_edges(draft: Draft) -> None:
         base = draft.first_op[number]
         stream = [base + op for op in cell.program.compute_order]
         draft.chain(stream)
+        _hold_worker(draft, cell.program, base)
         for transfer in ot.TRANSFERS:
             draft.chain(ops[transfer])
         for direction in (0, 1):
@@ -78,6 +79,13 @@ def add_edges(draft: Draft) -> None:
         _add_tail(draft, cell, base, stream, ops)
     if any(cell.program.loaded_for for cell in draft.cells):
         _add_loads(draft)
+
+
+def _hold_worker(draft: Draft, program: StageProgram, base: int) -> None:
+    """Let computes and blocking transfers of a worker wait for those before them."""
+    for before, after in pairwise(program.worker_order):
+        for source in before:
+            draft.let_wait([base + op for op in after], [base + source] * len(after))
 
 
 def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
@@ -149,7 +157,8 @@ def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[ran
 def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
     """Chain what follows the last compute, as the kind of data parallelism has it."""
     layout = draft.layout
-    frontier = _follow(draft, stream[-1:], ops[ot.GC])
+    held = [base + op for op in cell.program.worker_order[-1]] if cell.program.worker_order else []
+    frontier = _follow(draft, list(dict.fromkeys(stream[-1:] + held)), ops[ot.GC])
     types: tuple[int, ...] = (ot.LAYERNORM_GRADS_ALL_REDUCE,)
     if cell.stage in (0, layout.pp_size - 1):
         types += (ot.EMBEDDING_GRADS_ALL_REDUCE,)

@@ -4,7 +4,7 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import accumulate
@@ -19,13 +19,28 @@ T = TypeVar("T")
 ALL_DP_RANKS: Final = -1
 
 
+class Blocking(NamedTuple):
+    """Transfers that workers wait for before they go on (model, section 2, blocking transfers).
+
+    types : their op types, ascending.
+    eager : those of the sends among them that do not wait for their recvs.
+    """
+
+    types: tuple[int, ...] = ()
+    eager: tuple[int, ...] = ()
+
+
 class Layout(NamedTuple):
-    """Sizes of the job: data parallel, pipeline, context parallel, virtual pipeline (chunks per stage)."""
+    """Sizes of the job: data parallel, pipeline, context parallel, virtual pipeline (chunks per stage).
+
+    blocking : transfers that block; None where that is not known (yet), and none is taken to.
+    """
 
     dp_size: int
     pp_size: int
     cp_size: int = 1
     vpp_size: int = 1
+    blocking: Blocking | None = None
 
     @property
     def has_data_parallelism(self) -> bool:
@@ -45,6 +60,8 @@ class StageProgram(NamedTuple):
     no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
     loaded_for    : of each data-load the forward-compute that waits for it; -1 where none does.
     in_turn       : of each data-load whether it runs in turn with the computes (model, section 2).
+    worker_order  : computes and blocking transfers in the order of their starts, those of one call together;
+                    empty where no transfer blocks.
     """
 
     counts: tuple[int, ...]
@@ -54,6 +71,7 @@ class StageProgram(NamedTuple):
     no_ops: tuple[int, ...]
     loaded_for: tuple[int, ...] = ()
     in_turn: tuple[bool, ...] = ()
+    worker_order: tuple[tuple[int, ...], ...] = ()
 
     @property
     def first_ops(self) -> tuple[int, ...]:
@@ -110,7 +128,8 @@ class OpGraph:
     waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
     nodes        : topological order of replay.
     slots        : how many slots for ends a replay in that order needs.
-    meetings     : the rendezvous, those of like kind together.
+    meetings     : the rendezvous, those of like kind together; of an eager send and its recv too.
+    sent_by      : recv -> the eager send for whose start it waits, while that does not wait for it.
     derived      : what functions have made of the graph alone; see `once_per_graph`.
     """
 
@@ -123,6 +142,7 @@ class OpGraph:
     nodes: tuple[ReplayNode, ...]
     slots: int
     meetings: tuple[Meetings, ...]
+    sent_by: Mapping[int, int] = field(default_factory=dict)
     derived: dict[object, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -43,12 +43,15 @@ def put_transfers(
             latest_s = np.maximum(latest_s, start_s[ops])
         if across_dp:
             latest_s = latest_of_dp_ranks(latest_s)
+        is_eager = bool(graph.sent_by) and members[-1][0] in graph.sent_by
         for place, ops in enumerate(indices):
+            if is_eager and not place:
+                continue  # such a send takes as long as recorded
             transfer_s = end_s[ops] - latest_s
             if transfer_s.min() <= CLAMP_S:
                 impossible = transfer_s <= CLAMP_S
                 if clock is not None and graph.op_types[members[place][0]] in SENDS:
-                    early = impossible & _on_one_clock(graph, clock, *members)
+                    early = impossible & on_one_clock(graph, clock, *members)
                     buffered += int(early.sum())
                     impossible &= ~early
                 clamped += int(impossible.sum())
@@ -57,7 +60,7 @@ def put_transfers(
     return clamped, buffered
 
 
-def _on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
+def on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
     """Whether both ends of each transfer have the same clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(
         [

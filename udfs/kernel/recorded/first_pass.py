@@ -1,22 +1,29 @@
 """First pass over a job: durations of all its steps, and all that needs recorded times."""
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Int32s, Ints
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.clocks.estimate import Clocks, Limits, Listener
 from udfs.kernel.correlation import Moments, worker_moments
-from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
+from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.graph import Blocking, Layout, OpGraph
+from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrepancy, sampled
+from udfs.kernel.recorded.calls import CallTimes, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
-from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
+from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.exchanged import Exchanged, exchanged
+from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
+from udfs.kernel.recorded.settle import settle
 from udfs.kernel.recorded.trace import Graphs, StepBlock, Trace, build_trace
+from udfs.kernel.replay.replay import step_times
+
+NONE_UNKNOWN: Final[Mapping[int, Mask]] = MappingProxyType({})
 
 
 class JobRows(Protocol):
@@ -57,6 +64,7 @@ class Block(NamedTuple):
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : as in StepBlock.
     diagnosed  : the same steps as the diagnosis replays them; None where it is not wanted.
+    unknown    : transfers of calls whose own length is not recorded, as in CallTimes.
     """
 
     steps: Ints
@@ -64,6 +72,7 @@ class Block(NamedTuple):
     duration_s: Floats
     microbatch: tuple[Int32s, ...]
     diagnosed: BlockTimes | None
+    unknown: Mapping[int, Mask] = NONE_UNKNOWN
 
 
 class Recorded(NamedTuple):
@@ -72,16 +81,20 @@ class Recorded(NamedTuple):
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
     began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
     computing   : share of the workers that compute, by phase of the step.
+    compute_ns  : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
     correlation : float64, shape (stage, dp_rank); of forwards and backwards, nan where it does not exist.
     clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
     clocks      : of the hosts; None with one host, or if not asked for.
     exchanged   : dp ranks of a stage that stand in each other's place.
+    nobody_late : bool, shape (step,); steps in which all wait and nobody is late.
+    blocking    : which transfers block, and how that was found.
     """
 
     blocks: list[Block]
     actual_s: Floats
     began_s: Floats
     computing: Computing
+    compute_ns: Floats
     correlation: Floats
     clamped_transfers: int
     buffered_sends: int
@@ -89,6 +102,8 @@ class Recorded(NamedTuple):
     graphs: int
     clocks: Clocks | None
     exchanged: list[Exchanged]
+    nobody_late: Mask
+    blocking: BlockingFound = BlockingFound()
 
 
 def read(
@@ -102,15 +117,22 @@ def read(
     diagnosed    : whether to keep what the diagnosis needs.
     raises       : TraceDefectError where the ops contradict each other.
     """
-    reading = _Reading(rows, layout, {}, ops_together, diagnosed)
-    if limits is None or not rows.clock.any():
-        return reading.of_all_steps()
-    listener = Listener(rows.clock, rows.time_s, layout, limits)
+    reading = _Reading(rows, layout._replace(blocking=None), {}, ops_together, diagnosed)
+    listener = None
+    if limits is not None and rows.clock.any():
+        listener = Listener(rows.clock, rows.time_s, layout, limits)
     found = reading.of_all_steps(listener)
     if len(reading.spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
         # This needs all steps: what was read before they were known is read again.
         found = reading.of_all_steps(listener, found.clocks)
-    return found
+    if layout.pp_size == 1:
+        return found
+    blocking = reading.blocking(found, listener, None if layout.blocking is None else layout.blocking.types)
+    if blocking.chosen.types:
+        holding = reading._replace(layout=layout._replace(blocking=blocking.chosen), graphs={})
+        found = holding.of_all_steps(listener, found.clocks)
+        put_usual([CallTimes(block.graph, block.duration_s, block.unknown) for block in found.blocks])
+    return found._replace(blocking=blocking)
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
@@ -148,34 +170,45 @@ class _Reading(NamedTuple):
         """
         blocks: list[Block] = []
         moments: list[Moments] = []
-        actual_s, began_s = np.empty((2, self.rows.number_of_steps))
+        compute_ns: list[Floats] = []
+        times_s = np.empty((2, self.rows.number_of_steps))
+        actual_s, began_s = times_s
+        waits_s = np.zeros((2, self.layout.pp_size, self.rows.number_of_steps))
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
         for first, end in self.spans:
             trace = self._trace(first, end)
             # A rank keeps its place for the whole job: the first steps suffice.
-            odd = odd if first else exchanged(trace.blocks[0])
+            ends = [recorded_ends(block) for block in trace.blocks]
+            odd = odd if first else exchanged(trace.blocks[0], ends[0])
             if listener is not None and clocks is None:
-                for block in trace.blocks:
-                    listener.hear(block, first)
+                for block, its_ends in zip(trace.blocks, ends, strict=True):
+                    listener.hear(block, its_ends, first)
                 if end == len(actual_s):
                     clocks = listener.clocks()
-            for block in trace.blocks:
-                if listener is not None and clocks is not None and clocks.is_corrected:
+            if listener is not None and clocks is not None and clocks.is_corrected:
+                for block in trace.blocks:
                     listener.correct(block, clocks, first)
+                ends = [recorded_ends(block) for block in trace.blocks]
+            for block, its_ends in zip(trace.blocks, ends, strict=True):
                 clock = self.rows.clock[:, first + block.steps]
-                settled, counted_here = _settle(
+                settled = settle(
                     block,
+                    its_ends,
                     self.layout,
                     clock,
-                    actual_s[first:],
-                    began_s[first:],
+                    times_s[:, first:],
                     computing,
                     diagnosed=self.diagnosed,
                 )
-                blocks.append(settled._replace(steps=first + block.steps))
-                counted += counted_here
+                steps, graph, duration_s = first + block.steps, block.graph, block.duration_s
+                blocks.append(
+                    Block(steps, graph, duration_s, block.microbatch, settled.diagnosed, settled.unknown)
+                )
+                counted += settled.counted
+                waits_s[:, :, first + block.steps] = settled.waits_s
+            compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
         correlation = np.array([each.correlation() for each in moments])
@@ -185,6 +218,7 @@ class _Reading(NamedTuple):
             actual_s,
             began_s,
             computing.of_all_steps(),
+            np.concatenate(compute_ns, axis=1),
             correlation,
             transfers,
             sends,
@@ -192,45 +226,37 @@ class _Reading(NamedTuple):
             len(self.graphs),
             clocks,
             odd,
+            nobody_late(waits_s, actual_s),
         )
+
+    def blocking(
+        self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None
+    ) -> BlockingFound:
+        """Which transfers block; `found` is what was read as if none did."""
+        at = sampled(len(found.actual_s))
+        replayed_s = np.full(len(found.actual_s), np.nan)
+        for block in found.blocks:
+            here = np.isin(block.steps, at)
+            if here.any():
+                replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
+
+        def lay_out(blocking: Blocking, steps: list[int]) -> list[StepBlock]:
+            reading = self._replace(layout=self.layout._replace(blocking=blocking), graphs={})
+            return [block for step in steps for block in reading.laid_out(step, listener, found.clocks)]
+
+        sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
+        return choose(sample, discrepancy(replayed_s[at], found.actual_s[at]), stated)
+
+    def laid_out(self, step: int, listener: Listener | None, clocks: Clocks | None) -> list[StepBlock]:
+        """One step, by one clock."""
+        blocks = [block._replace(steps=block.steps + step) for block in self._trace(step, step + 1).blocks]
+        if listener is not None and clocks is not None and clocks.is_corrected:
+            for block in blocks:
+                listener.correct(block, clocks, 0)
+        return blocks
 
     def _trace(self, first: int, end: int) -> Trace:
         try:
             return build_trace(self.rows.stages(first, end), self.layout, end - first, self.graphs)
         except TraceDefectError as found:
             raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
-
-
-def _settle(
-    block: StepBlock,
-    layout: Layout,
-    clock: Ints,
-    actual_s: Floats,
-    began_s: Floats,
-    computing: ComputingSums,
-    *,
-    diagnosed: bool,
-) -> tuple[Block, tuple[int, int, int]]:
-    """Fill in recorded step times and starts, add what computes, put transfers in place of durations.
-
-    clock   : int, shape (stage, step, dp_rank); of the block's steps.
-    returns : the block, and its number of clamped transfers, buffered sends and clamped launch delays.
-    """
-    graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
-    end_s = np.empty_like(start_s)
-    latest_s, earliest_s = [], []
-    for cell, (first, last) in zip(graph.cells, pairwise(graph.first_op), strict=True):
-        # Cell by cell, because a cell's times fit the cache; within a type ops stand in the order of starts.
-        ends = np.add(start_s[first:last], duration_s[first:last], out=end_s[first:last])
-        latest_s.append(ends.max(axis=0))
-        firsts = {first + op for op in cell.program.first_ops if first + op < last}
-        earliest_s.append(start_s[sorted(firsts)].min(axis=0))
-    here_s = np.min(earliest_s, axis=(0, 2))
-    began_s[block.steps] = here_s
-    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - here_s
-    computing.add(block, end_s, here_s, actual_s[block.steps])
-    clamped_delays = clamped_launch_delays(graph, start_s, end_s)
-    clamped, buffered = put_transfers(graph, start_s, end_s, duration_s, clock)
-    kept = block_times(block, end_s, here_s, layout) if diagnosed else None
-    settled = Block(block.steps, graph, duration_s, block.microbatch, kept)
-    return settled, (clamped, buffered, clamped_delays)

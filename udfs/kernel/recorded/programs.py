@@ -1,15 +1,15 @@
 """What makes two rows share a program, as numbers that can be compared: one signature for each row."""
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask, common
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
+from udfs.kernel.recorded.worker_order import WorkerOrder
 
 
 class Places(NamedTuple):
@@ -45,6 +45,7 @@ class Parts(NamedTuple):
 
     chunks : of the ops that have one.
     no_ops : of every op, whether it is a transfer that never moved data.
+    worker_order, is_joined : as in WorkerOrder.
     """
 
     compute_order: Ints
@@ -53,10 +54,12 @@ class Parts(NamedTuple):
     loaded_for: Ints
     in_turn: Mask
     no_ops: Mask
+    worker_order: Ints
+    is_joined: Mask
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
         """Program of one row."""
-        compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops = (
+        compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops, *_ = (
             part[:, min(row, part.shape[1] - 1)].tolist() for part in self
         )
         chunks = [-1] * sum(counts)
@@ -70,16 +73,12 @@ class Parts(NamedTuple):
             no_ops=tuple(op for op, is_no_op in enumerate(no_ops) if is_no_op),
             loaded_for=tuple(loaded_for),
             in_turn=tuple(in_turn),
+            worker_order=WorkerOrder(self.worker_order, self.is_joined).groups(row),
         )
 
     def signatures(self, rows: int) -> Ints:
         """All parts below each other; shape (each, row)."""
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in self])
-
-
-def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The first column alone, where all are alike."""
-    return columns[:, :1] if (columns == columns[:, :1]).all() else columns
 
 
 class Passes(NamedTuple):

@@ -10,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, alike
+from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.programs import Parts, Passes, Places, common, loaded_for, run_in_turn
+from udfs.kernel.recorded.programs import Parts, Passes, Places, loaded_for, run_in_turn
+from udfs.kernel.recorded.worker_order import worker_order
 
 US: Final = 1e-6
 """Seconds in a microsecond."""
+
+NS_IN_US: Final = 1e3
+"""Nanoseconds in a microsecond."""
 
 
 class StageRows(NamedTuple):
@@ -60,17 +64,23 @@ class RowClass(NamedTuple):
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
     microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward first.
+    compute_ns : float64, shape (row,); what the computes of each row take in whole nanoseconds: such
+                 sums are exact, and so the same in whatever order a line lists its ops.
     """
 
     program: StageProgram
     rows: Ints
     times: Times
     microbatch: Int32s
+    compute_ns: Floats
 
 
-def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]:
+def classify(
+    stage_rows: StageRows, room: Times | None = None, blocking: tuple[int, ...] = ()
+) -> list[RowClass]:
     """Dense arrays of a stage's rows, one class per program.
 
+    blocking : types of transfers that the worker waits for before it goes on.
     room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
@@ -81,13 +91,13 @@ def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]
     if (lengths == length).all():
         dense = _dense(stage_rows, every_row, length)
         if dense is not None:
-            return dense.classes(room)
+            return dense.classes(room, blocking)
     classes = []
     for rows in _with_equal_counts(stage_rows, lengths):
         dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
         if dense is None:
             raise AssertionError("rows with as many ops of each type do not fit each other")
-        classes.extend(dense.classes(None))
+        classes.extend(dense.classes(None, blocking))
     return classes
 
 
@@ -147,14 +157,15 @@ class _DenseRows(NamedTuple):
     places: Ints | None
     at: Ints | None
 
-    def classes(self, room: Times | None) -> list[RowClass]:
+    def classes(self, room: Times | None, blocking: tuple[int, ...]) -> list[RowClass]:
         """One class per program, ops brought into the order of starts within their type."""
         shape = (sum(self.counts), len(self.rows))
         times = room or Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
         dense.take(self.recorded.duration_us, slice(None), times.duration_s)
+        compute_ns = times.duration_s[Places.of(self.counts).computes] * NS_IN_US
         np.multiply(times.duration_s, US, out=times.duration_s)
-        return dense.split(times)
+        return dense.split(times, np.rint(compute_ns, out=compute_ns).sum(axis=0), blocking)
 
     def take(
         self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
@@ -192,7 +203,7 @@ class _DenseRows(NamedTuple):
         np.multiply(start_s, US, out=start_s)
         return dense
 
-    def split(self, times: Times) -> list[RowClass]:
+    def split(self, times: Times, compute_ns: Floats, blocking: tuple[int, ...]) -> list[RowClass]:
         """One class per program."""
         places = Places.of(self.counts)
         microbatch = common(self.take(self.recorded.microbatch, places.computes))
@@ -211,15 +222,17 @@ class _DenseRows(NamedTuple):
             loads,
             run_in_turn(*times, places, order, loads),
             common(no_op_transfers(self.counts, *times)),
+            *worker_order(self.counts, *times, blocking, self.positions),
         )
         if all(part.shape[1] == 1 for part in parts):
-            return [RowClass(parts.program(self.counts, 0), self.rows, times, microbatch)]
+            return [RowClass(parts.program(self.counts, 0), self.rows, times, microbatch, compute_ns)]
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
         for members in alike(parts.signatures(len(self.rows)).T):
             program = parts.program(self.counts, members[0])
             own_times = Times(*(values[:, members] for values in times))
-            classes.append(RowClass(program, self.rows[members], own_times, microbatch[:, members]))
+            own = self.rows[members], own_times, microbatch[:, members], compute_ns[members]
+            classes.append(RowClass(program, *own))
         return classes
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:

@@ -45,10 +45,12 @@ class Trace(NamedTuple):
     blocks  : together they hold every step once.
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
               dp_rank); nan in the backward times of incomplete pairs. [s]
+    compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
     """
 
     blocks: list[StepBlock]
     pairs_s: list[tuple[Floats, Floats]]
+    compute_ns: Floats
 
 
 Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
@@ -78,6 +80,10 @@ def build_trace(
         for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
     ]
     pairs_s = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
+    compute_ns = np.empty((len(stages), steps * layout.dp_size))
+    for of_stage, found in zip(compute_ns, classes, strict=True):
+        for row_class in found:
+            of_stage[row_class.rows] = row_class.compute_ns
     if room is not None and all(len(found) == 1 for found in classes):
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
@@ -90,7 +96,7 @@ def build_trace(
             _block(_of_step(classes, number, members[0]), members, layout, known)
             for members in _steps_alike(number)
         ]
-    return Trace(blocks, pairs_s)
+    return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size))
 
 
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
@@ -129,7 +135,7 @@ def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | Non
 def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[RowClass]:
     """Classes of a stage; a defect found in a row names where that row ran."""
     try:
-        return classify(rows, room)
+        return classify(rows, room, layout.blocking.types if layout.blocking is not None else ())
     except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]

@@ -13,7 +13,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.replay.replay import latest_of_dp_ranks
+from udfs.kernel.replay.replay import Durations, Rows, latest_of_dp_ranks
 from udfs.kernel.replay.scenario_rows import MOST_GROWTHS, TYPE_GROUP
 from udfs.kernel.replay.spent import COMMUNICATION, Kind, has, scenarios_of, spent
 
@@ -65,7 +65,7 @@ def replay_exposed(
     if not plan.scenarios:
         return None
     latest_s = _replay_without(graph, plan, duration_s, (shortest_s < 0.0).tolist(), is_last)
-    by_row_s = latest_of_dp_ranks(latest_s.reshape(-1, *duration_s.shape[1:]))[:, :, 0]
+    by_row_s = latest_of_dp_ranks(latest_s)[:, :, 0]
     return ExposedTimes(plan.scenarios, by_row_s[plan.rows], *spent(graph, duration_s, shortest_s))
 
 
@@ -136,58 +136,17 @@ def _plan(graph: OpGraph) -> _Plan:
 def _replay_without(
     graph: OpGraph, plan: _Plan, duration_s: Floats, takes_less: list[bool], is_last: list[bool]
 ) -> Floats:
-    """Latest end of each lane, shape (row, lane), lane = (step, dp_rank). [s]
+    """Latest end of each lane, shape (row, step, dp_rank). [s]
 
     takes_less : ops that take less than no time in some lane.
     """
-    lanes = duration_s[0].size
-    spare = range(graph.slots, graph.slots + 3)
-    ends_s = np.empty((graph.slots + 3, max(plan.active), lanes))
-    ends_s[spare.start] = 0.0
-    latest_s = np.zeros(ends_s.shape[1:])
-    rows, durations = [list(of_slot) for of_slot in ends_s], list(duration_s.reshape(graph.size, -1))
+    durations, nothing = list(duration_s.reshape(graph.size, -1)), np.array(0.0)
+    # Of a buffered send, or clock noise, the lack stays: if it ended later, a step could get longer.
+    without = [
+        np.minimum(lasts_s, 0.0) if less else nothing
+        for lasts_s, less in zip(durations, takes_less, strict=True)
+    ]
     kinds = zip(graph.op_types, graph.stages, strict=True)
-    rows_without = [plan.without.get((TYPE_GROUP[op_type], stage), ()) for op_type, stage in kinds]
-    filled, in_use, views, active_s = 0, set[int](), list[Floats](), latest_s
-    add, copy = np.add, np.copyto
-    for (_, across_dp, _, slots, op_slots), active in zip(graph.nodes, plan.active, strict=True):
-        if active != filled:
-            for slot in in_use:
-                ends_s[slot, filled:active] = ends_s[slot, RECORDED]
-            latest_s[filled:active] = latest_s[RECORDED]
-            # Views once for every slot, because one costs as much as a small sum.
-            filled, views, active_s = active, list(ends_s[:, :active]), latest_s[:active]
-        start = _latest(views, slots, spare, duration_s.shape[2] if across_dp else 1)
-        in_use.update([slot for _, slot in op_slots])
-        start_s, start_rows = views[start], rows[start]
-        for op, slot in op_slots:
-            end_s, end_rows = views[slot], rows[slot]
-            add(start_s, durations[op], end_s)
-            for row in rows_without[op]:
-                copy(end_rows[row], start_rows[row])
-                if takes_less[op]:
-                    # A buffered send, or clock noise: if it ended later, a step could get longer.
-                    add(start_rows[row], np.minimum(durations[op], 0.0), end_rows[row])
-            if is_last[op]:
-                np.maximum(active_s, end_s, out=active_s)
-    return latest_s
-
-
-def _latest(views: list[Floats], slots: tuple[int, ...], spare: range, dp_ranks: int) -> int:
-    """Slot of the latest end of some ops, of all dp ranks where these meet.
-
-    spare : slots of what starts at once, of the latest of several ends, and of when dp ranks have met.
-    """
-    at_once, latest, met = spare
-    start = slots[0] if slots else at_once
-    if len(slots) > 1:
-        latest_s = views[latest]
-        np.maximum(views[start], views[slots[1]], out=latest_s)
-        for slot in slots[2:]:
-            np.maximum(latest_s, views[slot], out=latest_s)
-        start = latest
-    if dp_ranks > 1:
-        by_dp = views[start].reshape(len(views[start]), -1, dp_ranks)
-        views[met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
-        start = met
-    return start
+    rows = [plan.without.get((TYPE_GROUP[op_type], stage), ()) for op_type, stage in kinds]
+    shape = (max(plan.active), *duration_s.shape[1:])
+    return Rows(graph, shape, Durations(durations, without, rows), plan.active).run(is_last)

@@ -15,7 +15,8 @@ from udfs.kernel.recorded.first_pass import Recorded, refuse_timeless
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.replay import replay, step_times
 from udfs.kernel.replay.scenario_rows import TYPE_GROUP
-from udfs.kernel.replay.stacked import ScenarioTimes, ideal_timeline
+from udfs.kernel.replay.stacked import ScenarioTimes
+from udfs.kernel.replay.timeline import replayed_timeline
 
 STACKED_VALUES: Final = 20_000_000
 """Numbers in one stack of scenarios: 160 MB, so that a job whose dp ranks disagree fits a worker's memory."""
@@ -77,7 +78,9 @@ def replay_one_by_one(
     by_type = times(groups == np.array(present)[:, None, None])
     return ScenarioTimes(
         recorded=everything,
-        ideal=np.full(duration_s.shape[1], max(ideal_timeline(graph, ideal_of_op.tolist()), default=0.0)),
+        ideal=np.full(
+            duration_s.shape[1], replayed_timeline(graph, ideal_of_op[:, None]).end_s.max(initial=0.0)
+        ),
         last_stage_ideal=times(~last_stage[None])[0] if layout.pp_size > 1 else everything,
         by_type=dict(zip(present, by_type, strict=True)),
         by_stage=times(stages == one_per_stage),

@@ -1,7 +1,11 @@
-"""Replay: when would each op have run, had it taken so long? (model, section 4)"""
+"""Replay: when would each op have run, had it taken so long? (model, section 4)
+
+The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
+that is read. The tests hold them against each other, bit for bit.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,17 +15,150 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 FEW_DP_RANKS: Final = 8
 """Up to this many, comparing whole columns is faster than reducing row by row."""
 
+NO_OP: Final = -1
+NOTHING_LATE: Final[Mapping[int, Floats]] = {}
+
+
+class Durations(NamedTuple):
+    """What ops take in which row; float64. [s]
+
+    usual  : per op, broadcastable to (row, lane); in all rows but those where it takes something else.
+    others : per op, shape (lane,) or (); what it takes in its other rows.
+    rows   : per op, these other rows.
+    """
+
+    usual: Sequence[Floats]
+    others: Sequence[Floats]
+    rows: Sequence[Sequence[int]]
+
+
+class Rows:
+    """Rows of scenarios on their way through the graph; lane = (step, dp_rank).
+
+    Only ends that are still waited for are kept. Row 0 has lanes from the first op on; further rows get
+    theirs where they begin to differ: until then they are as row 0, or as `alike`.
+
+    Behind the slots of the graph's ends follow three more: of what starts at once, of the latest of several
+    ends, and of when dp ranks have met.
+
+    active : per node of the graph, how many rows have separate lanes from there on.
+    alike  : per op, the end that it has in all rows without lanes yet; None: as in row 0. [s]
+    filled : how many rows have lanes by now.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        shape: tuple[int, int, int],
+        durations: Durations,
+        active: Sequence[int],
+        alike: Sequence[float] | None = None,
+    ) -> None:
+        rows, steps, self.dp_ranks = shape
+        self.graph, self.active, self.alike = graph, active, alike
+        self.usual, self.others, self.other_rows = durations.usual, durations.others, list(durations.rows)
+        self.latest_s = np.zeros((rows, steps * self.dp_ranks))
+        self.at_once, self.latest, self.met = range(graph.slots, graph.slots + 3)
+        self.ends_s = np.empty((graph.slots + 3, *self.latest_s.shape))
+        self.ends_s[self.at_once] = 0.0
+        self.op_in_slot = [NO_OP] * graph.slots
+        self.filled = 0
+        # Views are made once, because one costs as much as a small sum.
+        self.views, self.active_s = list[Floats](), self.latest_s
+
+    def run(
+        self, is_last: Sequence[bool] | None = None, delays_s: Mapping[int, Floats] = NOTHING_LATE
+    ) -> Floats:
+        """Latest end of each lane; shape (row, step, dp). [s]
+
+        is_last  : ops that may end a step, from `last_ops`; all of them if left out.
+        delays_s : how much later some ops start; broadcastable to (row, lane). [s]
+        """
+        usual, others, other_rows = self.usual, self.others, self.other_rows
+        op_in_slot, add, is_punctual = self.op_in_slot, np.add, delays_s.keys().isdisjoint
+        every_row = [list(of_slot) for of_slot in self.ends_s] if any(other_rows) else []
+        for (ops, across_dp, sources, slots, op_slots), active in zip(
+            self.graph.nodes, self.active, strict=True
+        ):
+            if active != self.filled:
+                self.grow(active)
+            views = self.views
+            if is_punctual(ops):
+                start = self._latest(slots) if slots else self.at_once
+            else:
+                start = self._latest_call(ops, dict(zip(sources, slots, strict=True)), delays_s)
+            if across_dp and self.dp_ranks > 1 and start != self.at_once:
+                start = self.meet(start)
+            start_s = views[start]
+            for op, slot in op_slots:
+                op_in_slot[slot] = op
+                end_s = views[slot]
+                add(start_s, usual[op], end_s)
+                if other_rows[op]:
+                    other_s, start_rows, end_rows = others[op], every_row[start], every_row[slot]
+                    for row in other_rows[op]:
+                        add(start_rows[row], other_s, end_rows[row])
+                if is_last is None or is_last[op]:
+                    self._end_step(op, end_s)
+        return self.latest_s.reshape(len(self.latest_s), -1, self.dp_ranks)
+
+    def grow(self, active: int) -> None:
+        """Give further rows separate lanes."""
+        for slot, op in enumerate(self.op_in_slot):
+            if op != NO_OP:
+                ends_s = self.ends_s[slot]
+                ends_s[self.filled : active] = ends_s[0] if self.alike is None else self.alike[op]
+        if self.alike is None:
+            self.latest_s[self.filled : active] = self.latest_s[0]
+        self.filled = active
+        self.views, self.active_s = list(self.ends_s[:, :active]), self.latest_s[:active]
+
+    def meet(self, start: int) -> int:
+        """Let dp ranks wait for each other within a row; returns the slot of when they have met."""
+        by_dp = self.views[start].reshape(-1, self.dp_ranks)
+        self.views[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
+        return self.met
+
+    def _latest(self, slots: Sequence[int]) -> int:
+        """Slot of the latest of some ends."""
+        if len(slots) == 1:
+            return slots[0]
+        views, maximum = self.views, np.maximum
+        latest_s = views[self.latest]
+        maximum(views[slots[0]], views[slots[1]], out=latest_s)
+        for slot in slots[2:]:
+            maximum(latest_s, views[slot], out=latest_s)
+        return self.latest
+
+    def _latest_call(
+        self, ops: Sequence[int], slot_of: Mapping[int, int], delays_s: Mapping[int, Floats]
+    ) -> int:
+        """Slot of the latest start of ops of which some are delayed beyond what they wait for."""
+        latest_s = self.views[self.latest]
+        for place, op in enumerate(ops):
+            start_s = self.views[self.at_once]
+            for source in self.graph.waits_for[op]:
+                start_s = np.maximum(start_s, self.views[slot_of[source]])
+            start_s = start_s + delays_s[op] if op in delays_s else start_s
+            np.maximum(latest_s if place else start_s, start_s, out=latest_s)
+        return self.latest
+
+    def _end_step(self, op: int, end_s: Floats) -> None:
+        """Let the step last at least as long as an op."""
+        np.maximum(self.active_s, end_s, out=self.active_s)
+        if self.alike is not None:
+            waiting_s = self.latest_s[self.filled :]
+            np.maximum(waiting_s, self.alike[op], out=waiting_s)
+
 
 def replay(
     graph: OpGraph,
     durations_s: Sequence[Floats],
     shape: tuple[int, int, int],
     is_last: Sequence[bool] | None = None,
-    delays_s: Mapping[int, Floats] | None = None,
+    delays_s: Mapping[int, Floats] = NOTHING_LATE,
 ) -> Floats:
     """Step times of several scenarios, when each op starts as soon as what it waits for has ended.
-
-    Only the ends that are still waited for are kept.
 
     durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     shape       : (scenario, step, dp).
@@ -29,48 +166,11 @@ def replay(
     delays_s    : how much later some ops start, float64, of the same shapes. [s]
     returns     : float64, shape (scenario, step). [s]
     """
-    rows = (shape[0], shape[1] * shape[2])
-    late = delays_s or {}
-    ends = list(np.empty((graph.slots, *rows)))
-    latest_s, met_s, late_s = np.empty((3, *rows))
-    at_once_s, step_s = np.zeros(rows), np.zeros(rows)
-    add, maximum, is_punctual = np.add, np.maximum, late.keys().isdisjoint
-    for ops, across_dp, sources, source_slots, op_slots in graph.nodes:
-        if is_punctual(ops):
-            start = ends[source_slots[0]] if sources else at_once_s
-            for slot in source_slots[1:]:
-                start = maximum(start, ends[slot], out=latest_s)
-        else:
-            live = dict(zip(sources, [ends[slot] for slot in source_slots], strict=True))
-            start = _later(graph, ops, live, late, at_once_s, late_s)
-        if across_dp and shape[2] > 1 and start is not at_once_s:
-            by_dp = start.reshape(-1, shape[2])
-            met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
-            start = met_s
-        for op, slot in op_slots:
-            end = add(start, durations_s[op], ends[slot])
-            if is_last is None or is_last[op]:
-                maximum(step_s, end, out=step_s)
-    times_s: Floats = step_s.reshape(shape).max(axis=2)
+    durations = Durations(durations_s, (), [()] * graph.size)
+    times_s: Floats = (
+        Rows(graph, shape, durations, [shape[0]] * len(graph.nodes)).run(is_last, delays_s).max(axis=2)
+    )
     return times_s
-
-
-def _later(
-    graph: OpGraph,
-    ops: tuple[int, ...],
-    live: Mapping[int, Floats],
-    delays_s: Mapping[int, Floats],
-    at_once_s: Floats,
-    out: Floats,
-) -> Floats:
-    """Latest start of ops of which some are delayed beyond what they wait for."""
-    for place, op in enumerate(ops):
-        start = at_once_s
-        for source in graph.waits_for[op]:
-            start = np.maximum(start, live[source])
-        start = start + delays_s[op] if op in delays_s else start
-        np.maximum(out if place else start, start, out=out)
-    return out
 
 
 def step_times(graph: OpGraph, duration_s: Floats) -> Floats:

@@ -43,19 +43,30 @@ class CriticalOp(NamedTuple):
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
     """Start and end of every op when each starts as soon as what it waits for has ended.
 
+    The recurrence as the model has it, number by number; `replay` has it for all steps and scenarios at once.
+
     duration_s : float64, shape (op, lane); transfers in a rendezvous. [s]
     """
-    start_s, met_s, end_s = np.zeros((3, *duration_s.shape))
-    for ops, across_dp, *_ in graph.nodes:
+    every_duration_s = duration_s.tolist()
+    lanes = range(duration_s.shape[1])
+    at_once_s = [0.0] * len(lanes)
+    start_s, met_s, end_s = ([at_once_s] * graph.size for _ in Timeline._fields)
+
+    def latest(times_s: list[list[float]]) -> list[float]:
+        return list(map(max, *times_s)) if len(times_s) > 1 else times_s[0] if times_s else at_once_s
+
+    for ops, across_dp, sources, *_ in graph.nodes:
         for op in ops:
-            sources = graph.waits_for[op]
-            if sources:
-                start_s[op] = end_s[list(sources)].max(axis=0)
-        latest_s = start_s[list(ops)].max(axis=0)
+            start_s[op] = latest([end_s[source] for source in graph.waits_for[op]])
+        # A recv of an eager send has among its sources what that send waits for.
+        is_sent = ops[0] in graph.sent_by
+        latest_s = latest([end_s[op] for op in sources] if is_sent else [start_s[op] for op in ops])
+        if across_dp:
+            latest_s = [max(latest_s)] * len(lanes)
         for op in ops:
-            met_s[op] = latest_s.max() if across_dp else latest_s
-            end_s[op] = met_s[op] + duration_s[op]
-    return Timeline(start_s, met_s, end_s)
+            met_s[op] = latest_s
+            end_s[op] = [met + lasts for met, lasts in zip(latest_s, every_duration_s[op], strict=True)]
+    return Timeline(*(np.array(times_s) for times_s in (start_s, met_s, end_s)))
 
 
 def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
@@ -66,7 +77,8 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
         latest_s = start_s[indices[0]]
         for ops in indices[1:]:
             latest_s = np.maximum(latest_s, start_s[ops])
-        for ops in indices:
+        is_eager = members[-1][0] in graph.sent_by
+        for ops in indices[is_eager:]:
             met_s[ops] = latest_of_dp_ranks(latest_s) if across_dp else latest_s
     return Timeline(start_s, met_s, end_s)
 
@@ -77,7 +89,7 @@ def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], 
     number = np.full(graph.size, NO_OP)
     for members, across_dp in graph.meetings:
         for ops in zip(*members, strict=True):
-            number[list(ops)] = len(found)
+            number[list(ops[1:] if ops[-1] in graph.sent_by else ops)] = len(found)
             found.append((ops, across_dp))
     return number, found
 

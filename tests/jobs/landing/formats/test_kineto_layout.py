@@ -51,6 +51,42 @@ def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
     assert (place.sizes["dp"], place.coordinates["dp"]) == (64, position)
 
 
+def without_info(text: bytes) -> bytes:
+    trace = json.loads(text)
+    del trace["distributedInfo"]
+    return json.dumps(trace).encode()
+
+
+@pytest.mark.parametrize("name", ["trace_rank{}.json", "rank{}.json.gz", "job-7.Rank_{}.pt.trace.json"])
+def test_rank_and_size_come_from_name_and_manifest_where_a_trace_has_none(name: str) -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    named = {name.format(rank): without_info(text) for rank, text in enumerate(texts)}
+    for sizes in ({"world_size": 3, "dp_size": 3}, dict.fromkeys(("pp_size", "tp_size", "cp_size"), 1)):
+        found = read(named, {"dp_size": 3, **sizes})
+        assert found.rows.equals(read(texts).rows)
+        assert (found.job["manifest_status"], found.job["world_size"]) == (None, 3)
+        assert found.run.arrivals is not None
+        assert len(found.run.arrivals) == len(read(texts).run.arrivals or ())
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest", "reason"),
+    [
+        ("pp_rank1.json", {"dp_size": 3, "world_size": 3}, "does not say its rank, nor does its file's name"),
+        ("rank1_rank2.json", {"dp_size": 3, "world_size": 3}, "does not say its rank"),
+        ("frank1.json", {"dp_size": 3, "world_size": 3}, "does not say its rank"),
+        ("rank1.json", {}, "how many ranks the job has. Write world_size and dp_size.*job.json"),
+        ("rank3.json", {"dp_size": 3, "world_size": 3}, "of rank 3, beyond the 3 ranks"),
+    ],
+)
+def test_a_name_that_is_no_rank_of_the_job_is_not_taken_for_one(
+    name: str, manifest: dict[str, Any], reason: str
+) -> None:
+    text = without_info(data_parallel_traces(random_durations(3, is_sharded=False, steps=1))[0])
+    with pytest.raises(RefusalError, match=reason):
+        read({name: text}, manifest)
+
+
 def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
     replicas, shards = (Group("mesh_dp_replicate", 4, [0, 1, 2, 3]), Group("mesh_dp_shard", 2, [3, 7]))
     tensor, alone = Group("mesh_tp", 2, [3, 7]), Group("mesh_dp_shard", 1, [3])
@@ -118,7 +154,7 @@ def without_group_of_collectives(trace: dict[str, Any]) -> None:
         (lambda: data_parallel(drop("ProfilerStep")), {}, "no ProfilerStep.*prof.step"),
         (lambda: data_parallel(drop("cudaLaunch")), {}, "no kernel with its launch.*ProfilerActivity"),
         (lambda: data_parallel(drop("autograd")), {}, "no backward pass.*CUDA graphs"),
-        (lambda: data_parallel(lambda trace: trace.pop("distributedInfo")), {}, "does not say its rank"),
+        (lambda: data_parallel(lambda trace: trace.pop("distributedInfo")), {}, "not say how many ranks"),
         (lambda: without_groups(data_parallel(lambda trace: None)), {}, "the layout is unknown.*job.json"),
         (lambda: data_parallel(lambda trace: None), {"pp_size": 2}, "do not make up the 3 ranks"),
         (lambda: data_parallel(lambda trace: None), {"pp_size": 3}, "a pipeline without PP: annotations"),

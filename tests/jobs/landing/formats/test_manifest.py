@@ -128,6 +128,8 @@ def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
         ("gpu_types", ["node-1"]),
         ("gpu_types", {"node-1": 7}),
         ("gpu_types", {"node-1": ""}),
+        ("gpu_types", {"node-1": "x" * 1001}),
+        ("role", "x" * 1001),
         ("gpu_types", {"node-1": None}),
     ],
 )
@@ -151,9 +153,24 @@ INTEGER = f"not an integer from 1 to {2**31 - 1}"
         ),
         (
             {"vpp_size": None, "team": 7, "dp_size": "2", "gpu_hours": 12},
-            f'dp_size is "2", {INTEGER}; vpp_size is null; team is 7, not text',
+            f'dp_size is "2", {INTEGER}; vpp_size is null; team is 7, not text of at most 1000 bytes',
             {"gpu_hours": 12, "team": None, "dp_size": None},
         ),
+        (
+            {"dp_size": 400_000_000, "world_size": 3_200_000_000},
+            (
+                "world_size is 3200000000, not an integer from 1 to 2147483647; "
+                "dp_size x pp_size = 400000000 x 4, more than 10000000 workers"
+            ),
+            {"dp_size": 400_000_000},
+        ),
+        ({"team": "x" * 1001}, f'team is "{"x" * 59}..., not text of at most 1000 bytes', {"team": None}),
+        (
+            {"labels": dict.fromkeys(map(str, range(1001)), 1)},
+            "labels are 1001, more than 1000",
+            {"labels": None},
+        ),
+        ({"labels": {"a": "x" * 64_000}}, "labels have more than 64000 bytes", {"labels": None}),
         ({"job_id": 7}, 'job_id is 7, the folder\'s is "gpt"', {}),
     ],
 )

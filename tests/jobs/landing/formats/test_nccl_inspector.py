@@ -66,8 +66,8 @@ def test_the_rank_that_was_in_a_collective_for_the_shortest_time_came_last() -> 
     )
     assert found.arrivals.schema.equals(TABLE.value_schema)
     assert [tuple(row.values())[1:] for row in found.arrivals.to_pylist()] == [
-        (0, "node-0", 3, 1, 200 / 3, 410 / 3),
-        (1, "node-1", 3, 2, 410 / 3, 200 / 3),
+        (0, "node-0", 3, 1, 200 / 3, 410 / 3, 0),
+        (1, "node-1", 3, 2, 410 / 3, 200 / 3, 0),
     ]
     assert (found.rejects, found.left_out) == ({}, {})
 
@@ -76,6 +76,17 @@ def test_a_collective_with_an_unrecorded_rank_is_ignored() -> None:
     found = read(line(0, 1, 500) + line(0, 2, 100), line(1, 2, 300))
     assert found.arrivals["collectives"].to_pylist() == [1, 1]
     assert found.left_out == {"collectives with an unrecorded rank": 1}
+
+
+def test_of_a_communicator_with_ranks_that_left_nothing_the_last_of_the_others_is_known() -> None:
+    of_three = [
+        each.replace(b'"n_ranks": 2', b'"n_ranks": 5')
+        for each in (line(0, 1, 500) + line(0, 2, 100), line(1, 1, 100) + line(1, 2, 300), line(2, 1, 700))
+    ]
+    found = read(*of_three).arrivals.select(["rank", "collectives", "times_last", "unrecorded_ranks"])
+    assert [tuple(row.values()) for row in found.to_pylist()] == [(0, 1, 0, 2), (1, 1, 1, 2), (2, 1, 0, 2)]
+    assert read(*of_three).left_out == {"collectives with an unrecorded rank": 1}
+    assert read(of_three[0]).arrivals.num_rows == 0
 
 
 def test_times_of_the_host_are_no_evidence() -> None:

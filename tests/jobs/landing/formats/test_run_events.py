@@ -74,7 +74,7 @@ def test_a_duration_is_stored_whatever_integer_it_is(duration_us: int) -> None:
 
 def test_a_byte_order_mark_costs_the_first_line_as_in_a_rank_log(tmp_path: Path) -> None:
     """No valid line begins with one: appended to another file it would stand in its middle."""
-    log, mark = "rank-00000.jsonl", b"\xef\xbb\xbf"
+    log, mark = "rank-00001.jsonl", b"\xef\xbb\xbf"
     files = {NAMES[0]: b"\n".join([text(GOOD), text(GOOD)]), log: b"\n".join([line(), line(step=1)])}
     found = landed(tmp_path, {name: mark + content for name, content in files.items()})
     assert sorted(found.rejected(JOB)) == [(name, 1, "not_json") for name in sorted(files)]
@@ -102,7 +102,7 @@ def landed(tmp_path: Path, files: dict[str, bytes]) -> Landed:
 
 def test_a_file_of_events_has_its_account_and_the_logs_beside_it_are_read_as_ever(tmp_path: Path) -> None:
     events = b"\n".join([text(GOOD), b"", text(BAD["event"][0]), text(GOOD)])
-    log = {"rank-00000.jsonl": line()}
+    log = {"rank-00001.jsonl": line()}
     for number, others in enumerate([{}, {NAMES[0]: events}, {NAMES[1]: gzip.compress(events)}]):
         found = landed(tmp_path / str(number), log | others)
         assert found.misplaced == []
@@ -112,7 +112,7 @@ def test_a_file_of_events_has_its_account_and_the_logs_beside_it_are_read_as_eve
             assert (account["lines"], account["rows"], account["rejects"]) == (3, 2, 1)
             assert found.rejected(JOB) == [(name, 3, "bad_type")]
             assert [row["line"] for row in found.of(RUN_EVENTS, JOB)] == [1, 4]
-        assert list(accounts) == ["rank-00000.jsonl"]
+        assert list(accounts) == ["rank-00001.jsonl"]
         assert len(found.steps(JOB)) == 1
         assert found.job(JOB)["source_format"] == "rank-log/1"
 

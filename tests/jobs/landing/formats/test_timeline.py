@@ -102,6 +102,16 @@ def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str,
     assert [each.reason for each in found.rejects] == ["not_finite"]
 
 
+def test_null_in_the_args_is_absent() -> None:
+    """Ideal timelines write null where an op belongs to no microbatch or chunk."""
+    nulls = op("optimizer", args={"mb_id": None, "model_chunk": None}, ts=9.0)
+    found = read({"t.json": as_json([op(), nulls, op("gc", args={"step": None}), STAGE])})
+    assert found.rejects == []
+    assert found.rows["microbatch"].to_pylist() == [[0, -1]]
+    assert found.rows["model_chunk"].to_pylist() == [[0, 0]]
+    assert dict(found.run.left_out) == {"ops without a thread or step": 1}
+
+
 def test_all_files_of_a_run_are_bounded_together() -> None:
     content = as_json([*[op()] * 5, STAGE])
     with pytest.raises(RefusalError, match=r"more than 8 ops in one run.*Record fewer steps"):

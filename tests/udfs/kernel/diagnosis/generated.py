@@ -47,8 +47,12 @@ class Diagnosed:
         return flags_of(self.rows)
 
     def workers(self, cause: str) -> set[tuple[int | None, int | None]]:
-        """Culprits of a cause as (dp_rank, pp_rank)."""
-        return {(each["dp_rank"], each["pp_rank"]) for each in self.rows[cause]["culprits"]}
+        """Culprits of a cause as (dp_rank, pp_rank), the workers of a host each by itself."""
+        return {
+            (each["dp_rank"], each["pp_rank"])
+            for culprit in self.rows[cause]["culprits"]
+            for each in (culprit["workers"] if culprit["reach"] == "host" else [culprit])
+        }
 
 
 def diagnosed(

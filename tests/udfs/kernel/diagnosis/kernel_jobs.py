@@ -6,11 +6,11 @@ import numpy as np
 
 from jobs.synthetic.job import GeneratedJob
 from udfs.kernel.arrays import Ints
-from udfs.kernel.diagnosis import culprits
+from udfs.kernel.diagnosis import found as diagnosis
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.diagnose import _replays
 from udfs.kernel.diagnosis.fixes import Fixed
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import read
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
@@ -42,7 +42,7 @@ def job_of(job: GeneratedJob) -> Job:
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
     """All that is found before anything is fixed."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
-    return Found.of(culprits.Job(layout, known, 1.0, 1.0, {}), blocks)
+    return Found.of(diagnosis.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:

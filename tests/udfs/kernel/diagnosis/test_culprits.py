@@ -7,7 +7,8 @@ from jobs.synthetic.shape import JobShape
 from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of
 from udfs.kernel import cause
-from udfs.kernel.cause import INTERMITTENT, Culprit
+from udfs.kernel import op_type as ot
+from udfs.kernel.cause import COMES_AND_GOES, Culprit
 from udfs.kernel.diagnosis.block_times import KeptDelays
 from udfs.kernel.diagnosis.culprits import blame
 
@@ -21,6 +22,7 @@ def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step
     late = KeptDelays(np.array([block.graph.stages.index(1)]), delay_s)
     found = found_in([block._replace(delays=late)], job.layout)
     culprits, evidence = blame(cause.LAUNCH_DELAY, found, float("nan"))
-    assert culprits == (Culprit(1, 1, 0.5, 0.25, INTERMITTENT),)
+    named = Culprit(1, 1, 0.5, 0.25, 2, 5, COMES_AND_GOES, ot.FORWARD_COMPUTE, lost_s=0.125)
+    assert culprits == (named,)
     assert (evidence.effect, evidence.peers, evidence.samples) == (0.5, 3, 2)
     assert evidence.standard_error == pytest.approx(0.25 / np.sqrt(2))

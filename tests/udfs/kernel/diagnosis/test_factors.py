@@ -16,6 +16,7 @@ from udfs.kernel.diagnosis.workers import Workers
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
 UNKNOWN_HOSTS: Final = np.full((3, 4), -1)
+IN_TIME: Final = np.arange(10)
 EXACT: Final = 1e-12
 
 
@@ -28,7 +29,8 @@ def drawn(seed: int = 3) -> tuple[Tensor, Floats]:
 
 def assert_gives_times_back(times_s: Tensor, factors: Factors) -> None:
     again_s = factors.work_s * factors.worker * factors.noise
-    again_s[:, :1] += factors.pause_s
+    if factors.pause_s is not None:
+        again_s = again_s + factors.pause_s
     np.testing.assert_allclose(again_s, times_s, rtol=EXACT, atol=0.0)
 
 
@@ -38,28 +40,42 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
     computes = compute_times(job.blocks(), job.layout)
     assert computes is not None
     before = computes.times_s.copy()
-    factors = decompose(computes.times_s, job.rows.worker_host)
+    factors = decompose(computes.times_s, job.rows.worker_host, np.argsort(computes.steps))
     assert_gives_times_back(computes.times_s, factors)
     assert np.array_equal(computes.times_s, before), "inputs are left as they were"
 
 
-def test_a_long_backward_is_no_pause() -> None:
-    """Collections are known by forwards alone: a backward waits for nothing that Python does."""
+@pytest.mark.parametrize("direction", [0, 1])
+def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None:
+    """As long as it is beyond its work, and no other worker's."""
     times_s, _ = drawn()
-    times_s[2, 1, 0, 3, 5, 1] += 4.0
-    assert not decompose(times_s, UNKNOWN_HOSTS).pause_s.any()
+    wanted_s = np.zeros(SHAPE)
+    wanted_s[2, direction, 0, 3, 5, 1] = 4.0
+    pause_s = decompose(times_s + wanted_s, UNKNOWN_HOSTS, IN_TIME).pause_s
+    assert pause_s is not None
+    np.testing.assert_allclose(pause_s, wanted_s, rtol=1e-9)
+
+
+def test_without_long_computes_there_is_no_array_of_pauses() -> None:
+    assert decompose(drawn()[0], UNKNOWN_HOSTS, IN_TIME).pause_s is None
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
     """Stages that differ, data that do, and noise."""
     rng = np.random.default_rng(5)
     work_s, weight = drawn()
-    workers = Workers(np.zeros((3, 2, 4)), np.zeros((3, 10, 4)), np.zeros((10, 4)), np.zeros(3, bool))
+    workers = Workers(
+        own=np.zeros((3, 2, 10, 4)),
+        stage=np.zeros((3, 2, 10)),
+        always=np.zeros(3),
+        ambiguous=np.zeros(3, dtype=bool),
+        error=np.zeros(2),
+        common=np.zeros((2, 10)),
+        is_uneven=np.full(10, is_real),
+    )
     data = Data(np.broadcast_to(weight, (2, *weight.shape)), 0.3, is_real=is_real)
     scatter = np.exp(noise * rng.standard_normal(SHAPE))
-    return Factors(
-        work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, np.zeros(SHAPE)[:, :1], workers, data, noise
-    )
+    return Factors(work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, None, workers, data, noise, noise)
 
 
 @pytest.mark.parametrize("is_real", [True, False])

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 import pytest
 
 from jobs.synthetic.mechanisms.gpu_types import MixedTypes
-from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork
-from jobs.synthetic.mechanisms.work import PackedSequences
-from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
 from schemas.vocabulary import CAUSES, FLAG_REASONS, LOGGED_CAUSES
 from tests.support.random_jobs import generate_job
@@ -54,7 +53,12 @@ SLOW: Final = [WeakGpu(0, 1, 1.3)]
 FIVE_SLOW: Final = [
     WeakGpu(dp_rank, stage, 1.3) for dp_rank, stage in ((0, 0), (1, 1), (2, 2), (3, 3), (0, 2))
 ]
-"""Of sixteen workers."""
+NINE_SLOW: Final = [
+    WeakGpu((stage + place) % 4, stage, 1.3, 0.3)
+    for place, stage in [*((place, stage) for place in range(2) for stage in range(4)), (2, 0)]
+]
+"""Of sixteen workers; the nine each at moments of its own."""
+EVERY_HOST: Final = [SickHost(f"node-000{host}", 1.4, window=Window(6)) for host in range(2)]
 TWO_TYPES: Final = {"H100": (1.0, 1.0), "A100": (1.4, 1.4)}
 FOUR_OF_EIGHT: Final = {f"node-{number:04d}": "H100" if number % 2 else "A100" for number in range(8)}
 """Each stage on two hosts, one of each type."""
@@ -82,7 +86,9 @@ CASES: Final = {
         Job(mechanisms=[CongestedNetwork("pipeline", 0.06)]),
     ),
     cause.MANY_SLOW_CELLS: Case(
-        Job(mechanisms=FIVE_SLOW), [cause.SLOW_WORKER], Job(mechanisms=FIVE_SLOW[:4])
+        Job(replace(USUAL, steps=20), NINE_SLOW),
+        [cause.SLOW_WORKER],
+        Job(replace(USUAL, steps=20), NINE_SLOW[:8]),
     ),
     cause.CLOCK_SKEW: Case(
         Job(replace(ONE_STAGE, tp_size=8, absent=COLLECTIVES), workload=QUICK_COLLECTIVES),
@@ -90,9 +96,7 @@ CASES: Final = {
         Job(replace(ONE_STAGE, absent=COLLECTIVES), workload=QUICK_COLLECTIVES),
     ),
     cause.MOSTLY_UNEXPLAINED: Case(
-        Job(mechanisms=[ExpertImbalance(0.3)]),
-        [cause.UNEXPLAINED],
-        Job(mechanisms=[PackedSequences(32768, 2000, 1.2)]),
+        Job(mechanisms=EVERY_HOST), [cause.UNEXPLAINED], Job(mechanisms=EVERY_HOST[:1])
     ),
     cause.HIGH_DISCREPANCY: Case(
         Job(workload=replace(WORKLOAD, launch_s=0.01)),
@@ -131,7 +135,9 @@ def test_a_flag_is_raised_where_it_must_be_and_not_beside(flag: int, case: Case)
 def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_flagged: bool) -> None:
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
-    flags = flags_of(found_in(job.blocks(), job.layout), Savings(nothing, nothing, 0.0, replayed), 0.0, 0.0)
+    flags = flags_of(
+        found_in(job.blocks(), job.layout), Savings(nothing, nothing, 0.0, replayed), 0.0, 0.0, 0
+    )
     assert (set(flags) == {cause.HIGH_DISCREPANCY}) is is_flagged
 
 
@@ -165,5 +171,21 @@ def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
 
 
 def test_five_slow_workers_of_sixteen_are_all_named() -> None:
-    found = CASES[cause.MANY_SLOW_CELLS].flagged.diagnosed()
+    found = diagnosed(USUAL, *FIVE_SLOW)
+    assert found.flags == {}
     assert found.workers("slow_worker") == found.struck
+
+
+def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
+    """Both hosts 1.4 times as slow from step 6 of 12 on: no worker is slower than its peers."""
+    found = CASES[cause.MOSTLY_UNEXPLAINED].flagged.diagnosed()
+    assert found.labels == ["unexplained"]
+    lost = found.rows["unexplained"]["lost_fraction"]
+    assert lost == pytest.approx(found.true["slow_worker"], abs=0.005)
+
+
+def test_microbatches_that_are_long_on_some_stages_alone_are_no_loss_without_a_name() -> None:
+    """Work that differs by microbatch and chunk is the job's own scatter."""
+    found = diagnosed(USUAL, ExpertImbalance(0.3))
+    assert found.labels == []
+    assert found.rows["unexplained"]["time_saved_fraction"] < 0.025

@@ -51,6 +51,14 @@ def fixed(blocks: list[BlockTimes]) -> list[Floats]:
     return found
 
 
+def some_steps(block: BlockTimes, steps: slice) -> BlockTimes:
+    return block._replace(
+        duration_s=block.duration_s[:, steps].copy(),
+        steps=block.steps[steps],
+        cut=block.cut._replace(is_cut=block.cut.is_cut[:, steps]),
+    )
+
+
 def test_where_all_transfers_are_alike_none_is_slow(block: BlockTimes) -> None:
     (slow,) = slow_transfers([block])
     assert (slow.ops.size, slow.as_is_s.shape, slow.usual_s.shape) == (0, (0, 6, 3), (0, 6, 3))
@@ -68,8 +76,7 @@ def test_a_transfer_far_above_the_usual_is_set_to_it(block: BlockTimes, factor: 
 
 def test_what_is_usual_is_measured_over_all_blocks(block: BlockTimes) -> None:
     """In one block, a single step, three recvs of four are slow; in five steps none is."""
-    first = block._replace(duration_s=block.duration_s[:, :1].copy())
-    rest = block._replace(duration_s=block.duration_s[:, 1:].copy())
+    first, rest = some_steps(block, slice(1)), some_steps(block, slice(1, None))
     wanted = first.duration_s.copy()
     first.duration_s[ops_of(block.graph, ot.FORWARD_RECV, 1)[1:]] *= 9.0
     found = fixed([first, rest])

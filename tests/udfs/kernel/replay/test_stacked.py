@@ -22,7 +22,9 @@ from udfs.kernel.replay import masked
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
 from udfs.kernel.replay.replay import FEW_DP_RANKS, last_ops, latest_of_dp_ranks
+from udfs.kernel.replay.replay import replay as replay_fast
 from udfs.kernel.replay.stacked import replay_scenarios
+from udfs.kernel.replay.timeline import replayed_timeline
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 from udfs.what_if import simulate_job
@@ -56,6 +58,19 @@ def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape
     duration_s = replayed_durations(block)
     ideal_of_op = ideal_of_ops(block.graph, ideal_durations([(block.graph, duration_s)]))
     assert_together_as_alone(block.graph, read_layout(manifest), duration_s, ideal_of_op)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_the_fast_replay_is_the_one_that_is_read_bit_for_bit(shape: JobShape) -> None:
+    trace, _, _ = trace_of(shape)
+    (block,) = trace.blocks
+    graph, duration_s = block.graph, replayed_durations(block)
+    halved_s = np.where(np.arange(graph.size)[:, None, None] % 2, duration_s / 2, duration_s)
+    both = np.stack([duration_s, halved_s], axis=1)
+    fast_s = replay_fast(graph, list(both.reshape(graph.size, 2, -1)), both.shape[1:])
+    for scenario, step in np.ndindex(fast_s.shape):
+        read = replayed_timeline(graph, both[:, scenario, step])
+        assert fast_s[scenario, step] == read.end_s.max()
 
 
 def test_an_op_may_end_before_what_it_waited_for_where_its_ideal_is_negative() -> None:

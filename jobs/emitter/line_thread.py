@@ -1,0 +1,114 @@
+"""Writes lines by a thread: a store that stalls slows no job, and what it did not take is counted."""
+
+import atexit
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+LOGGER = logging.getLogger("straggler_emitter")
+MOST_WAITING = 16
+"""Lines that the store may be behind; further ones are left out until it takes some."""
+LONGEST_WARNING_S = 1.0
+"""A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
+
+
+def warn(message: str, *values: object) -> None:
+    """Log a warning in a separate thread: a handler of the job may raise, exit or hang there."""
+
+    def say() -> None:
+        with suppress(BaseException):
+            LOGGER.warning(message, *values)
+
+    try:
+        thread = threading.Thread(target=say, name="rank log warning", daemon=True)
+        thread.start()
+    except RuntimeError:  # no thread starts any more while the interpreter ends
+        return say()
+    thread.join(LONGEST_WARNING_S)
+    if thread.is_alive():
+        atexit.register(_let_exit, thread)
+    return None
+
+
+def _let_exit(thread: threading.Thread) -> None:
+    """Take the locks off handlers of which one hangs: logging waits for them when the process exits."""
+    logger: logging.Logger | None = LOGGER
+    while thread.is_alive() and logger is not None:
+        for handler in logger.handlers:
+            handler.lock = None
+        logger = logger.parent if logger.propagate else None
+
+
+class LineThread:
+    """Hands lines to `write`, with how many were left out before each, and says once that some are.
+
+    what    : whose lines they are, as the warnings name it
+    units   : what one line is about, in the plural
+    give_up : called where `write` raises anything but an OSError, which may pass
+    A process that was forked, or goes on after `close`, gets a thread of its own with the next line.
+    """
+
+    def __init__(
+        self, what: str, units: str, write: Callable[[Any, int], None], give_up: Callable[[str], None]
+    ) -> None:
+        self._what, self._units, self._write, self._give_up = what, units, write, give_up
+        self._queue: queue.Queue[tuple[Any, int] | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self._not_queued = 0
+        self._not_written = 0
+        self._has_warned = False
+
+    def put(self, line: object) -> None:
+        """Take a line, or leave it out where the store is too far behind. Never waits."""
+        if self._thread is None or not self._thread.is_alive():
+            self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
+            arguments = (self._queue,)
+            self._thread = threading.Thread(
+                target=self._run, args=arguments, name=f"lines of {self._what}", daemon=True
+            )
+            self._thread.start()
+            atexit.register(self.close)
+        try:
+            self._queue.put_nowait((line, self._not_queued))
+            self._not_queued = 0
+        except queue.Full:
+            self._not_queued += 1
+            self._say(f"the store is {MOST_WAITING} {self._units} behind")
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Wait for the last lines to be written, at most so long. [s]"""
+        atexit.unregister(self.close)
+        thread, self._thread = self._thread, None
+        if thread is None or not thread.is_alive():
+            return
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        thread.join(timeout_s)
+        waiting = 0
+        if thread.is_alive():
+            waiting = sum(1 + each[1] for each in list(self._queue.queue) if each is not None)
+        lost, self._not_queued = self._not_queued + self._not_written + waiting, 0
+        if lost:
+            warn("%s: the last %d %s were not written", self._what, lost, self._units)
+
+    def _run(self, lines: "queue.Queue[tuple[Any, int] | None]") -> None:
+        try:
+            while (each := lines.get()) is not None:
+                line, left_out = each
+                try:
+                    self._write(line, left_out + self._not_written)
+                    self._not_written = 0
+                except OSError as error:
+                    self._not_written += left_out + 1
+                    self._say(repr(error))
+        except BaseException as error:  # noqa: BLE001  # this thread has no caller
+            self._give_up(repr(error))
+
+    def _say(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            text = "%s: %s are left out until the store takes them, the training goes on: %s"
+            warn(text, self._what, self._units, reason)

@@ -1,0 +1,65 @@
+"""What producers claim and is not believed, such as too many GPU-hours; and whose files they are."""
+
+from collections import Counter
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.unit import Unit
+from schemas.vocabulary import UNIT_KEY
+
+_MOST_HOURS: Final = 3 * 24 * 1.25
+"""Of one GPU: those of the day and of its neighbours, into which a log may reach, and a quarter more."""
+_MOST_NAMED: Final = 20
+"""Most pairs of files that are named one by one."""
+
+
+def without_refused(job: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of jobs without the GPU-hours that its GPUs cannot have had; `refused_claims` says so."""
+    gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
+    if gpu_hours is None or gpu_hours <= world_size * _MOST_HOURS:
+        return job
+    most = f"{world_size} GPUs have at most {world_size * _MOST_HOURS:,.0f} in three days"
+    claim = f"gpu_hours is {gpu_hours:.6g}: {most if world_size else 'without a world_size it says nothing'}"
+    return job | {"gpu_hours": None, "refused_claims": [claim]}
+
+
+def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
+    """Return a sentence on each two files that differ about steps of a rank.
+
+    contested : how many steps of a rank, by the names of both files
+    """
+    found = [
+        f"{first} and {second} contradict each other about {count} steps of a rank: neither is believed"
+        for (first, second), count in sorted(contested.items())
+    ]
+    more = len(found) - _MOST_NAMED
+    return found if more <= 0 else [*found[:_MOST_NAMED], f"and {more} more pairs of files"]
+
+
+def new_owners(before: pa.Table, now: pa.Table) -> list[str]:
+    """Return a sentence on each unit whose logs belong to another user than when it was read before.
+
+    before, now : rows of source_files
+    """
+    earlier, later = _owners(before), _owners(now)
+    return [
+        f"{unit.log_date}: job {unit.job_id}, run {unit.run_id}: its logs are of user "
+        f"{_listed(later[unit])}, those read before were of user {_listed(earlier[unit])}"
+        for unit in sorted(earlier.keys() & later.keys())
+        if earlier[unit] != later[unit]
+    ]
+
+
+def _owners(source_files: pa.Table) -> dict[Unit, set[int]]:
+    """Users whose files a unit has, by number, where the store says so."""
+    found: dict[Unit, set[int]] = {}
+    known = source_files.filter(pc.is_valid(source_files["owner_uid"]))
+    for *unit, owner in zip(*(known[name].to_pylist() for name in (*UNIT_KEY, "owner_uid")), strict=True):
+        found.setdefault(Unit(*unit), set()).add(owner)
+    return found
+
+
+def _listed(owners: set[int]) -> str:
+    return " and ".join(map(str, sorted(owners)))

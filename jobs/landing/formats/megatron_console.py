@@ -1,0 +1,104 @@
+"""Lines of a Megatron job's console: how long an iteration took, and which. Never a replay.
+
+Megatron's last rank prints a line every few iterations, with the mean time over these; some forks put the
+clock before it. The tables of timers between the lines are sums over ranks, and are not read.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, Final
+
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
+from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError
+from schemas.vocabulary import TRANSFERS_ABSENT
+
+SOURCE_FORMAT: Final = "megatron-console"
+MOST_LINES: Final = 100_000
+
+_LINE: Final = re.compile(
+    rb"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]*\])?\s*iteration\s+(\d{1,18})/\s*(?:\d+|infinity)\s*\|"
+    rb".*?elapsed time per iteration \(ms\):\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+)
+_LAYOUT: Final = re.compile(rb"using world size:\s*\d+,\s*data-parallel[- ]size:")
+_SIZES: Final = {
+    "world_size": re.compile(rb"using world size:\s*(\d{1,9})\b"),
+    "dp_size": re.compile(rb"(?<!expert-)data-parallel[- ]size:\s*(\d{1,9})\b"),
+    "pp_size": re.compile(rb"(?<!encoder-)pipeline-model-parallel[- ]size:\s*(\d{1,9})\b"),
+    "tp_size": re.compile(rb"(?<!encoder-)(?<!expert-)tensor-model-parallel[- ]size:\s*(\d{1,9})\b"),
+    "cp_size": re.compile(rb"context-parallel[- ]size:\s*(\d{1,9})\b"),
+}
+_TIMERS: Final = re.compile(rb"time(?: across ranks)? \(ms\)")
+_LONGEST_MS: Final = 1e12
+_PIECE: Final = 1 << 16
+
+
+def recognises(head: bytes) -> bool:
+    """Whether lines of iterations are there, or Megatron's line of the layout, which precedes them."""
+    return _LINE.search(head) is not None or _LAYOUT.search(head) is not None
+
+
+def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
+    """Read the files of a run, in the order of their names: attempts of it, or what several nodes printed."""
+    left_out: Counter[str] = Counter()
+    sizes: dict[str, int] = {}
+    lines: dict[tuple[str | None, int, float], None] = {}
+    parts = []
+    for file in files:
+        rejects = []
+        try:
+            with file.opened() as content:
+                _read(content, lines, sizes, left_out)
+        except FileError as error:
+            if len(files) == 1:
+                raise
+            rejects.append(error.reject)
+        parts.append(Part(file.name, NO_ROWS, rejects))
+    if not lines:
+        raise RefusalError(
+            "Megatron's console",
+            "no line has the time of an iteration",
+            "Keep what the last rank prints, with --log-interval 1",
+        )
+    if sizes:
+        sizes = {"cp_size": 1, "vpp_size": 1, **sizes}
+    step_times = [
+        {"step": step, "step_s": step_s, "logged_at": logged_at} for logged_at, step, step_s in lines
+    ]
+    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), TRANSFERS_ABSENT, left_out, step_times=step_times)
+
+
+def _read(
+    content: BinaryIO,
+    lines: dict[tuple[str | None, int, float], None],
+    sizes: dict[str, int],
+    left_out: Counter[str],
+) -> None:
+    """Add the lines of a file; what repeats another line, as a copy of the file does, is counted."""
+    for line in _lines(content):
+        found = _LINE.search(line)
+        if found is None:
+            count(
+                left_out, "tables of timers: sums, least and greatest over ranks", bool(_TIMERS.search(line))
+            )
+            if _LAYOUT.search(line):
+                sizes |= {name: int(size[1]) for name, sign in _SIZES.items() if (size := sign.search(line))}
+            continue
+        moment, step, elapsed_ms = found.groups()
+        known = (moment.decode() if moment else None, int(step), float(elapsed_ms) / 1e3)
+        if not 0 < float(elapsed_ms) < _LONGEST_MS:
+            left_out["lines of iterations that took no time, or forever"] += 1
+        elif known in lines:
+            left_out["lines of iterations that repeat another"] += 1
+        elif len(lines) >= MOST_LINES:
+            left_out[f"lines of iterations beyond the first {MOST_LINES}"] += 1
+        else:
+            lines[known] = None
+
+
+def _lines(content: BinaryIO) -> Iterator[bytes]:
+    """Lines; a longer one than any of Megatron's comes in pieces."""
+    return chain.from_iterable(
+        piece.splitlines() or [b""] for piece in iter(lambda: content.readline(_PIECE), b"")
+    )

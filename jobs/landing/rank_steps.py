@@ -1,0 +1,120 @@
+"""Which rows of a unit are believed: one for each step of a rank, from a log that may speak of that rank."""
+
+import hashlib
+from collections import ChainMap, Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from jobs.landing.accounts import Repeats, UnitPart
+from jobs.landing.files import LandedFile
+from jobs.landing.formats.rows import SCALARS, Rows
+from schemas.vocabulary import (
+    REASON_CONTESTED_RANK_STEP,
+    REASON_DUPLICATE_RANK_STEP,
+    REASON_IDENTITY_MISMATCH,
+)
+
+_RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
+_Key = tuple[int, int]
+
+
+class NotBelieved(NamedTuple):
+    """A row that is not stored: its line, a reason of the vocabulary, and a sentence."""
+
+    line: int
+    reason: str
+    detail: str
+
+
+class RankSteps:
+    """The steps of ranks that a part of a unit has so far.
+
+    keys : (rank, step) of the rows, with their files
+    repeats : what later files say of them
+    contested : how often two files differ about one, by source_file
+    """
+
+    def __init__(
+        self, part: UnitPart, keys: ChainMap[_Key, str] | None = None, denied: set[_Key] | None = None
+    ) -> None:
+        self._part = part
+        self.keys: ChainMap[_Key, str] = ChainMap() if keys is None else keys
+        self.repeats: Repeats = {}
+        self.contested: Counter[tuple[str, str]] = Counter()
+        self._denied: set[_Key] = set() if denied is None else denied
+
+    def another(self) -> "RankSteps":
+        """One for files that may break off: what they say does not count until `take` takes it."""
+        return RankSteps(self._part, self.keys.new_child(), self._denied)
+
+    def take(self, other: "RankSteps") -> None:
+        """Add what another has found."""
+        self.keys.maps[0].update(other.keys.maps[0])
+        for key, files in other.repeats.items():
+            self.repeats.setdefault(key, {}).update(files)
+        self.contested.update(other.contested)
+
+    def believed(self, rows: Rows, file: LandedFile) -> tuple[Rows, list[NotBelieved]]:
+        """Return the rows of a file that are stored, and why others are not."""
+        keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
+        found = dict.fromkeys(keys, file.source_file)
+        known: tuple[Mapping[_Key, object], ...] = (
+            *self.keys.maps,
+            self._part.taken,
+            self._part.suspected,
+        )
+        is_own = file.rank is None or all(rank == file.rank for rank, _ in keys)
+        if is_own and len(found) == len(keys) and all(found.keys().isdisjoint(each) for each in known):
+            self.keys.maps[0].update(found)
+            return rows, []
+        why = [self._judged(key, rows, place, file) for place, key in enumerate(keys)]
+        refused = [
+            NotBelieved(line, *each) for line, each in zip(rows.lines, why, strict=True) if each is not None
+        ]
+        return rows.where(np.array([each is None for each in why], dtype=bool)), refused
+
+    def _judged(self, key: _Key, rows: Rows, place: int, file: LandedFile) -> tuple[str, str] | None:
+        """Reason and sentence for a row that is not stored; None for one that is."""
+        (rank, step), own = key, file.source_file
+        if file.rank is not None and rank != file.rank:
+            return REASON_IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"
+        first = self.keys.get(key) or self._part.taken.get(key)
+        if first is None:
+            self.keys[key] = own
+            other = self._contradicting(key, rows, place, own)
+            if other is None:
+                return None
+            self._denied.add(key)
+            self.contested[own, other] += 1
+            detail = f"rank {rank}, step {step}: {other} says otherwise: neither is believed"
+            return REASON_CONTESTED_RANK_STEP, detail
+        if first != own:
+            self.repeats.setdefault(key, {}).setdefault(own, _digest(rows, place))
+            if key in self._denied:
+                detail = f"rank {rank}, step {step}: several files contradict each other"
+                return REASON_CONTESTED_RANK_STEP, f"{detail}: none of them is believed"
+        return REASON_DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
+
+    def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
+        """The first file that says something else of a row."""
+        others = self._part.suspected.get(key)
+        if not others:
+            return None
+        digest = _digest(rows, place)
+        return next((name for name in sorted(others) if name != own and others[name] != digest), None)
+
+
+def merged(repeats: Repeats, others: Repeats) -> Repeats:
+    """Both."""
+    return {key: {**repeats.get(key, {}), **others.get(key, {})} for key in (*repeats, *others)}
+
+
+def _digest(rows: Rows, place: int) -> str:
+    """Digest of all that a row says."""
+    first = int(rows.lengths[:place].sum())
+    found = hashlib.sha256(repr(rows.scalars[place]).encode())
+    for values in rows.lists:
+        found.update(values[first : first + int(rows.lengths[place])].tobytes())
+    return found.hexdigest()

@@ -1,0 +1,101 @@
+"""Limits on what one question takes, of time and of memory: whoever types SQL may type anything."""
+
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+from jobs.reading.question import AnswerError
+from jobs.runtime.arguments import called
+from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
+from jobs.runtime.terminal import complain
+from schemas.vocabulary import EXIT_FAILED
+
+Found = TypeVar("Found")
+
+_SHARE: Final = 4
+"""A question may take this part of the machine's memory."""
+_GRACE_S: Final = 1.0
+"""What an engine may take to stop: some of its steps look at nothing before they end."""
+_GB: Final = 1e9
+
+
+class Stoppable(Protocol):
+    """An engine whose question can be ended by another thread."""
+
+    def stop(self) -> None:
+        """End the question that is asked now."""
+
+
+def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -> Found:
+    """Return what `ask` returns, or raise what it raises.
+
+    seconds : the longest it may take; 0: as long as it likes, with as much memory. [s]
+    raises : AnswerError where it takes longer, or too much memory. An engine that does not stop ends this
+             process instead, with that message.
+    """
+    asked = _Asked(ask)
+    with _memory_limited(seconds) as most:
+        asked.start()
+        try:
+            asked.join(seconds or None)
+        except KeyboardInterrupt:
+            engine.stop()
+            asked.join(_GRACE_S)
+            raise
+        if asked.is_alive():
+            engine.stop()
+            asked.join(_GRACE_S)
+            message = f"no answer within {seconds:g} s (--timeout 0 waits for ever)"
+            if asked.is_alive():
+                _leave(message)
+            raise AnswerError(message)
+    if isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower():
+        allowed = f"a question may take {most / _GB:.1f} GB (--timeout 0 lifts that too)"
+        raise AnswerError(f"out of memory: {allowed}") from None
+    return asked.result()
+
+
+class _Asked(threading.Thread, Generic[Found]):
+    """A thread that does not hold up the end of the process."""
+
+    def __init__(self, ask: Callable[[], Found]) -> None:
+        super().__init__(daemon=True)
+        self._ask = ask
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._found = self._ask()
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is wanted
+            self.error = error
+
+    def result(self) -> Found:
+        if self.error is not None:
+            raise self.error
+        return self._found
+
+
+@contextmanager
+def _memory_limited(seconds: float) -> Iterator[int]:
+    """Limit the memory that this process may take beyond what it has; yields by how much. [B]"""
+    most, before = memory_bytes() // _SHARE, resource.getrlimit(resource.RLIMIT_DATA)
+    if not seconds:
+        yield most
+        return
+    limit_data(data_bytes() + most)
+    try:
+        yield most
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _leave(message: str) -> None:
+    """End the process at once: threads of an engine that works on would hold up any other end."""
+    sys.stdout.flush()
+    complain(f"{called()}: error: {message}")
+    sys.stderr.flush()
+    os._exit(EXIT_FAILED)

@@ -1,0 +1,135 @@
+"""Culprits in words: what is slow, since when, by how much."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Final
+
+from jobs.report import wording
+from jobs.report.rows import Row
+from schemas.vocabulary import COMPUTE_DIRECTIONS, CULPRIT_COURSES, DIRECTION_BOTH, NOT_STATED
+
+IN_SECONDS: Final = ("pause", "communication", "launch_delay", "data_loading")
+"""Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
+_DIRECTIONS: Final[dict[str | None, str]] = {
+    None: "computes",  # an earlier version did not say
+    DIRECTION_BOTH: "forwards and backwards",
+    **{name: f"{name}s" for name in COMPUTE_DIRECTIONS},
+}
+_ALWAYS: Final = CULPRIT_COURSES[0]
+_ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
+"""Collectives: a worker is slow in one where it enters it late, by a share of the step."""
+
+
+def culprit_words(
+    cause: str, culprit: Row, steps: int, host_pages: Mapping[str, str], first_day: date | None = None
+) -> dict[str, object]:
+    """Everything that a page or a command says of a culprit.
+
+    steps      : of the unit.
+    host_pages : where the page of a host lies.
+    first_day  : the first of the days in a row on which the run named it; None where this is the first.
+    """
+    host = culprit["slow_host"] or culprit["host"]
+    return {
+        "where": where(culprit),
+        "stage": "all" if culprit["pp_rank"] is None else culprit["pp_rank"],
+        "dp_rank": "all" if culprit["dp_rank"] is None else culprit["dp_rank"],
+        "rank": wording.MISSING if culprit["rank"] is None else culprit["rank"],
+        "host": host or (NOT_STATED if is_worker(culprit) else "several"),
+        "page": host_pages.get(host),
+        "effect": effect(cause, culprit),
+        "course": course(culprit, steps),
+        "share_of_steps": culprit["share_of_steps"],
+        "since_day": "" if first_day is None else f"since {first_day}",
+        "workers": ", ".join(f"{each['pp_rank']} / {each['dp_rank']}" for each in members(culprit)),
+    }
+
+
+def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Return each cause that holds with each of its culprits."""
+    return [(row, each) for row in causes if row["is_cause"] for each in row["culprits"]]
+
+
+def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
+    """Return the last step before a culprit turned slow, and the first after: of the costliest that did.
+
+    steps : of the unit, in their order.
+    """
+    turned = [
+        (row["time_saved_fraction"], place, each["first_step"])
+        for place, (row, each) in enumerate(named_culprits(causes))
+        if each["course"] != _ALWAYS and each["first_step"] is not None
+    ]
+    for _, _, first in sorted(turned, key=lambda each: (-each[0], each[1])):
+        before = [step for step in steps if step < first]
+        if before:
+            return max(before), first
+    return None
+
+
+def is_worker(culprit: Row) -> bool:
+    """Whether a culprit is one worker."""
+    return None not in (culprit["pp_rank"], culprit["dp_rank"])
+
+
+def members(culprit: Row) -> Sequence[Row]:
+    """Return the workers that a culprit holds; none where it is one, or an earlier version wrote it."""
+    return culprit["workers"] or ()
+
+
+def identity(culprit: Row) -> str | None:
+    """Return the name by which the view culprit_history knows a culprit."""
+    name: str | None = culprit["slow_host"] or culprit["slow_rack"] or culprit["host"]
+    parts = [
+        f"{what} {culprit[key]}"
+        for what, key in (("stage", "pp_rank"), ("dp rank", "dp_rank"))
+        if culprit[key] is not None
+    ]
+    return name or ", ".join(parts) or None
+
+
+def where(culprit: Row) -> str:
+    """Return the name of what is slow: a host or rack by its own, with stage and dp rank of one worker."""
+    stage, dp_rank = culprit["pp_rank"], culprit["dp_rank"]
+    if is_worker(culprit):
+        place = f"stage {stage}, dp rank {dp_rank}"
+        return place if culprit["host"] is None else f"{culprit['host']} ({place})"
+    if culprit["slow_rack"] is not None:
+        return f"rack {culprit['slow_rack']}"
+    if culprit["slow_host"] is not None:
+        return str(culprit["slow_host"])
+    if stage is not None:
+        return f"stage {stage}"
+    return "several workers" if dp_rank is None else f"dp rank {dp_rank}"
+
+
+def effect(cause: str, culprit: Row) -> str:
+    """By how much a culprit is slow, and in what."""
+    size, direction = culprit["effect"], culprit["direction"]
+    if cause in IN_SECONDS:
+        return f"{wording.seconds(size)} lost per step"
+    if direction in _ENTERED:
+        return f"{direction} entered late by {wording.percent(size)} of a step"
+    return f"{_DIRECTIONS.get(direction, direction)} {wording.ratio(1.0 + size)} times as long"
+
+
+def course(culprit: Row, steps: int) -> str:
+    """Since when a culprit is slow, or how often."""
+    first, last = (_when(culprit, name) for name in ("first", "last"))
+    often = f"in {max(round(culprit['share_of_steps'] * steps), 1)} of {wording.counted(steps, 'step')}"
+    if culprit["first_step"] is not None and culprit["first_step"] == culprit["last_step"]:
+        return f"in step {first} alone"
+    words = {
+        "always": "always",
+        "from": f"since step {first}",
+        "until": f"until step {last}",
+        "comes_and_goes": f"comes and goes, {often}",
+        "grows": f"growing since step {first}",
+    }
+    return words.get(culprit["course"], str(culprit["pattern"]))
+
+
+def _when(culprit: Row, which: str) -> str:
+    step: int | None = culprit[f"{which}_step"]
+    at: datetime | None = culprit[f"{which}_time"]
+    return f"{step}" if at is None else f"{step}, {at.astimezone(UTC):%H:%M} UTC"

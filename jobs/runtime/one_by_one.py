@@ -1,0 +1,120 @@
+"""Work done piece by piece in a process of its own, with a limit of memory: what ends it costs one piece.
+
+Spark's workers do their work together and fast. Where one of them dies, Spark does its task again, and this
+module is how: the piece that ends its process is found, and all others are done.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO, Any, Final, NamedTuple, TypeVar, cast
+
+from pyspark import TaskContext
+
+from jobs.runtime.memory import limit_data, memory_bytes
+
+Piece = TypeVar("Piece")
+Found = TypeVar("Found")
+
+_SERVE: Final = "from jobs.runtime.one_by_one import serve; serve()"
+_READY: Final = b"\n"
+_GB: Final = 1e9
+
+
+class Ended(NamedTuple):
+    """Stands for the result of a piece that ended its process; `why` is a sentence."""
+
+    why: str
+
+
+class _Raised(NamedTuple):
+    error: Exception
+
+
+def is_again() -> bool:
+    """Whether this is a task of Spark's that was tried before."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def one_by_one(
+    work: Callable[[Piece], Found], pieces: Sequence[Piece], most_bytes: int | None = None
+) -> Iterator[Found | Ended]:
+    """Yield the result of each piece, in order; Ended for one that ends its process.
+
+    work : a function of a module, or a partial of one
+    most_bytes : memory that the process may have; left out, half of all that is there. [B]
+    raises : what `work` raises, but for MemoryError; RuntimeError where no process can be started
+    """
+    most = most_bytes or memory_bytes() // 2
+    left = list(pieces)
+    while left:
+        with _process() as process:
+            try:
+                for found in _results(process, (work, left, most)):
+                    del left[0]
+                    yield found
+            finally:
+                process.kill()
+        if left:
+            del left[0]
+            yield Ended(f"it ended the process that did it: {_said(process.returncode)}, {_allowed(most)}")
+
+
+def serve() -> None:
+    """Do the pieces that standard input names, and write their results to standard output."""
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed must not come between the results
+    work, pieces, most = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
+    limit_data(most)
+    results.write(_READY)
+    results.flush()
+    for piece in pieces:
+        try:
+            found = work(piece)
+        except MemoryError:
+            found = Ended(f"it took too much memory, {_allowed(most)}")
+        except Exception as error:  # noqa: BLE001 - raised again where the results are read
+            found = _Raised(error)
+        pickle.dump(found, results)
+        results.flush()
+
+
+def _process() -> subprocess.Popen[bytes]:
+    """Start a process that serves, with this one's code."""
+    return subprocess.Popen(  # noqa: S603  # this program itself
+        [sys.executable, "-c", _SERVE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:
+    """Give a process its task, and yield what it finds until it ends."""
+    given, results = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    with suppress(BrokenPipeError), given:
+        pickle.dump(task, given)
+    if results.read(len(_READY)) != _READY:
+        raise RuntimeError(f"the process to do units one by one does not start: {_said(process.wait())}")
+    while True:
+        try:
+            found = pickle.load(results)  # noqa: S301  # from a process of this module
+        except (EOFError, pickle.UnpicklingError):
+            process.wait()
+            return
+        if isinstance(found, _Raised):
+            raise found.error
+        yield found
+
+
+def _said(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _allowed(most: int) -> str:
+    return f"with {most / _GB:.1f} GB allowed"

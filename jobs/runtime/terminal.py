@@ -1,0 +1,69 @@
+"""The one printer and log formatter: names come from logs, and a terminal obeys some of their characters.
+
+A name may begin a line that looks like one of the program's, colour it, or set a terminal's title.
+"""
+
+import logging
+import sys
+from typing import Final
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_INDENT: Final = "  "
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with codes for what a terminal would obey, or hide."""
+    return text if text.isprintable() else "".join(_code(each) for each in text)
+
+
+def _code(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def say(*lines: str) -> None:
+    """Print lines on standard output."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def complain(line: str) -> None:
+    """Print a line on standard error."""
+    sys.stderr.write(f"{printable(line)}\n")
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line; lines of a traceback follow, indented, as no record is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's lines."""
+        record.exc_text = None  # another formatter may have left its own there
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # as logging spells it
+        """Return the first line."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:  # noqa: N802  # as logging spells it
+        """Return the lines of a traceback."""
+        return _indented(super().formatException(ei))  # type: ignore[arg-type]  # as logging passes it on
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802  # as logging spells it
+        """Return the lines of a stack."""
+        return _indented(super().formatStack(stack_info))
+
+
+def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
+    """Log records from this level on to standard error."""
+    handler = logging.StreamHandler()
+    handler.setLevel(level)
+    handler.setFormatter(LineFormatter(form))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def warn_on_terminal() -> None:
+    """Warn on standard error where a command sets up no log: by logging's last resort."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LineFormatter())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"{_INDENT}{printable(line)}" for line in text.split("\n"))

@@ -1,0 +1,41 @@
+"""How a run ended, where its row cannot say so: written over a note that was made when the run began.
+
+A full disk takes no new byte, but those that are there can be replaced. Warehouses in a store have no notes.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = "_runs"
+_WIDTH: Final = 16
+
+
+class RunNote:
+    """The note of a run on a warehouse."""
+
+    def __init__(self, root: str, run_id: str) -> None:
+        self._path = None if "://" in root else Path(root, FOLDER, run_id)
+
+    def begin(self) -> None:
+        """Make it, with room for any outcome."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(" " * _WIDTH)
+
+    def say(self, outcome: str) -> None:
+        """Write an outcome over it."""
+        if self._path is not None:
+            with self._path.open("r+") as note:
+                note.write(outcome.ljust(_WIDTH))
+
+    def said(self) -> str:
+        """Return the outcome; empty where none was written."""
+        with suppress(OSError):
+            return "" if self._path is None else self._path.read_text().strip()
+        return ""
+
+    def remove(self) -> None:
+        """Remove it: the run's row says how it ended."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)

@@ -1,0 +1,49 @@
+"""What Spark's workers do to simulate: units together, or, in a task whose worker died, each by itself."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.runtime.memory import go_first
+from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from jobs.warehouse.stored_units import StoredUnit, rows_of_units, tasks_in
+from schemas.unit import Unit
+from udfs.simulate.unit_batches import Results, UnitRows, UsualTransfers, ended_unit, simulate_unit
+from udfs.what_if import SimulationSettings
+
+
+def simulated_units(
+    settings: SimulationSettings, before_s: UsualTransfers, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[Unit, Results]]:
+    """Read and simulate the units of some tasks; before_s : units measured by transfers of earlier days."""
+    go_first()
+    for units in tasks_in(batches):
+        if not is_again():
+            for each in rows_of_units(units):
+                yield each.key, simulate_unit(each, settings, before_s.get(each.key))
+            continue
+        for unit, found in zip(units, one_by_one(partial(_alone, settings, before_s), units), strict=True):
+            yield unit.key, _results(found, unit.facts.read, settings)
+
+
+def simulated_rows(settings: SimulationSettings, before_s: UsualTransfers, unit: UnitRows) -> Results:
+    """Simulate a unit whose rows a shuffle has brought together."""
+    go_first()
+    if not is_again():
+        return simulate_unit(unit, settings, before_s.get(unit.key))
+    alone = partial(simulate_unit, settings=settings, before_s=before_s.get(unit.key))
+    (found,) = one_by_one(alone, [unit])
+    return _results(found, lambda: unit.manifest, settings)
+
+
+def _alone(settings: SimulationSettings, before_s: UsualTransfers, unit: StoredUnit) -> Results:
+    (found,) = rows_of_units([unit])
+    return simulate_unit(found, settings, before_s.get(unit.key))
+
+
+def _results(
+    found: Results | Ended, facts: Callable[[], Mapping[str, Any]], settings: SimulationSettings
+) -> Results:
+    return ended_unit(facts(), settings, found.why) if isinstance(found, Ended) else found

@@ -1,0 +1,53 @@
+-- One row per replayed unit, cause that holds and culprit: since when the run named it. culprit is the host or rack that is
+-- slow, or the host of a slow worker, or else stage and dp rank, null where it is none of these. first_day is the first of
+-- the days in a row, up to this one, on which the run named the same culprit of the same cause; days is how many these
+-- are. Days on which the run was not replayed do not count.
+WITH units AS (
+    SELECT DISTINCT
+        log_date,
+        job_id,
+        run_id,
+        dense_rank() OVER (PARTITION BY job_id, run_id ORDER BY log_date) AS number
+    FROM job_causes
+),
+
+named AS (
+    SELECT DISTINCT
+        log_date,
+        job_id,
+        run_id,
+        cause,
+        coalesce(
+            each.slow_host,
+            each.slow_rack,
+            each.host,
+            'stage ' || CAST(each.pp_rank AS STRING) || ', dp rank ' || CAST(each.dp_rank AS STRING),
+            'stage ' || CAST(each.pp_rank AS STRING),
+            'dp rank ' || CAST(each.dp_rank AS STRING)
+        ) AS culprit
+    FROM job_causes
+    LATERAL VIEW explode(culprits) exploded AS each
+    WHERE is_cause
+),
+
+spans AS (
+    SELECT
+        log_date,
+        job_id,
+        run_id,
+        cause,
+        culprit,
+        number - row_number() OVER (PARTITION BY job_id, run_id, cause, culprit ORDER BY log_date) AS span
+    FROM named
+    JOIN units USING (log_date, job_id, run_id)
+)
+
+SELECT
+    log_date,
+    job_id,
+    run_id,
+    cause,
+    culprit,
+    min(log_date) OVER (PARTITION BY job_id, run_id, cause, culprit, span) AS first_day,
+    row_number() OVER (PARTITION BY job_id, run_id, cause, culprit, span ORDER BY log_date) AS days
+FROM spans

@@ -1,0 +1,16 @@
+-- Units whose steps take at least $slower_than_before times as long as on earlier days, and that are not analysed: no
+-- cause says why, and no lost GPU-hours count them. slower_gpu_hours is what they took longer, day_slower_gpu_hours that of
+-- all such units of the day.
+SELECT
+    log_date,
+    job_id,
+    run_id,
+    status,
+    slower_than_usual,
+    actual_step_s,
+    actual_step_s / slower_than_usual AS usual_step_s,
+    gpu_hours,
+    gpu_hours * (1 - 1 / slower_than_usual) AS slower_gpu_hours,
+    sum(gpu_hours * (1 - 1 / slower_than_usual)) OVER (PARTITION BY log_date) AS day_slower_gpu_hours
+FROM job_slowdown
+WHERE slower_than_usual >= $slower_than_before AND NOT ($is_analysed)

@@ -1,0 +1,134 @@
+"""How near the replay comes to jobs whose transfers block, or do not.
+
+`python -m tests.evaluation.blocking --jobs 400`
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tests.evaluation.blocking.draw import KINDS, Drawn, draw
+from udfs.what_if import simulate_job
+
+CAUSE_OF: Final = {
+    "worker": "slow_worker",
+    "link": "communication",
+    "stage": "stage_imbalance",
+    "late": "launch_delay",
+}
+SAME: Final = 1e-3
+"""Of slowdowns and step times that agree."""
+LEAST_LOST: Final = 0.025
+"""Of the step time: a fault that costs more is to be named."""
+SHOWN: Final = 0.005
+"""A discrepancy below shows nothing."""
+TITLES: Final = (
+    "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
+    "as good as chosen", "S within 0.1 %", "S worst", "causes named", "wrong names in",
+)  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """What the replay says of one job."""
+
+    drawn: Drawn
+    blocking: frozenset[str]
+    before: float
+    after: float
+    slowdown: float
+    replayed_s: float
+    causes: frozenset[str]
+
+    @property
+    def off(self) -> float:
+        """How far the slowdown is from the true one."""
+        return self.slowdown / self.drawn.slowdown - 1
+
+    @property
+    def is_chosen(self) -> bool:
+        return self.blocking == self.drawn.job.blocking
+
+    @property
+    def is_as_good(self) -> bool:
+        """Whether step time and slowdown are those of the true choice."""
+        return self.is_chosen or max(abs(self.off), abs(self.replayed_s / self.drawn.step_s - 1)) <= SAME
+
+    @property
+    def cause(self) -> str | None:
+        """What is to be named."""
+        lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
+        return CAUSE_OF.get(self.drawn.fault) if lost >= LEAST_LOST else None
+
+    def __str__(self) -> str:
+        job = self.drawn.job
+        return (
+            f"{self.drawn.manifest['job_id']} {self.drawn.fault} pp {job.pp} dp {job.dp} m {job.microbatches}"
+            f"{' gpipe' if job.is_gpipe else ''}: {', '.join(sorted(self.blocking)) or 'none'}; "
+            f"{self.before:.2%} -> {self.after:.2%}; S {self.slowdown:.4f}, true {self.drawn.slowdown:.4f}"
+        )
+
+
+def outcome(drawn: Drawn) -> Outcome:
+    """Replay one job."""
+    found = simulate_job(drawn.rank_steps, drawn.manifest)
+    (job,) = found["job_slowdown"].to_pylist()
+    return Outcome(
+        drawn,
+        frozenset(job["blocking"]),
+        job["discrepancy_nonblocking"],
+        job["discrepancy"],
+        job["slowdown"],
+        job["simulated_step_s"],
+        frozenset(row["cause"] for row in found["job_causes"].to_pylist() if row["is_cause"]),
+    )
+
+
+def row(kind: str, outcomes: list[Outcome]) -> str:
+    """One line of the table."""
+    before, after = ([getattr(each, name) for each in outcomes] for name in ("before", "after"))
+    offs = np.array([abs(each.off) for each in outcomes])
+    wanted = [each for each in outcomes if each.cause is not None]
+    cells = (
+        kind,
+        f"{len(outcomes)}",
+        *(f"{np.median(each):.2%}, {max(each):.1%}" for each in (before, after)),
+        f"{sum(each.is_chosen for each in outcomes)}",
+        f"{sum(each.is_as_good for each in outcomes)}",
+        f"{np.count_nonzero(offs <= SAME)}",
+        f"{offs.max():.2%}",
+        f"{sum(each.cause in each.causes for each in wanted)} of {len(wanted)}",
+        f"{sum(bool(each.causes - {CAUSE_OF.get(each.drawn.fault)}) for each in outcomes)}",
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def main() -> int:
+    """Draw, replay, print."""
+    parser = argparse.ArgumentParser(prog="tests.evaluation.blocking")
+    parser.add_argument("--jobs", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=[*KINDS])
+    parser.add_argument("--list-wrong", action="store_true")
+    options = parser.parse_args()
+    kinds = [options.kind] if options.kind else [*KINDS]
+    by_kind: dict[str, list[Outcome]] = defaultdict(list)
+    for number in range(options.jobs):
+        kind = kinds[number % len(kinds)]
+        found = outcome(draw(options.seed + number, kind))
+        by_kind[kind].append(found)
+        if options.list_wrong and not (found.is_as_good and abs(found.off) <= SAME):
+            sys.stdout.write(f"{found}\n")
+    sys.stdout.write(f"| {' | '.join(TITLES)} |\n|---|{'---:|' * (len(TITLES) - 1)}\n")
+    every = [each for outcomes in by_kind.values() for each in outcomes]
+    shown = [each for each in every if each.before >= SHOWN]
+    for kind, outcomes in (*by_kind.items(), ("all", every), ("all with a discrepancy of 0.5 %", shown)):
+        if outcomes:
+            sys.stdout.write(row(kind, outcomes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

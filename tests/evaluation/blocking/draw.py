@@ -1,0 +1,188 @@
+"""Draws jobs, records them, and says what is true of them."""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tests.evaluation.blocking.workers import BACKWARD, FORWARD, Floats, Job, Op, Pipeline, Times
+
+EVERY: Final = frozenset({"forward-send", "forward-recv", "backward-send", "backward-recv"})
+RECVS: Final = frozenset({"forward-recv", "backward-recv"})
+KINDS: Final = {
+    "streams": (frozenset[str](), False),
+    "blocking": (EVERY, False),
+    "receives": (RECVS, False),
+    "fused": (EVERY, True),
+    "mixed: forward": (frozenset({"forward-send", "forward-recv"}), False),
+    "mixed: forward-recv": (frozenset({"forward-recv"}), False),
+    "mixed: all but sends back": (EVERY - {"backward-send"}, False),
+    "buffered": (EVERY, False),
+    "buffered, fused": (EVERY, True),
+    "buffered, receives": (RECVS, False),
+}
+"""Which transfers block, and whether some are one call; those whose sends are eager are called so."""
+FAULTS: Final = ("none", "worker", "link", "stage", "late")
+FIRST_US: Final = 1_767_600_000_000_000
+
+
+class Drawn(NamedTuple):
+    """One job.
+
+    step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
+    healthy_s, recorded_s : step times without the fault, and as logged. [s]
+    """
+
+    kind: str
+    fault: str
+    job: Job
+    rank_steps: pa.Table
+    manifest: dict[str, Any]
+    step_s: float
+    ideal_s: float
+    healthy_s: float
+    recorded_s: float
+
+    @property
+    def slowdown(self) -> float:
+        return self.step_s / self.ideal_s
+
+
+def draw(seed: int, kind: str) -> Drawn:
+    rng = np.random.default_rng([31, seed])
+    blocking, is_fused = KINDS[kind]
+    is_gpipe = not is_fused and bool(rng.random() < 0.3)
+    job = Job(
+        pp=int(rng.choice([2, 3, 4, 6])),
+        dp=int(rng.choice([1, 2, 4])),
+        microbatches=int(rng.integers(4, 13)),
+        steps=12,
+        blocking=blocking,
+        is_eager=kind.startswith("buffered"),
+        is_fused=is_fused,
+        is_gpipe=is_gpipe,
+    )
+    fault = FAULTS[int(rng.integers(len(FAULTS)))]
+    healthy = _times(job, rng)
+    faulty = _with_fault(job, healthy, fault, rng)
+    measured = _measured(job, faulty)
+    step_s = _step_s(Pipeline(job, measured).run()).mean()
+    ideal_s = _step_s(Pipeline(job, _ideal(job, measured)).run()).mean()
+    ops = Pipeline(job, faulty).run()
+    recorded_s = float(_step_s(ops).mean())
+    healthy_s = float(_step_s(Pipeline(job, healthy).run()).mean())
+    hosts = bool(rng.random() < 0.5)
+    facts = _manifest(job, f"{kind}-{seed}")
+    return Drawn(
+        kind, fault, job, _rank_steps(job, ops, one_host=hosts), facts, step_s, ideal_s, healthy_s, recorded_s
+    )
+
+
+def _times(job: Job, rng: np.random.Generator) -> Times:
+    lanes = job.steps, job.dp
+    forward_s = float(rng.uniform(0.01, 0.1))
+    noise = float(rng.choice([0.003, 0.01, 0.02]))
+    moves_s = forward_s * float(rng.choice([0.005, 0.02, 0.1, 0.25]))
+
+    def noisy(mean_s: Floats, *shape: int) -> Floats:
+        values: Floats = mean_s * np.exp(noise * rng.standard_normal((*shape, *lanes)))
+        return values
+
+    sizes = np.array([forward_s, 2 * forward_s]).reshape(2, 1, 1, 1, 1)
+    transfer = noisy(np.array(moves_s), 2, job.pp, job.microbatches)
+    return Times(
+        compute=noisy(sizes, 2, job.pp, job.microbatches),
+        transfer=transfer,
+        copy=transfer * 0.3,
+        reduce=noisy(np.array(forward_s), job.pp),
+        update=noisy(np.array(forward_s / 2), job.pp),
+        late=np.zeros((job.pp, *lanes)),
+        launch_s=8e-6,
+    )
+
+
+def _with_fault(job: Job, times: Times, fault: str, rng: np.random.Generator) -> Times:
+    compute, transfer, late = times.compute.copy(), times.transfer.copy(), times.late.copy()
+    stage, dp_rank = int(rng.integers(job.pp)), int(rng.integers(job.dp))
+    if fault == "worker":
+        compute[:, stage, :, :, dp_rank] *= 1.4
+    elif fault == "link":
+        direction, first = int(rng.integers(2)), int(rng.choice([0, job.steps // 2]))
+        sender = int(rng.integers(job.pp - 1)) + direction
+        transfer[direction, sender, :, first:] += 0.5 * float(times.compute.mean())
+    elif fault == "stage":
+        compute[:, -1] *= 1.3
+    elif fault == "late":
+        late += rng.uniform(0.02, 0.1) * job.microbatches * 3 * float(times.compute[FORWARD].mean())
+    return times._replace(compute=compute, transfer=transfer, late=late)
+
+
+def _measured(job: Job, times: Times) -> Times:
+    """The same with transfers as a log shows them, from when both ends are posted on, and nothing late."""
+    punctual = times._replace(late=times.late * 0.0, launch_s=0.0)
+    if not job.is_eager:
+        return punctual
+    pipeline = Pipeline(job, times)
+    pipeline.run()
+    transfer = times.transfer.copy()
+    for each in (end for end in pipeline.posts if not end.is_send):
+        place = each.message.direction, each.message.sender, each.message.microbatch
+        sent_s = pipeline.posts[each._replace(is_send=True)]
+        arrived_s = np.maximum(sent_s + times.transfer[place], pipeline.posts[each] + 20e-6)
+        transfer[place] = arrived_s - np.maximum(sent_s, pipeline.posts[each])
+    return punctual._replace(transfer=transfer, is_measured=True)
+
+
+def _ideal(job: Job, times: Times) -> Times:
+    """Means of computes, medians of transfers by direction, as the model has them."""
+    compute, transfer, copy = (np.empty_like(each) for each in (times.compute, times.transfer, times.copy))
+    for direction, stages in ((FORWARD, slice(0, job.pp - 1)), (BACKWARD, slice(1, job.pp))):
+        compute[direction] = times.compute[direction].mean()
+        for target, source in ((transfer, times.transfer), (copy, times.copy)):
+            target[direction] = np.median(source[direction, stages])
+    reduce, update = (
+        np.full_like(times.reduce, np.median(times.reduce)),
+        np.full_like(times.update, times.update.mean()),
+    )
+    return times._replace(compute=compute, transfer=transfer, copy=copy, reduce=reduce, update=update)
+
+
+def _step_s(stages: list[list[Op]]) -> Floats:
+    """Step times; shape (step,). [s]"""
+    ends = [op.end_s.max(axis=1) for ops in stages for op in ops]
+    starts = [op.start_s.min(axis=1) for ops in stages for op in ops]
+    step_s: Floats = np.max(ends, axis=0) - np.min(starts, axis=0)
+    return step_s
+
+
+def _manifest(job: Job, name: str) -> dict[str, Any]:
+    sizes = {"dp_size": job.dp, "pp_size": job.pp, "tp_size": 1, "cp_size": 1, "vpp_size": 1}
+    return {"job_id": name, "run_id": "r", **sizes, "world_size": job.dp * job.pp, "gpu_hours": 100.0}
+
+
+def _rank_steps(job: Job, stages: list[list[Op]], *, one_host: bool) -> pa.Table:
+    rows = []
+    for stage, ops in enumerate(stages):
+        start_us = np.array([op.start_s for op in ops]) * 1e6
+        length_us = np.array([op.end_s for op in ops]) * 1e6 - start_us
+        for step in range(job.steps):
+            for dp_rank in range(job.dp):
+                order = np.argsort(start_us[:, step, dp_rank], kind="stable")
+                rank = dp_rank * job.pp + stage
+                rows.append(
+                    {
+                        "step": step,
+                        "rank": rank,
+                        "dp_rank": dp_rank,
+                        "pp_rank": stage,
+                        "tp_rank": 0,
+                        "host": "host" if one_host else f"host-{rank}",
+                        "t0_us": FIRST_US + step * 60_000_000,
+                        "op": [ops[at].op for at in order],
+                        "start_us": np.round(start_us[order, step, dp_rank], 1).tolist(),
+                        "duration_us": np.round(length_us[order, step, dp_rank], 1).tolist(),
+                        "microbatch": [ops[at].microbatch for at in order],
+                        "model_chunk": [0] * len(order),
+                    }
+                )
+    return pa.Table.from_pylist(rows)

@@ -1,0 +1,91 @@
+"""Where the workers of a drawn job are, and in which order each of them computes."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+FORWARD: Final = 0
+BACKWARD: Final = 1
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of a job and how its workers exchange data.
+
+    host          : int, shape (stage, dp_rank); number of the host of each worker.
+    step          : int, shape (step,); training step numbers.
+    is_early      : receives are posted as soon as the last one of their direction was used; else when needed.
+    is_buffered   : a send ends when its data are copied; else when the receiver has them.
+    is_overlapped : gradients are reduced chunk by chunk, beside the computes; else after all of them.
+    """
+
+    dp: int
+    pp: int
+    vpp: int
+    microbatches: int
+    host: Ints
+    step: Ints
+    is_early: bool = False
+    is_buffered: bool = False
+    is_overlapped: bool = False
+    has_gc: bool = True
+    has_loads: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return len(self.step)
+
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """Shape of the times of one op: (step, dp_rank)."""
+        return self.steps, self.dp
+
+    @property
+    def computes(self) -> int:
+        """Computes of one direction of a worker in a step."""
+        return self.vpp * self.microbatches
+
+    def workers_of_host(self, host: int) -> frozenset[tuple[int, int]]:
+        """Return the (stage, dp_rank) of a host's workers."""
+        return frozenset((int(stage), int(dp_rank)) for stage, dp_rank in np.argwhere(self.host == host))
+
+    @property
+    def workers(self) -> frozenset[tuple[int, int]]:
+        """All (stage, dp_rank)."""
+        return frozenset((stage, dp_rank) for stage in range(self.pp) for dp_rank in range(self.dp))
+
+
+def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
+    """Host of each worker, shape (stage, dp_rank): filled replica by replica, or stage by stage."""
+    number = np.arange(dp * pp) // workers_per_host
+    return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
+
+
+def order_of_computes(layout: Layout, stage: int) -> list[tuple[int, int, int]]:
+    """(direction, chunk, microbatch) of a stage's computes in the order in which they run: 1F1B.
+
+    With several chunks a stage, microbatches take turns in groups of as many as there are stages
+    (interleaved 1F1B); their number is then a multiple of the number of stages.
+    """
+    pp, vpp, total = layout.pp, layout.vpp, layout.computes
+    warm_up = min(pp - 1 - stage if vpp == 1 else 2 * (pp - 1 - stage) + (vpp - 1) * pp, total)
+
+    def unit(direction: int, ordinal: int) -> tuple[int, int, int]:
+        if vpp == 1:
+            return direction, 0, ordinal
+        group, within = divmod(ordinal, pp * vpp)
+        chunk, microbatch = divmod(within, pp)
+        return direction, chunk if direction == FORWARD else vpp - 1 - chunk, group * pp + microbatch
+
+    order = [unit(FORWARD, ordinal) for ordinal in range(warm_up)]
+    for ordinal in range(total):
+        if warm_up + ordinal < total:
+            order.append(unit(FORWARD, warm_up + ordinal))
+        order.append(unit(BACKWARD, ordinal))
+    return order

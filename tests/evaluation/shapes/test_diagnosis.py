@@ -1,0 +1,76 @@
+"""What is said of jobs of the second simulation: five by name, and a few that were drawn."""
+
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from tests.evaluation.shapes.examples import EXAMPLES
+from tests.evaluation.shapes.judge import judge
+from tests.evaluation.shapes.truth import truth, unit
+from udfs.what_if import simulate_job
+
+NEAR: Final = 0.005
+"""Share of the step by which a saving, or what is lost, may miss the truth."""
+
+DRAWN: Final = range(40, 80)
+"""Seeds below 100,000 may be used to tune. Of seed 18, with two faults at once, one is misnamed."""
+LEAST_NAMED: Final = 0.9
+
+
+class Said(NamedTuple):
+    """What must be said of an example. saved: as measured, of the step; said_before: by 0.3.0."""
+
+    saved: float
+    direction: str
+    course: str
+    first_step: int
+    host: str | None
+    said_before: str
+
+
+EXPECTED: Final = {
+    "slow_backwards": Said(0.119, "backward", "always", 100, None, "stage_imbalance 0.025"),
+    "slow_backwards_from_step_10": Said(0.063, "backward", "from", 110, None, "0.005 lost, no cause"),
+    "slow_host_from_step_10": Said(0.124, "both", "from", 110, "host-1", "data_imbalance 0.093"),
+    "backwards_twice_as_slow": Said(0.39, "backward", "always", 100, None, "nothing lost"),
+    "slow_forwards": Said(0.064, "forward", "always", 100, None, "pause"),
+}
+
+
+def said_of(name: str) -> dict[str, dict[str, Any]]:
+    """Rows of job_causes by cause."""
+    return {row["cause"]: row for row in simulate_job(*unit(EXAMPLES[name]()))["job_causes"].to_pylist()}
+
+
+@pytest.mark.parametrize(("name", "wanted"), EXPECTED.items(), ids=EXPECTED)
+def test_examples_have_their_name_place_and_saving(name: str, wanted: Said) -> None:
+    rows = said_of(name)
+    assert [cause for cause, row in rows.items() if row["is_cause"]] == ["slow_worker"], wanted.said_before
+    slow = rows["slow_worker"]
+    assert slow["flag_reason"] is None
+    assert slow["time_saved_fraction"] == pytest.approx(wanted.saved, abs=NEAR)
+    assert slow["time_saved_fraction"] == pytest.approx(truth(EXAMPLES[name]()).lost_fraction, abs=NEAR / 5)
+    assert sum(row["lost_fraction"] for row in rows.values()) == pytest.approx(wanted.saved, abs=NEAR)
+    (culprit,) = slow["culprits"]
+    assert culprit["slow_host"] == wanted.host
+    workers = {(each["pp_rank"], each["dp_rank"]) for each in culprit["workers"] or [culprit]}
+    assert workers == EXAMPLES[name]().faults[0].workers
+
+
+@pytest.mark.parametrize(("name", "wanted"), EXPECTED.items(), ids=EXPECTED)
+def test_examples_say_what_is_slow_and_since_when(name: str, wanted: Said) -> None:
+    (culprit,) = said_of(name)["slow_worker"]["culprits"]
+    assert (culprit["direction"], culprit["course"]) == (wanted.direction, wanted.course)
+    assert (culprit["first_step"], culprit["last_step"]) == (wanted.first_step, 119)
+    (size,) = {fault.size for fault in EXAMPLES[name]().faults}
+    assert 1.0 + culprit["effect"] == pytest.approx(size, rel=0.005)
+
+
+def test_drawn_faults_are_named_and_no_other_name_is_given() -> None:
+    """The whole evaluation draws a thousand: this one is to fail when something breaks."""
+    judged = [judge(seed) for seed in DRAWN]
+    assert {job.seed: job.wrong for job in judged if job.wrong} == {}
+    asked = [each for job in judged for each in job.verdicts if each.cause and not each.why_not]
+    missed = [each.text for each in asked if not each.is_named]
+    assert len(missed) <= (1.0 - LEAST_NAMED) * len(asked), missed
+    assert len(asked) > len(DRAWN) / 3, "faults that can be decided"

@@ -1,0 +1,82 @@
+"""Names come from logs: nothing of them is obeyed by a terminal, or looks like a line of this program."""
+
+import ast
+import io
+import logging
+
+import pytest
+
+from jobs.runtime.arguments import Arguments, command, option, run
+from jobs.runtime.errors import PlainError
+from jobs.runtime.project import PROJECT
+from jobs.runtime.terminal import LineFormatter, complain, log_to_terminal, say, warn_on_terminal
+
+NAME = "gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 \u00fc"
+SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 \u00fc".replace(
+    r"\u00fc", "\u00fc"
+)
+
+PRINTERS = ("jobs/runtime/terminal.py", "jobs/reading/printing.py", "jobs/cookbook.py")
+"""What writes to standard output or error by itself: lines, and the two formats that rows have."""
+
+
+def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    say(NAME, "second")
+    complain(NAME)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (f"{SHOWN}\nsecond\n", f"{SHOWN}\n")
+
+
+def formatted(log: logging.Logger, name: str) -> list[str]:
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(LineFormatter("%(levelname)s %(message)s"))
+    log.addHandler(handler)
+    error = ValueError(name)
+    log.error("job %s", name, exc_info=(ValueError, error, error.__traceback__))
+    log.removeHandler(handler)
+    return out.getvalue().splitlines()
+
+
+def test_a_record_is_one_line_and_its_traceback_is_indented() -> None:
+    first, *rest = formatted(logging.getLogger("test_terminal"), NAME)
+    assert first == f"ERROR job {SHOWN}"
+    assert rest == [f"  ValueError: {NAME.splitlines()[0]}", *rest[1:]]
+    assert all(line.startswith("  ") and line.isprintable() for line in rest)
+
+
+@pytest.mark.parametrize("set_up", [log_to_terminal, warn_on_terminal])
+def test_whatever_logs_to_a_terminal_has_that_format(monkeypatch: pytest.MonkeyPatch, set_up: object) -> None:
+    root = logging.Logger("root")  # noqa: LOG001  # a root of this test's own
+    monkeypatch.setattr(logging, "root", root)
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
+    assert callable(set_up)
+    set_up()
+    handler = root.handlers[0] if root.handlers else logging.lastResort
+    assert isinstance(handler and handler.formatter, LineFormatter)
+
+
+def test_errors_and_near_matches_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    @command("ask", option("name NAME", "a name"), option("--kind KIND", "a kind", choices=["a", "b"]))
+    def ask(args: Arguments) -> None:
+        """Fail."""
+        raise PlainError(f"no job {args.name}: did you mean {args.name}?")
+
+    assert run(ask, [NAME]) == 1
+    assert capsys.readouterr().err == f"ask: error: no job {SHOWN}: did you mean {SHOWN}?\n"
+    assert run(ask, ["x", "--kind", NAME]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("\n")
+    assert said[:-1].isprintable()
+
+
+def test_nothing_else_writes_to_a_terminal() -> None:
+    writes = set()
+    for file in (*PROJECT.glob("jobs/*.py"), *PROJECT.glob("jobs/*/**/*.py")):
+        name = str(file.relative_to(PROJECT))
+        for call in (each for each in ast.walk(ast.parse(file.read_text())) if isinstance(each, ast.Call)):
+            called = ast.unparse(call.func)
+            is_one = called in {"print", "click.echo"} or called.startswith(("sys.stdout.w", "sys.stderr.w"))
+            if is_one and name not in PRINTERS:
+                writes.add((name, called))
+    assert writes == {(name, "print") for name in ("jobs/runtime/java.py", "jobs/runtime/delta_jars.py")}

@@ -1,0 +1,106 @@
+"""`convert --check` and `analyse` say the same of one folder, and of a bad layout what would mend it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import analyse, convert
+from jobs.landing.formats.manifest import SIZES
+from tests.jobs.conftest import Ask
+from tests.jobs.landing.formats.foreign_logs import LOGS
+from tests.jobs.landing.formats.test_megatron_console import console
+from tests.support.kineto_traces import data_parallel_traces, random_durations
+
+
+@pytest.fixture(autouse=True)
+def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
+
+
+def megascan(folder: Path) -> None:
+    for file in (LOGS / "megascan").iterdir():
+        shutil.copy(file, folder)
+
+
+def one_of_two_ranks(folder: Path) -> None:
+    shutil.copy(LOGS / "kineto" / "nccl_data.json.gz", folder)
+
+
+def printed(folder: Path) -> None:
+    (folder / "train.log").write_text(console([700.0] * 12))
+
+
+def below(folder: Path) -> None:
+    (folder / "traces").mkdir()
+    printed(folder / "traces")
+    (folder / "traces" / "notes.txt").write_text("loss 2.3")
+
+
+def timers(folder: Path) -> None:
+    (folder / "train.log").write_text("(min, max) time across ranks (ms):\n")
+
+
+def named_job(folder: Path) -> None:
+    """A job.json that names the job and not its run."""
+    kineto(folder, {"job_id": "another"})
+
+
+def wrong_sizes(folder: Path) -> None:
+    kineto(folder, {"world_size": 5, "team": "nlp"})
+
+
+def kineto(folder: Path, manifest: dict[str, object]) -> None:
+    for rank, text in enumerate(data_parallel_traces(random_durations(3, is_sharded=False, steps=12))):
+        (folder / f"rank{rank}.json").write_bytes(text)
+    (folder / "job.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("put", "words"),
+    [
+        (megascan, "Not analysed: computes without transfers"),
+        (
+            one_of_two_ranks,
+            "Not analysed: profile of some ranks of the job (1 of 2 ranks recorded, in 3 steps",
+        ),
+        (printed, "Not analysed: step times and no ops (12 step times, of steps 10 to 120: 0.7 s"),
+        (below, "Not analysed: step times and no ops"),
+        (timers, "Megatron's timers: sums over an iteration"),
+        (named_job, "A step takes "),
+        (wrong_sizes, "Not analysed: manifest with a wrong or missing layout (world_size is 5, but"),
+    ],
+)
+def test_both_say_the_same_of_one_folder(
+    put: Callable[[Path], None], words: str, tmp_path: Path, call: Ask
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    put(folder)
+    said = call(analyse.main, folder, "--page", tmp_path / "page.html").out.splitlines()
+    status, checked, error = call(convert.main, folder, "--check")
+    (sentence,) = [line for line in said if words in line and not line.startswith(" ")][:1]
+    if status:
+        assert error.removeprefix("convert: error: ").strip() in sentence
+    else:
+        assert sentence in checked.splitlines()
+    templates = [[each for each in lines if each.startswith("  {")] for lines in (said, checked.splitlines())]
+    assert templates[0] == templates[1]
+    assert bool(templates[0]) is (put is wrong_sizes)
+
+
+def test_a_bad_layout_shows_the_job_json_that_mends_it(tmp_path: Path, call: Ask) -> None:
+    wrong_sizes(tmp_path)
+    out = call(analyse.main, tmp_path, "--page", tmp_path / "page.html").out
+    (template,) = [each for each in out.splitlines() if each.startswith("  {")]
+    assert {name: json.loads(template)[name] for name in SIZES} == {
+        **dict.fromkeys(SIZES, 1),
+        "dp_size": 3,
+        "vpp_size": 4,
+        "world_size": 3,
+    }
+    (tmp_path / "job.json").write_text(template)
+    mended = call(analyse.main, tmp_path, "--page", tmp_path / "page.html")
+    assert (mended.status, "A step takes" in mended.out) == (0, True)

@@ -1,0 +1,86 @@
+"""A table whose lists of structs have fewer fields: it is read, and takes rows of this version."""
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from jobs.reading.database import Database
+from jobs.warehouse import local_tables
+from jobs.warehouse.tables import Warehouse
+from schemas.job_causes import CULPRIT
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_CAUSES
+from tests.support.examples import DAY, NEXT_DAY, table_rows
+
+TABLE = TABLES[JOB_CAUSES]
+OF_0_3_0 = ("pp_rank", "dp_rank", "rank", "host", "effect", "share_of_steps", "pattern")
+THIRD_DAY = NEXT_DAY + timedelta(days=1)
+SLOW_HOST = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always", "slow_host": "h", "workers": []}
+
+
+def _earlier(kind: pa.DataType) -> pa.DataType:
+    """A type as version 0.3.0 had it."""
+    if kind == CULPRIT:
+        return pa.struct([CULPRIT.field(name) for name in OF_0_3_0])
+    if pa.types.is_list(kind):
+        return pa.list_(_earlier(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_earlier(each.type)) for each in kind])
+    return kind
+
+
+def rows(day: date, *culprits: Mapping[str, object]) -> pa.Table:
+    return table_rows(JOB_CAUSES, [{"log_date": day, "culprits": culprits}])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A warehouse with a day that version 0.3.0 wrote."""
+    schema = pa.schema([pa.field(each.name, _earlier(each.type)) for each in TABLE.arrow_schema])
+    culprit = {"pp_rank": 0, "rank": 4, "host": "old", "effect": 0.5, "share_of_steps": 1.0} | {
+        "pattern": "always",
+        "dp_rank": 1,
+    }
+    row = rows(DAY).to_pylist(maps_as_pydicts="strict")[0] | {"culprits": [culprit]}
+    earlier = pa.Table.from_pylist([row], schema)
+    path = str(tmp_path / JOB_CAUSES)
+    write_deltalake(path, earlier, partition_by=[*TABLE.partition_by])
+    return tmp_path
+
+
+def hosts(found: pa.Table) -> list[tuple[Any, ...]]:
+    """Day, host and slow host of every culprit."""
+    return sorted(
+        (row["log_date"], culprit["host"], culprit["slow_host"])
+        for row in found.to_pylist()
+        for culprit in row["culprits"]
+    )
+
+
+def test_rows_with_new_fields_are_not_committed_to_a_table_that_would_hide_them(root: Path) -> None:
+    path = str(root / JOB_CAUSES)
+    new = rows(NEXT_DAY, SLOW_HOST)
+    assert not local_tables.put(str(root), TABLE, new, local_tables.on_days(TABLE, [NEXT_DAY]))
+    assert DeltaTable(path).version() == 0
+    assert hosts(local_tables.few_rows(path, None, TABLE, [DAY])) == [(DAY, "old", None)]
+
+
+def test_a_night_over_an_earlier_warehouse_keeps_every_field(root: Path, spark: SparkSession) -> None:
+    """Its first write, by Spark, adds the fields at the end; later ones are commits again."""
+    warehouse, path = Warehouse(spark, str(root)), str(root / JOB_CAUSES)
+    before = warehouse.read(TABLE).selectExpr("explode(culprits) AS each").selectExpr("each.*").toArrow()
+    assert before["slow_host"].to_pylist() == [None]
+    warehouse.replace(TABLE, rows(NEXT_DAY, SLOW_HOST), [NEXT_DAY])
+    later = rows(THIRD_DAY, SLOW_HOST)
+    assert local_tables.put(str(root), TABLE, later, local_tables.on_days(TABLE, [THIRD_DAY]))
+    expected = [(DAY, "old", None), (NEXT_DAY, None, "h"), (THIRD_DAY, None, "h")]
+    assert hosts(local_tables.few_rows(path, None, TABLE, None)) == expected
+    assert hosts(warehouse.read(TABLE).toArrow()) == expected
+    with Database(str(root)).connection([JOB_CAUSES]) as connection:
+        assert hosts(connection.sql(f"FROM {JOB_CAUSES}").to_arrow_table()) == expected

@@ -1,0 +1,103 @@
+"""Megatron's 1F1B with a link that is slow in every other step: the replay beside the healthy steps."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tests.support.training_run import read_run
+from udfs.what_if import SimulationSettings, simulate_job
+
+STAGE: Final = 1
+"""The link lies behind it."""
+RUNS: Final = {
+    "link-none": ("0", ()),
+    "link-5-forward": ("5", ("--link-forward",)),
+    "link-5-backward": ("5", ()),
+    "link-50-forward": ("50", ("--link-forward",)),
+    "link-50-backward": ("50", ()),
+}
+MINIMUM: Final = SimulationSettings(minimum_steps=1)
+HEALTHY_ERROR: Final = 0.02
+HERE: Final = Path(__file__).parent
+
+
+class LinkOutcome(NamedTuple):
+    """What the replay of a run says; times in seconds, shares of the recorded step time.
+
+    receiver : stage at the slow end, of the culprit with most effect; None where none is named.
+    """
+
+    run: str
+    healthy_s: float
+    mended_s: float
+    nonblocking: float
+    discrepancy: float
+    blocking: tuple[str, ...]
+    receiver: int | None
+
+    @property
+    def off(self) -> float:
+        """How far the mended step is from the healthy one."""
+        return self.mended_s / self.healthy_s - 1
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the replay is as near as it must be."""
+        return abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
+
+    def __str__(self) -> str:
+        return (
+            f"{self.run}: discrepancy {self.nonblocking:.1%} where nothing blocks, {self.discrepancy:.1%} "
+            f"with {len(self.blocking)} blocking op types; healthy {self.healthy_s:.4f} s, mended "
+            f"{self.mended_s:.4f} s ({self.off:+.1%}); slow end at stage {self.receiver}; "
+            f"{'ok' if self.is_good else 'wrong'}"
+        )
+
+
+def outcomes(torch: str, landing: Path) -> Iterator[LinkOutcome]:
+    """Train and replay each run."""
+    for run, (late_ms, direction) in RUNS.items():
+        command = [
+            torch,
+            "-W",
+            "ignore::UserWarning",
+            str(HERE / "train_megatron.py"),
+            "--landing",
+            str(landing),
+        ]
+        command += ["--job", run, "--dp", "1", "--stages", "4", "--forward-s", "0.03", "--microbatches", "8"]
+        command += ["--link", str(STAGE), "--link-ms", late_ms, *direction]
+        subprocess.run(command, check=True, timeout=300)
+        yield outcome(run, landing)
+
+
+def outcome(run: str, landing: Path) -> LinkOutcome:
+    """Compare the run, mended, with its healthy steps."""
+    (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
+    rank_steps, manifest = read_run(folder)
+    # What the emitter states is left out: the replay is to find it.
+    stated = {name: value for name, value in manifest.items() if name != "blocking_transfers"}
+    every = simulate_job(rank_steps, stated)["step_slowdown"].sort_by("actual_step_s")
+    is_slowed = pc.equal(pc.bit_wise_and(every["step"], 1), 1)
+    # What else the machine does makes steps longer, never shorter: the faster half of each kind is quiet.
+    quiet = [each.slice(0, len(each) // 2) for each in map(every.filter, (pc.invert(is_slowed), is_slowed))]
+    healthy_s = pc.mean(quiet[0]["actual_step_s"]).as_py()
+    chosen = pa.concat_tables(quiet)["step"]
+    found = simulate_job(rank_steps.filter(pc.is_in(rank_steps["step"], chosen)), stated, MINIMUM)
+    (job,) = found["job_slowdown"].to_pylist()
+    causes = {row["cause"]: row for row in found["job_causes"].to_pylist()}
+    saved = causes["communication"]["time_saved_fraction"]
+    worst = max(causes["communication"]["culprits"], key=lambda each: each["effect"], default=None)
+    return LinkOutcome(
+        run,
+        healthy_s,
+        job["actual_step_s"] * (1 - saved),
+        job["discrepancy_nonblocking"],
+        job["discrepancy"],
+        tuple(job["blocking"]),
+        None if worst is None else worst["pp_rank"],
+    )

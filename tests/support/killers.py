@@ -1,0 +1,18 @@
+"""Pieces of work that end the process that does them."""
+
+import os
+import signal
+
+
+def work(piece: str) -> str:
+    """Return the piece in capitals, unless its name says what it does."""
+    if piece == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if piece == "exit":
+        os._exit(3)
+    if piece == "fill":
+        return str(len(bytearray(8 << 30)))
+    if piece == "raise":
+        raise LookupError("why")
+    print("what is printed is no result")
+    return piece.upper()

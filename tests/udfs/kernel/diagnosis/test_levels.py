@@ -1,0 +1,152 @@
+"""Levels of workers against their peers of the same step, on arrays with exact answers."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.levels import (
+    LEAST_STEP,
+    apart_when_healthy,
+    scatter_over_steps,
+    slow_series,
+    usual_levels,
+)
+
+STAGES, KINDS, STEPS, DP_RANKS = 3, 2, 12, 4
+BASE: Final = np.log(np.array([[1.0, 2.0], [1.0, 2.0], [1.5, 2.5]]))
+"""Of stages and directions; the last stage has more work."""
+ERROR: Final = np.full(KINDS, 0.001)
+EVEN: Final = np.ones(STEPS, dtype=bool)
+ALONE: Final = np.arange(STAGES * DP_RANKS).reshape(STAGES, DP_RANKS)
+"""A host for each worker."""
+IN_TIME: Final = np.arange(STEPS)
+NO_SPREAD: Final = np.zeros(KINDS)
+
+
+@pytest.fixture
+def level() -> Floats:
+    return np.broadcast_to(BASE[:, :, None, None], (STAGES, KINDS, STEPS, DP_RANKS)).copy()
+
+
+def found_in(own: Floats) -> Floats:
+    return slow_series(own, np.full((KINDS, STEPS), 0.001), NO_SPREAD, IN_TIME)
+
+
+def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
+    level[1, :, :, 2:] += 0.4
+    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    np.testing.assert_allclose(usual.base, BASE)
+    np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[..., None], usual.level.shape))
+    assert not usual.stage.any()
+    assert not usual.common.any()
+
+
+def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Floats) -> None:
+    level[:, :, 4:6] += 0.2
+    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    np.testing.assert_allclose(usual.common, np.where(np.isin(IN_TIME, [4, 5]), 0.2, 0.0) * np.ones((2, 1)))
+    np.testing.assert_allclose(usual.stage, 0.0, atol=1e-12)
+    np.testing.assert_allclose(usual.base, BASE)
+
+
+@pytest.mark.parametrize("first", [3, 6, 8])
+def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
+    """Three quiet steps of twelve say what the stage can do."""
+    level[0, :, first:] += 0.3
+    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
+    wanted = np.zeros((STAGES, KINDS, STEPS))
+    wanted[0, :, first:] = 0.3
+    np.testing.assert_allclose(usual.stage, wanted, atol=1e-12)
+
+
+def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
+    level[0] += 0.3
+    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    np.testing.assert_allclose(usual.base[0], BASE[0] + 0.3)
+    assert not usual.stage.any()
+
+
+def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
+    """Three of four, always: their host's workers are the usual one's peers no more."""
+    hosts = ALONE.copy()
+    hosts[1, :3] = 99
+    level[1, :, :, :3] += 0.4
+    np.testing.assert_allclose(usual_levels(level, ERROR, hosts, EVEN).base, BASE, atol=1e-12)
+
+
+def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level: Floats) -> None:
+    own = np.zeros_like(level)
+    own[2, 1, 5:, 3] = 0.25
+    np.testing.assert_allclose(found_in(own), own)
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "is_slow"),
+    [
+        (range(12), 0.011, False),
+        (range(12), 0.013, True),
+        ([4], 0.14, False),
+        ([4, 9], 0.029, False),
+        ([4, 9], 0.031, True),
+    ],
+    ids=["always, too little", "always", "one step", "two steps, too little", "two steps"],
+)
+def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
+    """1.2 % in the mean, or 3 % in two steps at least."""
+    own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
+    own[1, 0, list(steps), 2] = size
+    assert bool(found_in(own).any()) is is_slow
+
+
+def test_what_is_within_five_errors_is_not_slow() -> None:
+    own = np.zeros((1, 1, STEPS, 2))
+    own[0, 0, :, 1] = 0.05
+    errors = {0.03: True, 0.04: False}  # of one step; of the mean over 12 a third and less: 0.0087, 0.0115
+    for error, is_slow in errors.items():
+        found = slow_series(own, np.full((1, STEPS), error), np.zeros(1), IN_TIME)
+        assert bool(found.any()) is is_slow
+
+
+def test_a_steady_level_leaves_steps_their_noise_and_one_that_changes_is_taken_whole() -> None:
+    own = np.zeros((1, 1, STEPS, 2))
+    own[0, 0, :, 1] = 0.3 + 0.0005 * np.where(IN_TIME % 2, 1.0, -1.0)
+    steady = slow_series(own, np.full((1, STEPS), 0.001), np.zeros(1), IN_TIME)[0, 0, :, 1]
+    assert len(set(steady.tolist())) == 1
+    own[0, 0, :, 1] = np.linspace(0.2, 0.5, STEPS)
+    changing = slow_series(own, np.full((1, STEPS), 0.001), np.zeros(1), IN_TIME)
+    np.testing.assert_allclose(changing, own)
+
+
+def test_steps_are_judged_in_the_order_of_time_wherever_they_stand() -> None:
+    """The second block holds the first six steps."""
+    order = np.array([6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5])
+    own = np.zeros((1, 1, STEPS, 2))
+    own[0, 0, :4, 1] = 0.3
+    np.testing.assert_allclose(slow_series(own, np.full((1, STEPS), 0.001), np.zeros(1), order), own)
+
+
+def test_a_change_adds_nothing_to_the_scatter_over_steps() -> None:
+    rng = np.random.default_rng(2)
+    own = 0.02 * rng.standard_normal((4, 1, 400, 8))
+    calm = float(scatter_over_steps(own)[0])
+    assert calm == pytest.approx(0.02, rel=0.05)
+    own[:, :, 200:] += 1.0
+    assert float(scatter_over_steps(own)[0]) == pytest.approx(calm, rel=0.02)
+
+
+@pytest.mark.parametrize("slow", [0, 4, 12])
+def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> None:
+    """Up to half of 32 workers slow: the spread is that of the others."""
+    rng = np.random.default_rng(3)
+    own = np.repeat(0.005 * rng.standard_normal((4, 1, 1, 8)), STEPS, axis=2)
+    own.reshape(4, STEPS, 8)[:, :, : slow // 4] += 0.2
+    limit = float(apart_when_healthy(own)[0])
+    assert 3 * 0.005 < limit < 12 * 0.005
+
+
+def test_too_few_workers_do_not_say_what_is_healthy() -> None:
+    assert apart_when_healthy(np.zeros((1, KINDS, STEPS, 2))).tolist() == [LEAST_STEP] * KINDS
+    assert apart_when_healthy(np.zeros((1, KINDS, STEPS, 1))).tolist() == [0.0] * KINDS

@@ -1,0 +1,124 @@
+"""Slow optimizers, clips and collections, and late entries, put into a healthy job by hand."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+
+from jobs.synthetic.shape import JobShape
+from tests.support.random_jobs import generate_job
+from tests.udfs.kernel.diagnosis.kernel_jobs import Job, job_of
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.own_ops import OwnOps, late_entries, own_ops, own_times, without_own
+
+SHAPE: Final = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=10)
+IN_TIME: Final = np.arange(10)
+STEP_S: Final = 1.0
+USUAL_S: Final = 0.1
+
+
+@pytest.fixture
+def job() -> Job:
+    return job_of(generate_job(SHAPE, [], seed=1))
+
+
+def block_with(job: Job, op_type: int, factor: Floats) -> BlockTimes:
+    """Ops of a type take 0.1 s times a factor, shape (stage, step, dp_rank); all enter on time."""
+    (block,) = job.blocks()
+    duration_s = block.duration_s.copy()
+    for op, (of_op, stage) in enumerate(zip(block.graph.op_types, block.graph.stages, strict=True)):
+        if of_op == op_type:
+            duration_s[op] = USUAL_S * factor[stage]
+        elif of_op in (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD):
+            duration_s[op] = USUAL_S
+    entries = block.entries._replace(delay_s=np.zeros_like(block.entries.delay_s))
+    return block._replace(duration_s=duration_s, entries=entries)
+
+
+def own(job: Job, block: BlockTimes) -> OwnOps:
+    return own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, STEP_S)
+
+
+@pytest.mark.parametrize("op_type", [ot.OPTIMIZER, ot.OPTIMIZER_CLIP_MAIN_GRAD])
+@pytest.mark.parametrize("first", [0, 4])
+def test_an_op_that_is_slow_in_one_worker(job: Job, op_type: int, first: int) -> None:
+    factor = np.ones((2, 10, 4))
+    factor[1, first:, 2] = 1.5
+    found = own(job, block_with(job, op_type, factor))
+    assert set(found.slow) == {op_type}
+    np.testing.assert_allclose(np.exp(found.slow[op_type]), factor)
+    assert (found.pauses, found.late_s) == ({}, {})
+
+
+def test_a_worker_that_collects_garbage_in_some_steps(job: Job) -> None:
+    factor = np.zeros((2, 10, 4))
+    factor[0, [2, 5, 9], 1] = 1.0
+    block = block_with(job, ot.GC, factor)
+    found = own(job, block)
+    assert set(found.slow) | set(found.pauses) == {ot.GC}
+    (apart,) = own_times([block], job.layout, found)
+    (fixed,) = without_own([block], [apart])
+    gc = [op for op, each in enumerate(block.graph.op_types) if each == ot.GC]
+    assert fixed.duration_s[gc].max() < 0.1 * USUAL_S
+
+
+def test_what_all_workers_collect_in_the_same_step_is_a_plan(job: Job) -> None:
+    factor = np.zeros((2, 10, 4))
+    factor[:, 3] = 1.0
+    found = own(job, block_with(job, ot.GC, factor))
+    assert (found.slow, found.pauses, found.shared) == ({}, {}, {})
+
+
+def test_a_single_long_op_of_many_steps_is_a_pause_by_what_it_takes_beyond_the_usual() -> None:
+    steps = 100
+    job = job_of(generate_job(replace(SHAPE, steps=steps), [], seed=1))
+    factor = np.ones((2, steps, 4))
+    factor[1, 60, 3] = 2.5
+    block = block_with(job, ot.OPTIMIZER, factor)
+    found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(steps), STEP_S)
+    assert not found.slow
+    np.testing.assert_allclose(found.pauses[ot.OPTIMIZER], USUAL_S * (factor - 1.0), atol=1e-12)
+
+
+def test_parts_of_an_op_give_its_time_back_and_its_usual_time_without_them(job: Job) -> None:
+    factor = np.ones((2, 10, 4))
+    factor[1, 4:, 2], factor[0, 6, 3] = 1.5, 3.0
+    block = block_with(job, ot.OPTIMIZER, factor)
+    (apart,) = own_times([block], job.layout, own(job, block))
+    again_s = apart.base_s * apart.slow * apart.shared + apart.pause_s
+    np.testing.assert_allclose(again_s, block.duration_s[apart.ops], rtol=1e-12)
+    (fixed,) = without_own([block], [apart])
+    np.testing.assert_allclose(fixed.duration_s[apart.ops], USUAL_S, rtol=1e-12)
+
+
+def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
+    """By 0.08 s in every step from the fifth on; entries of others are on time."""
+    block = block_with(job, ot.OPTIMIZER, np.ones((2, 10, 4)))
+    place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
+    delay_s = block.entries.delay_s.copy()
+    delay_s[place, 5:, 2] = 0.08
+    block = block._replace(entries=block.entries._replace(delay_s=delay_s))
+    found = own(job, block)
+    op_type = int(block.entry_types[place])
+    assert set(found.late_s) == {op_type}
+    wanted = np.zeros((2, 10, 4))
+    wanted[1, 5:, 2] = 0.08
+    np.testing.assert_allclose(found.late_s[op_type], wanted, atol=1e-12)
+    (late,) = late_entries([block], job.layout, found)
+    assert late.delay_s.sum() == pytest.approx(5 * 0.08)
+
+
+def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
+    """A hundredth of a second of a step of ten."""
+    factor = np.full((2, 10, 4), 0.1)
+    factor[1, :, 2] = 0.2
+    block = block_with(job, ot.OPTIMIZER, factor)
+    others_s = block.duration_s
+    for op, each in enumerate(block.graph.op_types):
+        if each in (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD):
+            others_s[op] = 0.0
+    found = own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, 10.0)
+    assert (found.slow, found.pauses, found.shared) == ({}, {}, {})

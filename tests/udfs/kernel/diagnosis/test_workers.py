@@ -1,0 +1,110 @@
+"""Slow workers, replicas and stages beside data, on log times with exact answers."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.workers import slow_workers
+
+SHAPE: Final = (4, 2, 1, 8, 12, 4)
+"""(stage, direction, chunk, microbatch, step, dp_rank)."""
+UNKNOWN: Final = np.full((4, 4), -1)
+IN_TIME: Final = np.arange(12)
+NOISE: Final = 0.003
+NEAR: Final = 0.004
+FORWARD, BACKWARD = 0, 1
+
+
+@pytest.fixture
+def logs() -> Tensor:
+    """Healthy: forwards of 1 s, backwards of 2, and noise of 0.3 %."""
+    base = np.log(np.array([1.0, 2.0]))[:, None, None, None, None]
+    healthy: Tensor = base + NOISE * np.random.default_rng(4).standard_normal(SHAPE)
+    return healthy
+
+
+def weights(seed: int = 6) -> Floats:
+    """Log weights of microbatches, shape (microbatch, step, dp_rank)."""
+    found: Floats = 0.2 * np.random.default_rng(seed).standard_normal(SHAPE[3:])
+    return found
+
+
+def cells(logs: Tensor) -> Floats:
+    return slow_workers(logs, UNKNOWN, IN_TIME)[0].cells()
+
+
+def test_healthy_workers_are_not_slow(logs: Tensor) -> None:
+    assert not cells(logs).any()
+    assert not cells(logs + weights()).any(), "nor where data differ"
+
+
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
+@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize("is_uneven", [False, True])
+def test_one_direction_of_one_worker_from_a_step_on(
+    logs: Tensor, direction: int, first: int, is_uneven: bool
+) -> None:
+    logs[1, direction, :, :, first:, 2] += np.log(1.3)
+    if is_uneven:
+        logs += weights()
+    wanted = np.zeros((4, 2, 12, 4))
+    wanted[1, direction, first:, 2] = np.log(1.3)
+    np.testing.assert_allclose(cells(logs), wanted, atol=3 * NEAR if is_uneven else NEAR)
+
+
+def test_data_that_are_longer_in_a_replica_in_a_step_are_no_slow_replica(logs: Tensor) -> None:
+    """A heavy draw lengthens all stages and both directions, as a slow replica would."""
+    weight = weights()
+    weight[:, 7, 1] += 0.1
+    workers, usual, found = slow_workers(logs + weight, UNKNOWN, IN_TIME)
+    assert not workers.cells().any()
+    assert workers.is_uneven.all()
+    assert (logs + weight - usual - found).std() < 2 * NOISE, "the weights explain the rest"
+
+
+def test_a_replica_that_is_always_slow_is_slow_beside_uneven_data(logs: Tensor) -> None:
+    logs = logs + weights() / 4
+    logs[..., 3] += np.log(1.5)
+    found = cells(logs).mean(axis=2)
+    np.testing.assert_allclose(found[..., 3], np.log(1.5), atol=0.03)
+    assert not found[..., :3].any()
+
+
+def test_a_replica_slow_in_steps_whose_data_are_even_is_slow(logs: Tensor) -> None:
+    logs[..., 6:, 3] += 0.1
+    wanted = np.zeros((4, 2, 12, 4))
+    wanted[..., 6:, 3] = 0.1
+    np.testing.assert_allclose(cells(logs), wanted, atol=NEAR)
+
+
+def test_all_workers_of_a_stage_from_a_step_on_are_slow_and_always_are_heavy(logs: Tensor) -> None:
+    logs[2, :, :, :, 8:] += 0.3
+    workers, usual, _ = slow_workers(logs, UNKNOWN, IN_TIME)
+    wanted = np.zeros((4, 2, 12))
+    wanted[2, :, 8:] = 0.3
+    np.testing.assert_allclose(workers.stage, wanted, atol=NEAR)
+    np.testing.assert_allclose(usual[:, 0, 0, 0, 0, 0], 0.0, atol=NEAR)
+    logs[2, :, :, :, :8] += 0.3
+    workers, usual, _ = slow_workers(logs, UNKNOWN, IN_TIME)
+    assert not workers.cells().any()
+    np.testing.assert_allclose(usual[:, 0, 0, 0, 0, 0], [0.0, 0.0, 0.3, 0.0], atol=NEAR)
+
+
+def test_with_one_stage_what_lengthens_backwards_alone_is_no_data(logs: Tensor) -> None:
+    alone = logs[:1] + weights()
+    alone[0, BACKWARD, :, :, :, 1] += np.log(2.0)
+    workers = slow_workers(alone, UNKNOWN[:1], IN_TIME)[0]
+    np.testing.assert_allclose(workers.own[0, BACKWARD, :, 1], np.log(2.0), atol=0.02)
+    assert not workers.own[0, FORWARD].any()
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> None:
+    single = logs[:, :, :, :1].copy()
+    wanted = np.zeros((4, 2, 12, 4))
+    wanted[0, :, 4:, :1] = 0.2 * (slow > 0)
+    single += wanted[:, :, None, None]
+    np.testing.assert_allclose(cells(single), wanted, atol=2 * NEAR)

@@ -1,0 +1,55 @@
+"""Logs whose times are not in microseconds: named at once, with the unit that was meant."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.shape import JobShape
+from schemas.vocabulary import JOB_SLOWDOWN, STATUS_IMPLAUSIBLE_TIMES
+from tests.support.random_jobs import generate_job
+from udfs.what_if import simulate_job
+
+DAY = date(2026, 1, 5)
+MIDNIGHT_US = round(datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC).timestamp() * 1e6)
+JOB = generate_job(JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12), [], 1)
+Row = dict[str, Any]
+
+
+def simulated(change: Callable[[Row], Row], job: GeneratedJob = JOB) -> Row:
+    lines = [
+        change(row | {"t0_us": MIDNIGHT_US + row["step"] * 1_000_000}) for row in job.rank_steps.to_pylist()
+    ]
+    rows = pa.Table.from_pylist(lines, job.rank_steps.schema)
+    (found,) = simulate_job(rows, job.manifest | {"log_date": DAY})[JOB_SLOWDOWN].to_pylist()
+    return dict(found)
+
+
+def scaled(factor: float) -> Callable[[Row], Row]:
+    return lambda row: row | {name: [factor * t for t in row[name]] for name in ("start_us", "duration_us")}
+
+
+def test_microseconds_are_analysed() -> None:
+    assert simulated(lambda row: row)["status"] == "analysed"
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        (scaled(1e-6), r"steps of [0-9.]+ us: are these seconds\?"),
+        (scaled(2e-4), r"steps of [0-9.]+ us: are these milliseconds\?"),
+        (scaled(1e6), r"steps of [0-9.e+]+ days: are these nanoseconds\?"),
+        (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
+        (lambda row: row | {"t0_us": row["t0_us"] // 1_000}, r"t0_us is \d+, .* are these milliseconds\?"),
+        (lambda row: row | {"t0_us": row["t0_us"] * 1_000}, r"t0_us is \d+, .* are these nanoseconds\?"),
+    ],
+    ids=["seconds", "milliseconds", "nanoseconds", "zeros in s", "zeros in ms", "zeros in ns"],
+)
+def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: str) -> None:
+    found = simulated(change)
+    assert (found["status"], found["slowdown"]) == (STATUS_IMPLAUSIBLE_TIMES, None)
+    assert re.fullmatch(detail, found["status_detail"])

@@ -1,0 +1,136 @@
+"""Blocking transfers: found where the record shows them, nowhere else, and replayed as the twin does."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.vocabulary import OP_TYPES, STATUS_BAD_LAYOUT, TRANSFER_OPS
+from tests.evaluation.blocking.draw import KINDS, Drawn, draw
+from tests.oracle.readers import read_layout as layout_of_twin
+from tests.oracle.readers import read_rank_steps
+from tests.oracle.results import what_if
+from tests.udfs.equal_results import assert_same_results
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+from tests.udfs.twin import assert_equal_results
+from udfs.custom_scenario import replay_scenarios
+from udfs.kernel.recorded.first_pass import Recorded, read
+from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
+from udfs.kernel.replay.masked import replay_one_by_one
+from udfs.kernel.replay.replay import last_ops, replay
+from udfs.kernel.replay.stacked import replay_scenarios as replay_stacked
+from udfs.kernel.replay.timeline import replayed_timeline
+from udfs.kernel.what_if import OPS_TOGETHER
+from udfs.layout import read_layout
+from udfs.simulate.rank_rows import replayed_rows
+from udfs.timeline.timelines import step_timelines
+from udfs.what_if import simulate_job
+
+SHOWN = {
+    "streams": 0, "blocking": 8, "receives": 10, "fused": 3, "mixed: forward": 10, "buffered": 17,
+    "buffered, fused": 38,
+}  # fmt: skip
+"""Seeds of jobs whose record shows what blocks, if anything does."""
+
+
+@cache
+def drawn(kind: str) -> Drawn:
+    return draw(SHOWN[kind], kind)
+
+
+def job_row(rows: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = simulate_job(rows, facts)["job_slowdown"].to_pylist()[0]
+    return found
+
+
+def recorded(job: Drawn) -> Recorded:
+    layout = read_layout(job.manifest)
+    return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> None:
+    job = job_row(drawn(kind).rank_steps, drawn(kind).manifest)
+    assert bool(job["blocking"]) == bool(KINDS[kind][0])
+    assert job["discrepancy"] < 0.002
+    assert job["simulated_step_s"] == pytest.approx(drawn(kind).step_s, rel=1e-3)
+    if kind != "buffered, fused":  # whose calls hide when their sends were done
+        assert job["slowdown"] == pytest.approx(drawn(kind).slowdown, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_the_twin_agrees(kind: str) -> None:
+    found = simulate_job(drawn(kind).rank_steps, drawn(kind).manifest)
+    chosen = recorded(drawn(kind)).blocking.chosen
+    blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
+    assert sorted(blocking) == sorted(found["job_slowdown"]["blocking"][0].as_py())
+    layout = replace(layout_of_twin(drawn(kind).manifest), blocking=blocking, eager=eager)
+    assert_equal_results(found, what_if(read_rank_steps(drawn(kind).rank_steps), layout))
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_all_replays_of_a_graph_with_blocking_transfers_agree_bit_for_bit(kind: str) -> None:
+    found, layout = recorded(drawn(kind)), read_layout(drawn(kind).manifest)
+    (block,) = found.blocks
+    graph, duration_s = block.graph, block.duration_s
+    fast_s = replay(graph, list(duration_s.reshape(graph.size, 1, -1)), (1, *duration_s.shape[1:]))[0]
+    for step, step_s in enumerate(fast_s):
+        assert replayed_timeline(graph, duration_s[:, step]).end_s.max() == step_s
+    ideal_of_op = ideal_of_ops(graph, ideal_durations([(graph, duration_s)]))
+    is_last = last_ops(graph, np.minimum(duration_s.reshape(graph.size, -1).min(axis=1), ideal_of_op))
+    together = replay_stacked(graph, layout, duration_s, ideal_of_op, is_last)
+    alone = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
+    assert np.array_equal(together.recorded, alone.recorded)
+    assert np.array_equal(together.ideal, alone.ideal)
+    assert np.array_equal(together.by_worker, alone.by_worker)
+
+
+@pytest.mark.parametrize("kind", ["receives", "fused", "buffered"])
+def test_scenarios_and_timelines_replay_what_the_tables_do(kind: str) -> None:
+    rows, facts = drawn(kind).rank_steps, drawn(kind).manifest
+    found = simulate_job(rows, facts)
+    (job,) = found["job_slowdown"].to_pylist()
+    assert replay_scenarios(rows, facts, ["dp_rank = 0"]).simulated_step_s == job["simulated_step_s"]
+    last = found["step_slowdown"].to_pylist()[-1]
+    step = step_timelines(rows, facts, step=last["step"])
+    assert step.step_s("replayed") == pytest.approx(last["simulated_step_s"], rel=1e-12)
+    assert step.step_s("ideal") == pytest.approx(last["ideal_step_s"], rel=1e-12)
+
+
+def test_the_manifest_rules_where_it_states_what_blocks() -> None:
+    rows, facts = drawn("blocking").rank_steps, drawn("blocking").manifest
+    free = simulate_job(rows, facts | {"blocking_transfers": []})
+    assert free["job_slowdown"]["blocking"].to_pylist() == [[]]
+    assert free["job_slowdown"]["discrepancy"][0].as_py() > 0.01
+    stated = simulate_job(rows, facts | {"blocking_transfers": list(TRANSFER_OPS)})
+    assert_same_results(stated, simulate_job(rows, facts), within=0.0)
+
+
+@pytest.mark.parametrize("stated", ["forward-recv", ["forward-compute"], [3]])
+def test_a_manifest_that_states_what_is_no_transfer_is_a_bad_layout(stated: object) -> None:
+    job = job_row(drawn("streams").rank_steps, drawn("streams").manifest | {"blocking_transfers": stated})
+    assert job["status"] == STATUS_BAD_LAYOUT
+    assert "blocking_transfers" in job["status_detail"]
+
+
+def test_a_recv_that_is_posted_late_begins_late() -> None:
+    """The second stage receives only after its backward: in the paper's graph after its first forward."""
+    first: Ops = [
+        ("forward-compute", 0.0, 0.1, 0), ("forward-send", 0.1, 0.1), ("forward-compute", 0.2, 0.1, 1),
+        ("forward-send", 0.3, 0.9),
+    ]  # fmt: skip
+    second: Ops = [
+        ("forward-recv", 0.0, 0.2), ("forward-compute", 0.2, 0.4, 0), ("backward-compute", 0.6, 0.5, 0),
+        ("forward-recv", 1.1, 0.1), ("forward-compute", 1.2, 0.4, 1),
+    ]  # fmt: skip
+    rows = rank_steps(line(1, 0, 0, first), line(1, 0, 1, second))
+    paper, late = (
+        job_row(rows, manifest(pp_size=2) | {"blocking_transfers": stated})
+        for stated in ([], ["forward-recv"])
+    )
+    assert paper["simulated_step_s"] == pytest.approx(1.5)
+    assert late["simulated_step_s"] == pytest.approx(1.6)
+    assert late["discrepancy"] == pytest.approx(0.0, abs=1e-12)

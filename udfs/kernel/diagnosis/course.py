@@ -1,0 +1,107 @@
+"""When something was slow: in which steps, since when, and how the excess goes over the steps.
+
+A series is the log by which one worker, stage or link took longer than its peers, one value per step in the
+order of time.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.cause import ALWAYS, COMES_AND_GOES, FROM, GROWS, UNTIL
+
+NEARLY_ALL: Final = 0.9
+"""Share of the steps of a stretch that must be slow if the stretch is; a few may look usual by chance."""
+
+ERRORS: Final = 3.0
+"""Standard errors by which a level, or a trend beside levels, must stand out."""
+
+ENOUGH_STEPS: Final = 6
+"""Over fewer steps nothing is said to grow."""
+
+LATEST_START: Final = 2.0 / 3.0
+"""What grows begins within this share of the steps, so that it can be told from a level."""
+
+GROWTH: Final = 1.0 / 3.0
+"""What grows is in its last third beyond its first third by this share of the last at least."""
+
+BETTER: Final = 0.7
+"""A ramp leaves at most this share of the squares that the best levels leave."""
+
+
+class Course(NamedTuple):
+    """In which steps something was slow.
+
+    is_slow : bool, shape (step,).
+    kind    : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
+    """
+
+    is_slow: Mask
+    kind: int
+
+
+def course_of(series: Floats, error: float) -> Course:
+    """Course of a series that is beyond doubt slow in some steps.
+
+    series : log factors, shape (step,), in the order of time.
+    error  : standard error of one of them.
+    """
+    steps = len(series)
+    level = _level(series, error)
+    is_slow: Mask = series > level / 2.0
+    grown = _growth(series, error) if steps >= ENOUGH_STEPS else None
+    if grown is not None:
+        return Course(np.arange(steps) >= grown, GROWS)
+    first, end = _stretch(series, level)
+    slow, inside = int(is_slow.sum()), int(is_slow[first:end].sum())
+    is_one = inside >= NEARLY_ALL * (end - first) and slow - inside <= (1.0 - NEARLY_ALL) * (end - first)
+    if slow == steps or (is_one and end - first == steps):
+        return Course(np.ones(steps, dtype=bool), ALWAYS)
+    if is_one and end - first > 1 and (first == 0 or end == steps):
+        in_stretch = np.zeros(steps, dtype=bool)
+        in_stretch[first:end] = True
+        return Course(in_stretch, UNTIL if first == 0 else FROM)
+    return Course(is_slow, COMES_AND_GOES)
+
+
+def _level(series: Floats, error: float) -> float:
+    """Level of the slow steps: the median of those that are clearly not usual."""
+    most = float(series.max())
+    slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
+    return float(slow[len(slow) // 2]) if slow.size else most
+
+
+def _stretch(series: Floats, level: float) -> tuple[int, int]:
+    """Stretch of steps, first and end, that the slow level explains best: the largest sum beyond its half."""
+    total = np.zeros(len(series) + 1)
+    np.cumsum(series - level / 2.0, out=total[1:])
+    end = int((total - np.minimum.accumulate(total)).argmax())
+    return int(total[: end + 1].argmin()), end
+
+
+def _growth(series: Floats, error: float) -> int | None:
+    """First step of a slowness that grows to the end; None where it does not grow."""
+    steps = len(series)
+    third = steps // 3
+    if series[-third:].sum() <= series[:third].sum():
+        return None
+    # Ramps from every step of the first part on, least squares: sums from there to the end.
+    first = np.arange(max(1, int(LATEST_START * steps)))
+    length = steps - first
+    over = np.cumsum(series[::-1])[::-1][first]
+    moment = np.cumsum((np.arange(steps) * series)[::-1])[::-1][first]
+    squares = float(series @ series)
+    product = moment - (first - 1) * over
+    left = squares - product * product * 6.0 / (length * (length + 1) * (2 * length + 1))
+    found = int(left.argmin())
+    best = float(left[found])
+    # Beside a ramp: one level, or two of which either may be the usual.
+    total, count = np.cumsum(series), np.arange(1, steps)
+    before, after = total[:-1] ** 2 / count, (total[-1] - total[:-1]) ** 2 / (steps - count)
+    flat = squares - max(float((before + after).max()), float(total[-1]) ** 2 / steps)
+    if flat - best <= (ERRORS * error) ** 2 or best >= BETTER * flat:
+        return None
+    part = max((steps - found) // 3, 1)
+    early, late = float(series[found : found + part].mean()), float(series[-part:].mean())
+    return found if late - early > GROWTH * abs(late) else None

@@ -1,0 +1,229 @@
+"""Levels of workers in each step, and by how much they exceed those of the same step's peers.
+
+A fault of a worker, host or stage lengthens all it does in a step: its *level*, the median over microbatches.
+Every step has its own peers, so that an onset needs no model. Axes p, k, s, d: stage, kind of op (direction,
+or op type), step, dp rank; all values are logs of times.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.cause import COMES_AND_GOES
+from udfs.kernel.diagnosis.course import course_of
+from udfs.kernel.diagnosis.hosts import mostly_on_one_host
+from udfs.kernel.selection import ascending, medians_along, quantile
+
+USUAL_STEPS: Final = 0.3
+"""Quantile over steps that is taken as usual: more than half of them may be slow."""
+
+QUIET_STEPS: Final = 1.0 / 6.0
+LEAST_QUIET: Final = 3
+"""Share of steps, and how many at least, that show what is usual where they are clearly faster than that."""
+
+LEAST_LEVEL: Final = 0.012
+LEAST_STEP: Final = 0.03
+"""Log of the least factor that is taken as slow, in the mean over steps and in one step."""
+
+ERRORS: Final = 5.0
+"""How many times its standard error a slow level must be."""
+
+LEAST_HITS: Final = 2
+"""Fewer slow steps are no slow worker."""
+
+SPREADS: Final = 4.5
+SPREADS_OF_FEW: Final = 60.0
+"""How many times the spread of the closest half of the workers a slow level must be, and how much more, over
+their number: of few, the closest half is narrow. One healthy job in 100 has a worker beyond (simulated)."""
+
+ENOUGH_CELLS: Final = 12
+FEWEST_APART: Final = 3
+"""With fewer workers their spread alone does not say what is healthy, and with fewer still nothing."""
+
+MOST_APART: Final = 0.15
+"""Log by which no healthy worker differs from others."""
+
+SIGMAS_BETWEEN: Final = 2.07
+"""Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
+
+MAD_TO_SIGMA: Final = 1.4826
+QUANTILE_TO_SIGMA: Final = 1.0 / (0.3853 * 2.0**0.5)
+"""From the quantile 0.3 of absolute differences of two normal values to the standard deviation of one."""
+
+STEADY: Final = 1.5
+TINY: Final = 1e-3
+"""A level is steady if it scatters by at most this times its standard error, and by that log."""
+
+
+class Slow(NamedTuple):
+    """What is slower than its peers, as it is to be taken away.
+
+    log_factor : 0 where not slow; shape (p, k, s, d).
+    error      : standard error of one level, shape (k,).
+    """
+
+    log_factor: Floats
+    error: Floats
+
+
+class Usual(NamedTuple):
+    """What stages usually take, and how a step's usual level differs from it.
+
+    base   : shape (p, k).
+    common : by which all stages take longer in a step, shape (k, s).
+    stage  : beyond both, shape (p, k, s).
+    level  : usual level of each stage in each step, the lower median over dp ranks; shape (p, k, s).
+    """
+
+    base: Floats
+    common: Floats
+    stage: Floats
+    level: Floats
+
+
+def usual_levels(level: Floats, error: Floats, hosts: Ints, even: Mask) -> Usual:
+    """What is usual in each stage and step; faults only lengthen, so of two peers the faster is usual.
+
+    level : shape (p, k, s, d).
+    error : standard error of a level, shape (k,).
+    hosts : int, shape (p, d); -1 where unknown.
+    even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
+    """
+    if np.count_nonzero(even) < LEAST_QUIET:
+        even = np.ones_like(even)
+    low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
+    quiet = _base(low[..., even], error)
+    over = low - quiet[..., None]
+    if len(level) == 1:
+        return Usual(quiet, over[0], np.zeros_like(low), low)
+    common = medians_along(over, 0, low=True)
+    base = _base((low - common)[..., even], error)
+    return Usual(base, common, low - common - base[..., None], low)
+
+
+def _base(levels: Floats, error: Floats) -> Floats:
+    """Usual level over steps, shape (p, k): a low quantile, or what a few quiet steps show.
+
+    levels : shape (p, k, s).
+    """
+    ordered = np.sort(levels, axis=2)
+    usual = quantile(ordered, USUAL_STEPS)
+    steps = levels.shape[2]
+    if steps < 2 * LEAST_QUIET:
+        return usual
+    quiet = ordered[..., : max(LEAST_QUIET, round(QUIET_STEPS * steps))].mean(axis=2)
+    return np.where(usual - quiet > np.maximum(LEAST_STEP, 6.0 * error), quiet, usual)
+
+
+def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
+    """Usual levels where most workers of a stage are on one host that is slow: those of the others."""
+    found = low
+    for stage, is_elsewhere in mostly_on_one_host(hosts):
+        elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
+        over = low[stage] - elsewhere
+        is_slow = over > np.maximum(LEAST_STEP, ERRORS * error)[:, None]
+        if (is_slow.sum(axis=1) >= LEAST_HITS).any():
+            found = found.copy() if found is low else found
+            found[stage] = np.where(is_slow, elsewhere, low[stage])
+    return found
+
+
+def scatter_over_steps(own: Floats) -> Floats:
+    """Scatter over steps of a typical series, shape (k,); half of the series may be slow.
+
+    own : shape (p, k, s, d).
+    """
+    p, k, s, d = own.shape
+    if s < 4:
+        return np.zeros(k)
+    # Differences from step to step: what begins, ends or grows adds little to them. Low ones, because what
+    # comes and goes does so in up to half of the steps.
+    apart = np.abs(np.diff(own, axis=2)).transpose(1, 0, 3, 2).reshape(k, p * d, s - 1)
+    typical = quantile(np.sort(apart, axis=2), USUAL_STEPS)
+    typical = typical[:, (typical > 0.0).any(axis=0)]
+    if not typical.size:
+        return np.zeros(k)
+    scatter: Floats = QUANTILE_TO_SIGMA * medians_along(typical, 1, low=True)
+    return scatter
+
+
+def apart_when_healthy(own: Floats) -> Floats:
+    """Log by which healthy workers may differ from the others of their stage, always; shape (k,).
+
+    own : beyond what is usual in the stage and step; shape (p, k, s, d).
+    """
+    k, d = own.shape[1], own.shape[3]
+    typical = quantile(ascending(own, 2), USUAL_STEPS)
+    if d < 2:
+        return np.zeros(k)
+    if d == 2:
+        apart = (typical[..., 1] - typical[..., 0]).T / np.sqrt(2.0)
+    else:
+        apart = np.delete(np.sort(typical, axis=2), (d - 1) // 2, axis=2).swapaxes(0, 1).reshape(k, -1)
+    number = apart.shape[1]
+    if number < FEWEST_APART:
+        return np.full(k, LEAST_STEP)
+    # Up to half of the workers may be slow: the half that lies closest together is healthy.
+    apart = np.sort(apart, axis=1)
+    half = max(number // 2 - 1, 1)
+    spread = MAD_TO_SIGMA / 2.0 * (apart[:, half:] - apart[:, : number - half]).min(axis=1)
+    limit: Floats = np.minimum((SPREADS + SPREADS_OF_FEW / number) * spread, MOST_APART)
+    return limit if number >= ENOUGH_CELLS else np.asarray(np.maximum(limit, LEAST_STEP))
+
+
+def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
+    """Which series are beyond doubt slow; bool, shape (p, k, d).
+
+    own     : shape (p, k, s, d).
+    error   : standard error of a level in each step, shape (k, s).
+    healthy : what healthy workers may differ by, shape (k,).
+    """
+    steps = own.shape[2]
+    if not own.max(initial=0.0) > LEAST_LEVEL:
+        return np.zeros((*own.shape[:2], own.shape[3]), dtype=bool)
+    of_mean = np.sqrt(np.square(error).mean(axis=1) / steps)
+    least = np.maximum(LEAST_LEVEL, np.maximum(ERRORS * of_mean, healthy))
+    least_step = np.maximum(LEAST_STEP, np.maximum(ERRORS * error, healthy[:, None]))
+    hits = (own > least_step[None, :, :, None]).sum(axis=2)
+    is_slow: Mask = own.mean(axis=2) > least[None, :, None]
+    is_slow |= hits >= min(LEAST_HITS, steps)
+    return is_slow
+
+
+def slow_series(
+    own: Floats,
+    error: Floats,
+    healthy: Floats,
+    order: Ints,
+    noise: Floats | None = None,
+    *,
+    is_single: bool = False,
+) -> Floats:
+    """What is significantly slow, in the steps in which it is; log factors, 0 elsewhere; shape (p, k, s, d).
+
+    own   : beyond the peers of the same step, shape (p, k, s, d).
+    error : standard error of a level in each step, shape (k, s). healthy: as of `significant`.
+    order : positions of the steps in the order of time.
+    noise : what the levels of a slow worker scatter by, shape (k,); the error, if left out.
+    is_single : levels of single ops: what comes and goes in one kind alone is no worker, but long ops.
+    """
+    found = np.zeros_like(own)
+    typical = np.sqrt(np.square(error).mean(axis=1))
+    own_noise = typical if noise is None else noise
+    for p, k, d in np.argwhere(significant(own, error, healthy)).tolist():
+        series = own[p, k, order, d]
+        course = course_of(series, float(own_noise[k]))
+        least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))
+        is_slow = course.is_slow | (series > least)
+        if is_single and course.kind == COMES_AND_GOES:
+            beside = own[p, :, order, d].min(axis=1)
+            if np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0:
+                continue
+        slow = series[is_slow]
+        level = float(np.sort(slow)[slow.size // 2])
+        # A steady level leaves the steps their noise; one that changes is taken as it is.
+        is_steady = slow.size > 1 and slow.std() <= STEADY * max(float(typical[k]), TINY)
+        kept = np.full(slow.shape, level) if is_steady else np.maximum(slow, 0.0)
+        found[p, k, order[is_slow], d] = np.maximum(kept, 0.0)
+    return found

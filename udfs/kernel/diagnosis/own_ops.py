@@ -1,0 +1,267 @@
+"""What workers do by themselves beside computes: optimizer, clip, gc, and entering collectives late.
+
+Each op type is compared with the same op of the step's peers, as computes are.
+Axes p, s, d: stage, step, dp rank.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
+from udfs.kernel.diagnosis.levels import (
+    ERRORS,
+    LEAST_HITS,
+    MAD_TO_SIGMA,
+    USUAL_STEPS,
+    apart_when_healthy,
+    scatter_over_steps,
+    slow_series,
+    usual_levels,
+)
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.selection import medians_along, quantile
+
+OWN: Final = (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD)
+"""Op types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time
+from the last worker's start to the own end."""
+
+LEAST_SHARE: Final = 0.0025
+"""Op types that take less of a step are left alone: their scatter costs nothing that could be noticed."""
+
+LEAST_LOG: Final = 0.05
+LEAST_ENTRY: Final = 0.005
+"""Log of the least factor of an op, and share of a step that a late entry takes, to count as slow."""
+
+LEAST_PAUSE: Final = 0.15
+ERRORS_OF_PAUSE: Final = 6.0
+"""A single op is a pause beyond this log, and so many times the usual scatter."""
+
+TINY_S: Final = 1e-9
+
+
+class OwnTimes(NamedTuple):
+    """Ops of one block of which some are slow, taken apart: base_s x slow x shared + pause_s.
+
+    ops     : int, shape (op,).
+    base_s, pause_s : float64, shape (op, step, dp). [s]
+    slow, shared    : factors, of the same shape; of the worker, and of all workers, which no cause explains.
+    """
+
+    ops: Ints
+    base_s: Floats
+    slow: Floats
+    shared: Floats
+    pause_s: Floats
+
+
+class OwnOps(NamedTuple):
+    """What is slow beside computes.
+
+    slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
+    pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
+    shared : op type -> log factors by which all workers' ops are longer, which no cause explains; (p, s, d).
+    usual_s : op type -> its usual time in a step. [s]
+    late_s : op type -> how late workers came to it, 0 where not, shape (p, s, d). [s]
+    """
+
+    slow: dict[int, Floats]
+    pauses: dict[int, Floats]
+    shared: dict[int, Floats]
+    usual_s: dict[int, float]
+    late_s: dict[int, Floats]
+
+
+def own_ops(
+    blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, order: Ints, actual_s: float
+) -> OwnOps:
+    """Find slow ops and late entries of single workers.
+
+    order    : positions of the blocks' steps, one block after the other, in the order of time.
+    actual_s : mean recorded step time. [s]
+    """
+    found = OwnOps({}, {}, {}, {}, {})
+    for op_type in OWN:
+        times_s = _times_of(blocks, layout, op_type)
+        if times_s is None or times_s.max() < LEAST_SHARE * actual_s:
+            continue
+        if op_type == ot.OPTIMIZER_CLIP_MAIN_GRAD:
+            # All workers clip together, and do the same there, whatever their stage.
+            p, s, d = times_s.shape
+            together_s = times_s.swapaxes(0, 1).reshape(1, s, p * d)
+            parts = _slow(together_s, hosts.reshape(1, -1), order, LEAST_SHARE * actual_s)
+            slow, pauses_s, shared = (each.reshape(s, p, d).swapaxes(0, 1) for each in parts)
+        else:
+            slow, pauses_s, shared = _slow(times_s, hosts, order, LEAST_SHARE * actual_s)
+        for kind, values in ((found.slow, slow), (found.pauses, pauses_s), (found.shared, shared)):
+            # Workers that collect garbage in the same step do so by plan.
+            if values.any() and not (kind is found.shared and op_type == ot.GC):
+                kind[op_type] = values
+                found.usual_s[op_type] = float(np.median(times_s))
+    for op_type, late_s in _entries(blocks, layout).items():
+        late = _late(late_s, actual_s)
+        if late.any():
+            found.late_s[op_type] = late
+    return found
+
+
+def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
+    """The slow ops of each block taken apart."""
+    types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
+    first, found = 0, []
+    for block in blocks:
+        steps = slice(first, first + block.number_of_steps)
+        first = steps.stop
+        ops = np.array([op for op, each in enumerate(block.graph.op_types) if each in types], dtype=np.int64)
+        duration_s = block.duration_s[ops]
+        slow = np.exp(_of_ops(block, ops, own.slow, steps))
+        shared = np.exp(_of_ops(block, ops, own.shared, steps))
+        pause_s = _of_ops(block, ops, own.pauses, steps) * _parts(block, layout, ops, duration_s)
+        found.append(OwnTimes(ops, (duration_s - pause_s) / (slow * shared), slow, shared, pause_s))
+    return found
+
+
+def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list[BlockTimes]:
+    """The blocks with those ops at their usual time."""
+    found = []
+    for block, own in zip(blocks, apart, strict=True):
+        if own.ops.size:
+            duration_s = block.duration_s.copy()
+            duration_s[own.ops] = own.base_s
+            found.append(block._replace(duration_s=duration_s))
+        else:
+            found.append(block)
+    return found
+
+
+def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
+    """Of each block the entries that a worker came to late by itself."""
+    first, found = 0, []
+    for block in blocks:
+        steps = slice(first, first + block.number_of_steps)
+        first = steps.stop
+        is_late = np.isin(block.entry_types, list(own.late_s))
+        ops, delay_s = block.entries.ops[is_late], block.entries.delay_s[is_late]
+        late_s = _of_ops(block, ops, own.late_s, steps) * _parts(block, layout, ops, delay_s)
+        found.append(KeptDelays(ops, late_s))
+    return found
+
+
+def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats], steps: slice) -> Floats:
+    """What is known of the worker and type of each op, 0 where nothing is; shape (op, step, dp)."""
+    values = np.zeros((len(ops), *block.duration_s.shape[1:]))
+    for place, op in enumerate(ops.tolist()):
+        of_type = by_type.get(block.graph.op_types[op])
+        if of_type is not None:
+            values[place] = at_op(block, op, of_type[:, steps])
+    return values
+
+
+def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
+    """Part of each op in what the ops of its worker and type take together; shape (op, step, dp)."""
+    total = np.zeros_like(values)
+    types = np.array([block.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
+    for op_type in set(types.tolist()):
+        same = np.flatnonzero(types == op_type)
+        of_workers, _ = by_worker(layout, block, ops[same], values[same])
+        for place in same.tolist():
+            total[place] = at_op(block, int(ops[place]), of_workers)
+    parts: Floats = np.divide(values, total, out=np.zeros_like(values), where=total > 0.0)
+    return parts
+
+
+def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
+    """Values of the worker of an op, shape (step, dp), from those of all workers, shape (p, step, d)."""
+    if block.graph.has_dp_lanes:
+        of_stage: Floats = values[block.graph.stages[op]]
+        return of_stage
+    where = block.graph.ref(op)
+    return np.asarray(values[where.stage, :, where.dp_rank, None])
+
+
+def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
+    """What is slow in the ops of one type: of workers, single ops, all workers together.
+
+    times_s : shape (p, s, d). [s]
+    least_s : of an excess that counts. [s]
+    """
+    # What is short, or was not there at all, is as good as any other short one.
+    level = np.log(np.maximum(times_s, max(least_s, TINY_S)))[:, None]
+    beyond = level - medians_along(level, 3, low=True)[..., None]
+    steps = np.ones(level.shape[2])
+    error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
+    usual = usual_levels(level, error, hosts, steps > 0.0)
+    beyond = level - usual.level[..., None]
+    slow = slow_series(beyond, error[:, None] * steps, apart_when_healthy(beyond), order)
+    few = np.maximum(error, scatter_over_steps(usual.stage[..., None]))
+    slow += slow_series(usual.stage[..., None], few[:, None] * steps, np.zeros_like(few), order)
+    slow[slow < LEAST_LOG] = 0.0
+    left = level - usual.base[:, :, None, None] - usual.common[None, :, :, None] - slow
+    usual_s = times_s / np.exp(np.maximum(left, 0.0) + slow)[:, 0]
+    is_long = (left[:, 0] > max(LEAST_PAUSE, ERRORS_OF_PAUSE * float(error[0]))) & (
+        times_s - usual_s > least_s
+    )
+    is_common = usual.common > max(LEAST_PAUSE, ERRORS_OF_PAUSE * float(error[0]))
+    common = np.broadcast_to(np.where(is_common, usual.common, 0.0)[0][None, :, None], times_s.shape)
+    return slow[:, 0], np.where(is_long, times_s - usual_s, 0.0), common
+
+
+def _late(late_s: Floats, actual_s: float) -> Floats:
+    """Late entries beyond doubt, shape (p, s, d). [s]"""
+    usual_s = quantile(np.sort(medians_along(late_s, 2, low=True), axis=1), USUAL_STEPS)
+    beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
+    scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
+    is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
+    is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])
+    return np.where(is_late, beyond_s, 0.0)
+
+
+def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:
+    """Time of each worker's ops of a type in a step, shape (p, s, d); None where some have none. [s]"""
+    parts = []
+    for block in blocks:
+        total_s, is_known = by_worker(layout, block, *_ops_of(block, op_type))
+        if not is_known.all() and op_type != ot.GC:
+            return None
+        parts.append(total_s)
+    return np.concatenate(parts, axis=1)
+
+
+def _ops_of(block: BlockTimes, op_type: int) -> tuple[Ints, Floats]:
+    ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
+    return ops, block.duration_s[ops]
+
+
+def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
+    """How late workers came to ops of each type, summed over the ops of a step; (p, s, d). [s]"""
+    found: dict[int, Floats] = {}
+    for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
+        parts = []
+        for block in blocks:
+            of_type = block.entry_types == op_type
+            parts.append(
+                by_worker(layout, block, block.entries.ops[of_type], block.entries.delay_s[of_type])[0]
+            )
+        found[op_type] = np.concatenate(parts, axis=1)
+    return found
+
+
+def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
+    """Sum over the ops of each worker, and where there is any; shapes (stage, step, dp_rank).
+
+    values : of the ops, shape (op, step, dp).
+    """
+    total = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
+    known = np.zeros(total.shape, dtype=bool)
+    for op, of_op in zip(ops.tolist(), values, strict=True):
+        if block.graph.has_dp_lanes:
+            total[block.graph.stages[op]] += of_op
+            known[block.graph.stages[op]] = True
+        else:
+            where = block.graph.ref(op)
+            total[where.stage, :, where.dp_rank] += of_op[:, 0]
+            known[where.stage, :, where.dp_rank] = True
+    return total, known

@@ -1,0 +1,125 @@
+"""What is slow together: a worker, a host, a stage, a replica. One culprit each, with its workers below."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.cause import ALL, HOST, REPLICA, STAGE, WORKER, Culprit
+from udfs.kernel.diagnosis.course import course_of
+
+MOST_OF: Final = 0.6
+"""Share of the workers of a host, stage or replica that must be slow for it to be the culprit."""
+
+SAME_STEPS: Final = 0.5
+"""Workers are slow together if they share this part of the steps in which one of them is."""
+
+LEAST_EFFECT: Final = 0.03
+BEYOND: Final = 1.5
+"""A worker slower than its host by this share at least, and by this factor, is a culprit beside it."""
+
+
+class Series(NamedTuple):
+    """One slow worker: by which share its ops of one direction take longer, shape (step,), in time.
+
+    positions : of the steps among the job's, shape (step,). error: standard error of a share.
+    usual_s   : what these ops usually take in a step. [s]
+    """
+
+    stage: int
+    dp_rank: int
+    direction: int
+    share: Floats
+    positions: Ints
+    error: float
+    usual_s: float
+
+
+def grouped(slow: Sequence[Series], hosts: Ints) -> list[Culprit]:
+    """Culprits of slow workers: hosts, stages and replicas where most of their workers are slow together.
+
+    hosts : int, shape (stage, dp_rank); -1 where unknown.
+    """
+    left = list(slow)
+    named: list[Culprit] = []
+    for direction in dict.fromkeys(each.direction for each in slow):
+        while True:
+            own = [each for each in left if each.direction == direction]
+            groups = [(reach, place, _members(own, cells)) for reach, place, cells in _places(hosts)]
+            reach, place, members = max(groups, key=lambda group: len(group[2]))
+            if not members:
+                break
+            named.append(_group(reach, place, members))
+            left = [each for each in left if not any(each is member for member in members)]
+            left += _beyond(members)
+    named += [_culprit(each) for each in left]
+    return named
+
+
+def _members(own: Sequence[Series], cells: set[tuple[int, int]]) -> list[Series]:
+    """Slow workers of a host, stage or replica that are slow together; none where most of it is not."""
+    least = max(2, MOST_OF * len(cells))
+    here = [each for each in own if (each.stage, each.dp_rank) in cells]
+    together = _together(here) if len(here) >= least else []
+    return together if len(together) >= least else []
+
+
+def _places(hosts: Ints) -> Iterable[tuple[int, int, set[tuple[int, int]]]]:
+    """Hosts, then stages and replicas, with their workers."""
+    stages, dp_ranks = hosts.shape
+    for host in np.unique(hosts[hosts >= 0]).tolist():
+        yield HOST, host, {(p, d) for p, d in np.argwhere(hosts == host).tolist()}
+    for stage in range(stages):
+        yield STAGE, stage, {(stage, d) for d in range(dp_ranks)}
+    for dp_rank in range(dp_ranks):
+        yield REPLICA, dp_rank, {(p, dp_rank) for p in range(stages)}
+
+
+def _together(own: Sequence[Series]) -> list[Series]:
+    """Those that are slow in the same steps as the typical one."""
+    is_slow = np.array([each.share > 0.0 for each in own])
+    typical = is_slow.mean(axis=0) >= 0.5
+    shared = (is_slow & typical).sum(axis=1) >= SAME_STEPS * np.maximum((is_slow | typical).sum(axis=1), 1)
+    return [each for each, is_alike in zip(own, shared.tolist(), strict=True) if is_alike]
+
+
+def _typical(members: Sequence[Series]) -> Series:
+    shares = np.sort(np.array([each.share for each in members]), axis=0)
+    return members[0]._replace(share=shares[len(members) // 2])
+
+
+def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
+    stage, dp_rank = (place if reach == STAGE else ALL), (place if reach == REPLICA else ALL)
+    workers = tuple((each.stage, each.dp_rank) for each in members)
+    return _culprit(_typical(members))._replace(
+        stage=stage, dp_rank=dp_rank, reach=reach, host=place if reach == HOST else ALL, workers=workers
+    )
+
+
+def _beyond(members: Sequence[Series]) -> list[Series]:
+    """What single workers are slow beyond what all of them are."""
+    typical = _typical(members).share
+    found = []
+    for each in members:
+        over = (1.0 + each.share) / (1.0 + typical) - 1.0
+        if over.max() > LEAST_EFFECT and each.share.mean() > BEYOND * typical.mean():
+            found.append(each._replace(share=np.where(over > LEAST_EFFECT / 2, over, 0.0)))
+    return found
+
+
+def _culprit(each: Series) -> Culprit:
+    at = np.flatnonzero(each.share > 0.0)
+    course = course_of(np.log1p(each.share), float(each.error))
+    return Culprit(
+        each.stage,
+        each.dp_rank,
+        float(each.share[at].mean()),
+        len(at) / len(each.share),
+        int(each.positions[at[0]]),
+        int(each.positions[at[-1]]),
+        course.kind,
+        each.direction,
+        WORKER,
+        lost_s=float(each.share.mean()) * each.usual_s,
+    )

@@ -1,0 +1,193 @@
+"""Which transfers block: read off the record, and proven by the replay (model, section 2)."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.graph import Blocking
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
+from udfs.kernel.recorded.trace import StepBlock
+from udfs.kernel.replay.replay import step_times
+from udfs.kernel.selection import evenly, median_of_all
+
+LEAST_DISCREPANCY: Final = 0.005
+"""Nothing is tried where the replay is nearer to the record than this share of the step time."""
+
+LEAST_GAIN: Final = 0.004
+"""By so much of the step time blocking transfers must bring the replay closer to the record."""
+
+TAIL: Final = (
+    ot.GC,
+    ot.LAYERNORM_GRADS_ALL_REDUCE,
+    ot.EMBEDDING_GRADS_ALL_REDUCE,
+    ot.OPTIMIZER_CLIP_MAIN_GRAD,
+    ot.OPTIMIZER,
+)
+"""What follows the last compute, and blocking transfers."""
+
+STEPS: Final = 16
+"""Steps that are compared, spread over the run."""
+
+OVERLAPPING: Final = 0.01
+"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
+
+EARLY: Final = 0.005
+"""Of an eager type, at least this share of the sends ends before its recv begins."""
+
+APART_S: Final = 1e-3
+"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
+
+
+class BlockingFound(NamedTuple):
+    """Which transfers block, and how far the replay was from the record without and with them.
+
+    nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
+    blocking    : the same with blocking transfers; nan where these were not tried.
+    """
+
+    chosen: Blocking = Blocking()
+    nonblocking: float = float("nan")
+    blocking: float = float("nan")
+
+
+class Sample(NamedTuple):
+    """Some steps as recorded, laid out one by one for the transfers that are taken to block.
+
+    steps   : their positions.
+    plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
+    lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
+    clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
+    """
+
+    steps: list[int]
+    plain_s: Floats
+    lay_out: Callable[[Blocking, list[int]], list[StepBlock]]
+    clock: Callable[[StepBlock], Ints]
+
+
+def sampled(steps: int) -> list[int]:
+    """Positions of the steps that are compared."""
+    return list(evenly(steps, STEPS))
+
+
+def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
+    """Median over steps; both of shape (step,). [s]"""
+    apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
+    return median_of_all(apart)
+
+
+def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
+    """Choose the op types of transfers that block.
+
+    nonblocking : discrepancy of the same steps where none does.
+    stated      : what the manifest says, which rules; None: nothing.
+    """
+    nothing = BlockingFound(nonblocking=nonblocking)
+    if stated is None and not (nonblocking >= LEAST_DISCREPANCY and _may_gain(sample)):
+        return nothing
+    if stated is not None and not stated:
+        return nothing
+    plain = sample.lay_out(Blocking(), sample.steps)
+    types = tuple(each for each in ot.TRANSFERS if _may_block(each, plain)) if stated is None else stated
+    sends = tuple(each for each in types if each in SENDS)
+    # One way of sending serves both directions, and one of them may never find its recv late.
+    eager = sends if any(_is_eager(each, plain, sample.clock) for each in sends) else ()
+    found = _tried(sample, types, eager, nonblocking)
+    if found is None:
+        return nothing
+    for each in types if stated is None else ():
+        # Waits that were none: without them the replay is closer.
+        fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
+        if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
+            found = fewer
+    is_closer = nonblocking - found.blocking >= LEAST_GAIN
+    return found if is_closer or stated is not None else found._replace(chosen=Blocking())
+
+
+def _tried(
+    sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
+) -> BlockingFound | None:
+    """The discrepancy with transfers of some types blocking; None where that is a circle."""
+    sends = tuple(each for each in types if each in SENDS)
+    for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
+        blocking = Blocking(types, each)
+        try:
+            blocks = sample.lay_out(blocking, sample.steps)
+        except TraceDefectError:
+            continue  # Sends that wait for recvs that wait for sends: they did not.
+        return BlockingFound(blocking, nonblocking, _discrepancy(blocks, sample.clock))
+    return None
+
+
+def _may_gain(sample: Sample) -> bool:
+    """Whether the replay of one step takes longer if all its transfers block: one in the middle answers."""
+    at = len(sample.steps) // 2
+    try:
+        every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
+    except TraceDefectError:
+        return True
+    every_s, actual_s = _step_s(every, sample.clock)
+    return bool((every_s - sample.plain_s[at] >= LEAST_GAIN / 2 * actual_s).any())
+
+
+def _discrepancy(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> float:
+    return discrepancy(*_step_s(blocks, clock))
+
+
+def _step_s(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> tuple[Floats, Floats]:
+    """Replayed and recorded step times of all blocks, shape (step,). [s]"""
+    replayed_s, actual_s = [], []
+    for block in blocks:
+        end_s = block.start_s + block.duration_s
+        duration_s = block.duration_s.copy()
+        put_transfers(block.graph, block.start_s, end_s, duration_s, clock(block))
+        replayed_s.append(step_times(block.graph, duration_s))
+        actual_s.append(end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2)))
+    return np.concatenate(replayed_s), np.concatenate(actual_s)
+
+
+def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
+    """Whether there are transfers of a type, and hardly any overlaps what its worker does in turn."""
+    overlapping = number = 0
+    for block in blocks:
+        for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
+            firsts = cell.program.first_ops
+            in_turn = [*ot.COMPUTE, *TAIL]
+            if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
+                in_turn.append(ot.GRADS_REDUCE_SCATTER)
+            others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
+            overlaps = _overlap(block, slice(base + firsts[op_type], base + firsts[op_type + 1]), others)
+            overlapping += int(overlaps.sum())
+            number += overlaps.size
+    return number > 0 and overlapping <= OVERLAPPING * number
+
+
+def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
+    """Which transfers overlap one of some ops by more than clocks are coarse; (op, step, dp)."""
+    start_s, end_s = block.start_s, block.start_s + block.duration_s
+    found = np.zeros(start_s[transfers].shape, dtype=bool)
+    for other in others:
+        shared_s = np.minimum(end_s[transfers], end_s[other])
+        shared_s -= np.maximum(start_s[transfers], start_s[other])
+        found |= shared_s > NO_OP_TOLERANCE_S
+    return found
+
+
+def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
+    """Whether sends of a type end before their recvs begin: then they do not wait for them."""
+    early = number = 0
+    for block in blocks:
+        for members, _ in block.graph.meetings:
+            if block.graph.op_types[members[0][0]] == op_type:
+                sends, recvs = (list(ops) for ops in members)
+                least_s = np.where(
+                    on_one_clock(block.graph, clock(block), sends, recvs), NO_OP_TOLERANCE_S, APART_S
+                )
+                ends_s = block.start_s[sends] + block.duration_s[sends]
+                early += int(np.count_nonzero(block.start_s[recvs] - ends_s > least_s))
+                number += ends_s.size
+    return early > EARLY * number

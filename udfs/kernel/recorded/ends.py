@@ -1,0 +1,49 @@
+"""Recorded ends of ops, once for all that look at them."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.recorded.trace import StepBlock
+
+
+class Ends(NamedTuple):
+    """When ops and workers ended, float64. [s]
+
+    end_s   : shape (op, step, dp); of each op.
+    last_s  : shape (cell, step, dp); latest end of each worker. first_s: its earliest start.
+    """
+
+    end_s: Floats
+    first_s: Floats
+    last_s: Floats
+
+    def of_steps(self, steps: slice | Ints) -> "Ends":
+        """Those of some steps."""
+        return Ends(*(each[:, steps] for each in self))
+
+
+def recorded_ends(block: StepBlock) -> Ends:
+    """Ends of a block, whose durations are as recorded."""
+    graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
+    end_s = np.empty_like(start_s)
+    first_s, last_s = np.empty((2, len(graph.cells), *start_s.shape[1:]))
+    cells = zip(pairwise(graph.first_op), _first_of_types(graph), first_s, last_s, strict=True)
+    for (first, end), firsts, own_first_s, own_last_s in cells:
+        # Cell by cell, because a cell's times fit the cache; within a type ops stand in the order of starts.
+        ends_s = np.add(start_s[first:end], duration_s[first:end], out=end_s[first:end])
+        ends_s.max(axis=0, out=own_last_s)
+        start_s[firsts].min(axis=0, out=own_first_s)
+    return Ends(end_s, first_s, last_s)
+
+
+@once_per_graph
+def _first_of_types(graph: OpGraph) -> list[list[int]]:
+    """First op of each type in each cell."""
+    return [
+        [first + start for start, end in pairwise(cell.program.first_ops) if end > start]
+        for cell, first in zip(graph.cells, graph.first_op, strict=False)
+    ]

@@ -1,0 +1,74 @@
+"""Time in which all workers of a stage wait in a reduce-scatter, and none came late to it.
+
+A replay explains the time of a worker by its own ops. A worker that is slow within its reduce-scatter, in
+which all others then wait, looks like a slow network: the transfer begins when the last one starts it. Such
+time is compared with what the same bytes take elsewhere in the job.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.graph.graph import OpGraph, as_index
+
+LEAST_SHARE: Final = 0.05
+"""Of T_actual, beyond what is usual, from which on a step is counted."""
+
+MOST_TIMES: Final = 4.0
+"""How often what is usual is no surprise: gradients in four bytes, parameters in one, are gathered faster."""
+
+MOST_WAITING: Final = 0.4
+"""Usual share of T_actual where the job has nothing to compare with."""
+
+
+def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
+    """Times in which all of a stage scatter gradients after its last compute, or gather parameters.
+
+    start_s, end_s : float64, shape (op, step, dp_rank). [s]
+    returns        : float64, shape (2, stage, step): scattering, gathering. [s]
+    """
+    found = np.zeros((2, stages, start_s.shape[1]))
+    kinds, stage_of = np.array(graph.op_types), np.array(graph.stages)
+    is_compute = np.isin(kinds, ot.COMPUTE)
+    for members, _ in graph.meetings:
+        kind = kinds[members[0][0]]
+        if kind not in ot.DP_STREAM:
+            continue
+        began_s = _latest(start_s, members)
+        ended_s = _latest(end_s, members)
+        of_members = stage_of[list(members[0])]
+        for stage in np.unique(of_members).tolist():
+            mine = of_members == stage
+            from_s, to_s = began_s[mine], ended_s[mine]
+            computes = is_compute & (stage_of == stage)
+            if kind == ot.GRADS_REDUCE_SCATTER and computes.any():
+                from_s = np.maximum(from_s, end_s[computes].max(axis=(0, 2)))
+            from_s[1:] = np.maximum(from_s[1:], np.maximum.accumulate(to_s, axis=0)[:-1])
+            found[int(kind == ot.PARAMS_ALL_GATHER), stage] += np.maximum(to_s - from_s, 0.0).sum(axis=0)
+    return found
+
+
+def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
+    """Steps in which all of a stage scatter gradients for far longer than usual; shape (step,).
+
+    waits_s  : as `waits` returns them, of all steps. [s]
+    actual_s : recorded step times, shape (step,). [s]
+    """
+    scattering_s = waits_s[0]
+    usual_of = np.median(waits_s, axis=2)
+    usual_of[usual_of <= 0.0] = np.inf
+    others_s = usual_of[0].min() if len(scattering_s) > 1 else np.inf
+    usual_s = MOST_TIMES * np.minimum(usual_of[1], others_s)[:, None]
+    usual_s = np.where(np.isfinite(usual_s), usual_s, MOST_WAITING * actual_s)
+    late: Mask = ((scattering_s - usual_s) > LEAST_SHARE * actual_s).any(axis=0)
+    return late
+
+
+def _latest(times_s: Floats, members: Sequence[Sequence[int]]) -> Floats:
+    """Latest time of each rendezvous, over all who meet; shape (rendezvous, step)."""
+    latest: Floats = reduce(np.maximum, (times_s[as_index(ops)] for ops in members)).max(axis=2)
+    return latest

@@ -1,0 +1,188 @@
+"""Which rows of a unit count: the one choice behind its tables, what-if answers and timelines."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from schemas.vocabulary import (
+    STATUS_BAD_LAYOUT,
+    STATUS_IMPLAUSIBLE_TIMES,
+    STATUS_MISSING_WORKERS,
+    STATUS_NO_MANIFEST,
+    STATUS_NO_OPS,
+    STATUS_ODD_RANKS,
+    STATUS_PARTIAL_TRACE,
+    STATUS_SOME_RANKS,
+    STATUS_TOO_MANY_RESTARTS,
+)
+from udfs.errors import NothingToReplayError, TraceError
+from udfs.kernel.clocks.estimate import Limits
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.recorded.first_pass import Recorded, read
+from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
+from udfs.op_lists import list_lengths
+from udfs.simulate.exchanged_stages import exchanged_stages, named_stages
+from udfs.simulate.implausible import implausible_times, implausible_zeros
+from udfs.simulate.odd_records import (
+    MOST_NAMED,
+    in_other_units,
+    missing_workers,
+    named_exchanged,
+    of_log_date,
+    rows_without_transfers,
+    unshown_sizes,
+    without_odd_rank_steps,
+)
+from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
+from udfs.simulate.recorded_ranks import some_ranks_results
+from udfs.simulate.result_tables import Row
+from udfs.simulate.settings import SimulationSettings
+from udfs.simulate.trace_defects import defects_named, refuse_endless
+
+
+class Refused(NamedTuple):
+    """A unit that is not replayed.
+
+    status, detail : as in job_slowdown.
+    left_out       : columns of job_slowdown, as in Choice, and what is known without a replay; of an unread
+                     unit none.
+    """
+
+    status: str
+    detail: str
+    left_out: Row
+
+
+class Choice(NamedTuple):
+    """What is replayed of a unit, and how its times are read.
+
+    rows       : those that count, every step complete.
+    layout     : sizes of the run, and which transfers block where the manifest says so; else the replay of
+                 these rows finds out, with the same answer for all who read them (Recorded.blocking).
+    limits     : offsets of clocks that are left alone.
+    left_out   : columns of job_slowdown: what is odd in the unit, or left out.
+    is_partial : whether transfers were not recorded, so that no replay proves anything.
+    """
+
+    rows: ReplayedRows
+    layout: Layout
+    limits: Limits
+    left_out: Row
+    is_partial: bool
+
+    def read(self, ops_together: int) -> Recorded:
+        """Read the rows for a replay of other scenarios than the tables have.
+
+        raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
+                 exchanged.
+        """
+        try:
+            with defects_named(self.rows):
+                recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=False)
+        except TraceError:
+            self._raise(self.refused(None))
+            raise
+        refuse_endless(recorded.actual_s, self.rows)
+        self._raise(self.refused(recorded))
+        return recorded
+
+    def refused(self, recorded: Recorded | None) -> Refused | None:
+        """Refuse the unit where ranks stand in each other's place.
+
+        recorded : what was read of it; None where the ops contradict each other.
+        """
+        if recorded is not None and recorded.exchanged:
+            names = named_exchanged(recorded.exchanged, self.rows)
+            odd = 2 * len(recorded.exchanged)
+        elif (stages := exchanged_stages(self.rows, self.layout, recorded)) is not None:
+            names = named_stages(stages, self.rows)
+            odd = 2 * len(names)
+        else:
+            return None
+        return Refused(STATUS_ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
+
+    @staticmethod
+    def _raise(refused: Refused | None) -> None:
+        if refused is not None:
+            raise NothingToReplayError(f"{refused.status}: {refused.detail}")
+
+
+def choose(
+    rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings
+) -> Choice | Refused:
+    """Choose what counts of a unit.
+
+    rank_steps, facts : rows and manifest, as simulate_job takes them.
+    raises : TraceError where a row contradicts the layout.
+    """
+    refusal = _refusal_of_manifest(facts, settings)
+    if refusal is not None:
+        return Refused(*refusal, {})
+    layout = read_layout(facts)
+    warm = without_warm_up(rank_steps, facts)
+    of_day, other_days = of_log_date(warm, facts, settings.log_day_margin_s)
+    has_ops = bool(list_lengths(of_day).any())
+    left_out: Row = {
+        "odd_ranks": 0,
+        "other_day_lines": other_days,
+        "unshown_sizes": unshown_sizes(of_day, facts) if has_ops else None,
+    }
+    wrong = implausible_times(of_day) if has_ops else None
+    if other_days and not of_day.num_rows:
+        wrong = implausible_zeros(warm, facts, settings.log_day_margin_s)
+    if wrong is not None:
+        return Refused(STATUS_IMPLAUSIBLE_TIMES, wrong, left_out)
+    rows = replayed_rows(of_day, layout)
+    if not len(rows.steps):
+        status, detail, figures = _nothing(rows, layout, facts, other_days)
+        return Refused(status, detail, left_out | figures)
+    rows = without_odd_rank_steps(rows)
+    odd = in_other_units(rows)
+    if odd:
+        return Refused(STATUS_ODD_RANKS, "; ".join(odd[:MOST_NAMED]), left_out | {"odd_ranks": len(odd)})
+    has_none = layout.pp_size > 1 and is_foreign(facts) and bool(rows_without_transfers(rows))
+    return Choice(rows, layout, settings.limits, left_out, is_partial(facts) or has_none)
+
+
+def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings) -> Choice:
+    """Choose what counts of a unit that is to be replayed.
+
+    raises : NothingToReplayError where its tables say why it is not, TraceError as choose does.
+    """
+    choice = choose(rank_steps, facts, settings)
+    if isinstance(choice, Refused):
+        raise NothingToReplayError(f"{choice.status}: {choice.detail}")
+    if choice.is_partial:
+        detail = "transfers were not recorded, a replay would prove nothing"
+        raise NothingToReplayError(f"{STATUS_PARTIAL_TRACE}: {detail}")
+    return choice
+
+
+def _refusal_of_manifest(facts: Mapping[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
+    """Status and detail of a unit that its manifest alone rules out."""
+    if not facts:
+        return STATUS_NO_MANIFEST, "job.json is missing or not JSON"
+    if facts.get("manifest_status") is not None:
+        return str(facts["manifest_status"]), str(facts["manifest_detail"])
+    try:
+        read_layout(facts)
+    except LayoutError as wrong:
+        return STATUS_BAD_LAYOUT, str(wrong)
+    restarts = facts.get("restarts")
+    if isinstance(restarts, int) and restarts > settings.maximum_restarts:
+        return STATUS_TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
+    return None
+
+
+def _nothing(
+    rows: ReplayedRows, layout: Layout, facts: Mapping[str, object], other_days: int
+) -> tuple[str, str, Row]:
+    """Status, detail and figures of a unit without a complete step."""
+    if not rows.recorded:
+        detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
+        return STATUS_NO_OPS, detail, {}
+    of_some = some_ranks_results(rows.table, layout, facts)
+    if of_some is not None:
+        return STATUS_SOME_RANKS, *of_some
+    return STATUS_MISSING_WORKERS, missing_workers(rows, layout), {}

@@ -1,0 +1,123 @@
+"""Stages whose records stand in each other's place: their order contradicts their neighbours'."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.recorded.first_pass import Recorded
+from udfs.kernel.recorded.rows import StageRows
+from udfs.kernel.recorded.trace import build_trace
+from udfs.kernel.selection import evenly
+from udfs.simulate.rank_rows import ReplayedRows
+
+MOST_STAGES: Final = 32
+REPLICAS: Final = 64
+SEARCHED: Final = 4
+"""Replicas that are looked at, and those of them of which every pair of stages is exchanged."""
+
+ODD: Final = 0.1
+MOST_ODD: Final = 0.01
+"""Share of odd transfers from which stages are suspected, and at most where they are in their places."""
+
+
+class ExchangedStages(NamedTuple):
+    """Two stages in each other's place; dp_ranks : of which replicas, None of all."""
+
+    one: int
+    other: int
+    dp_ranks: tuple[int, ...] | None
+
+
+def exchanged_stages(
+    rows: ReplayedRows, layout: Layout, recorded: Recorded | None = None
+) -> ExchangedStages | None:
+    """Find two stages that make sense only in each other's place, by one step of some replicas.
+
+    recorded : what was read of the rows; None where the ops contradict each other.
+    returns  : None where no stages do, or where several pairs would.
+    """
+    if not 2 <= layout.pp_size <= MOST_STAGES:
+        return None
+    at = len(rows.steps) // 2
+    stages = rows.stages(at, at + 1)
+    if not _is_suspect(recorded, stages[0].from_first_op(), layout):
+        return None
+    alone = layout._replace(dp_size=1, blocking=None)
+    looked_at = evenly(layout.dp_size, REPLICAS)
+    replicas = {dp_rank: [_row(each, dp_rank) for each in stages] for dp_rank in looked_at}
+    odd = {dp: replica for dp, replica in replicas.items() if _odd(replica, alone) >= ODD}
+    found = set()
+    for replica in list(odd.values())[:SEARCHED]:
+        pairs = [
+            pair
+            for pair in combinations(range(layout.pp_size), 2)
+            if _odd(_exchanged(replica, *pair), alone) <= MOST_ODD
+        ]
+        found.add(pairs[0] if len(pairs) == 1 else None)
+    if len(found) != 1 or (pair := found.pop()) is None:
+        return None
+    return ExchangedStages(*pair, None if len(odd) == len(replicas) else tuple(odd))
+
+
+def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
+    """Sentences about the ranks of two stages, one for each replica in which they are exchanged."""
+    one, other, of_replicas = found
+    dp_ranks = range(rows.worker_rank.shape[1]) if of_replicas is None else of_replicas
+    return [
+        f"ranks {rows.worker_rank[one, dp]} and {rows.worker_rank[other, dp]} of stages {one} and {other}, "
+        f"dp rank {dp}, are exchanged: their transfers fit only in each other's place"
+        for dp in dp_ranks
+    ]
+
+
+def _is_suspect(recorded: Recorded | None, first: StageRows, layout: Layout) -> bool:
+    """Whether anything says so: a contradiction, recvs before their sends, a first stage that only receives.
+
+    first : rows of the first stage.
+    """
+    if recorded is None or recorded.clamped_transfers + recorded.buffered_sends >= len(recorded.actual_s):
+        return True
+    rows = len(first.zero_us)
+    row = np.repeat(np.arange(rows), np.diff(first.first_op))
+    sends, recvs = (np.bincount(row[first.op_type == code], minlength=rows) for code in ot.DIRECTIONS[0][1:])
+    return layout.vpp_size == 1 and bool((recvs > sends).any())
+
+
+def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[StageRows]:
+    places = list(replica)
+    places[one], places[other] = places[other], places[one]
+    return places
+
+
+def _row(stage: StageRows, row: int) -> StageRows:
+    """One row of a stage alone."""
+    first, end = stage.first_op[row : row + 2].tolist()
+    lists = [values[first:end] for values in stage[1:6]]
+    return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])
+
+
+def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
+    """Share of the transfers that end before they are sent, or have no peer; 1 where ops are contradictory.
+
+    With model chunks, transfers may go round from the last stage to the first.
+    """
+    try:
+        (block,) = build_trace(replica, layout, 1).blocks
+    except TraceDefectError:
+        return 1.0
+    graph, early, met = block.graph, 0, 0
+    for members, _ in graph.meetings:
+        if graph.op_types[members[0][0]] in ot.TRANSFERS:
+            sends, recvs = (np.array(ops) for ops in members)
+            ends_s = block.start_s[recvs] + block.duration_s[recvs]
+            early += 2 * int(np.count_nonzero(ends_s < block.start_s[sends]))
+            met += 2 * len(sends)
+    moved = sum(int(np.isin(each.op_type, ot.TRANSFERS).sum()) for each in replica)
+    moved -= sum(len(cell.program.no_ops) for cell in graph.cells)
+    alone = moved - met if layout.vpp_size == 1 else 0
+    return (early + alone) / (met + alone) if met + alone else 0.0

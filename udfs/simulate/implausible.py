@@ -1,0 +1,69 @@
+"""Times that no training has: a producer took another unit for microseconds.
+
+Said at once and of the unit as a whole, because durations in seconds replay as well as any others.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.kernel.selection import evenly
+from udfs.simulate.odd_records import is_of_day, log_day
+
+SHORTEST_US: Final = 1e3
+LONGEST_US: Final = 86_400e6
+"""A step takes at least a millisecond and at most a day. [us]"""
+
+SAMPLED: Final = 3
+"""Steps that are looked at."""
+
+LONGEST_IN_SECONDS: Final = 60.0
+"""A number above is rather of milliseconds than of seconds: steps seldom take longer."""
+
+UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
+"""How many microseconds each has."""
+
+
+def implausible_times(rank_steps: pa.Table) -> str | None:
+    """Say what no step takes, and which unit was meant; None where times are plausible, or none is there.
+
+    The length of a step is that of its longest line, because zeros of lines may have the right unit.
+    """
+    steps = np.unique(rank_steps.column("step").drop_null().to_numpy())
+    some = steps[list(evenly(len(steps), SAMPLED))]
+    is_some = pc.is_in(rank_steps.column("step"), value_set=pa.array(some))
+    rows = rank_steps.select(["step", "start_us", "duration_us"]).filter(is_some)
+    lengths = pc.fill_null(pc.list_value_length(rows.column("start_us")), 0).to_numpy()
+    rows, lengths = rows.filter(pa.array(lengths > 0)), lengths[lengths > 0]
+    start_us, duration_us = (pc.list_flatten(rows.column(n)).to_numpy() for n in ("start_us", "duration_us"))
+    if not rows.num_rows or len(start_us) != len(duration_us):
+        return None
+    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    span_us = np.maximum.reduceat(start_us + duration_us, first) - np.minimum.reduceat(start_us, first)
+    _, step = np.unique(rows.column("step").to_numpy(), return_inverse=True)
+    longest_us = np.zeros(step.max() + 1)
+    with np.errstate(invalid="ignore"):  # Times that are no numbers are found when ops are laid out.
+        np.maximum.at(longest_us, step, span_us)
+    took_us = float(np.median(longest_us))
+    if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
+        return None
+    if took_us > LONGEST_US:
+        return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
+    meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
+    return f"steps of {took_us:.3g} us: are these {meant}?"
+
+
+def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
+    """Say in which unit the zeros of lines would be of the log date, where in microseconds they are not."""
+    day = log_day(facts, margin_s)
+    t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
+    if day is None or not len(t0_us):
+        return None
+    middle = float(np.median(t0_us))
+    for unit, in_us in UNITS_US.items():
+        if is_of_day(np.array([middle * in_us]), day).all():
+            return f"t0_us is {middle:.0f}, of another day: are these {unit}?"
+    return None

@@ -1,0 +1,99 @@
+"""What the recorded ranks of a job show where others were not profiled: never a replay, which needs all."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.vocabulary import SAMPLING_FORMATS
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.recorded.rows import US
+from udfs.op_lists import flat_codes, list_lengths
+from udfs.simulate.result_tables import Row
+
+_WORK: Final = (*ot.COMPUTE, ot.OPTIMIZER)
+
+
+def some_ranks_results(
+    rank_steps: pa.Table, layout: Layout, facts: Mapping[str, object]
+) -> tuple[str, Row] | None:
+    """Detail of the status, and the columns of job_slowdown that hold for a profile of some ranks.
+
+    rank_steps : rows of a unit without a complete step
+    returns : None where all workers left ops in some step, or the log is of another kind: then something is
+        missing that the tool has recorded.
+    """
+    rows = rank_steps.filter(pa.array(list_lengths(rank_steps) > 0))
+    workers = np.unique(np.stack([rows.column(name).to_numpy() for name in ("dp_rank", "pp_rank")]), axis=1)
+    if (
+        facts.get("source_format") not in SAMPLING_FORMATS
+        or workers.shape[1] == layout.dp_size * layout.pp_size
+    ):
+        return None
+    ranks, world_size = len(pc.unique(rows.column("rank"))), facts["world_size"]
+    step_s, exposed_s = _step_s(rows), float(_exposed_us(rows).mean() * US)
+    usual_s = float(np.median(step_s))
+    detail = (
+        f"{ranks} of {world_size} ranks recorded, in {len(step_s)} steps: a step takes {usual_s:.3g} s on "
+        f"them, {_least(facts)}{exposed_s:.3g} s of it communication that no compute of the same rank hides"
+    )
+    return detail, {
+        "recorded_step_s": usual_s,
+        "recorded_steps": len(step_s),
+        "recorded_ranks": ranks,
+        "recorded_exposed_s": exposed_s,
+    }
+
+
+def _least(facts: Mapping[str, object]) -> str:
+    """Say that communication which is no op of the model, counted by the reader, is not in a figure."""
+    left_out = facts.get("left_out")
+    is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
+    return "at least " if is_less else ""
+
+
+def _step_s(rows: pa.Table) -> Floats:
+    """From the first start to the last end on the recorded ranks, by step; shape (step,). [s]"""
+    row, start_us, end_us = _times(rows)
+    t0_us = rows.column("t0_us").fill_null(0).to_numpy()
+    steps, of_step = np.unique(rows.column("step").to_numpy(), return_inverse=True)
+    zero_us = np.full(len(steps), np.iinfo(np.int64).max)
+    np.minimum.at(zero_us, of_step, t0_us)
+    from_zero_us = (t0_us - zero_us[of_step])[row]
+    first_us, last_us = np.full(len(steps), np.inf), np.full(len(steps), -np.inf)
+    np.minimum.at(first_us, of_step[row], start_us + from_zero_us)
+    np.maximum.at(last_us, of_step[row], end_us + from_zero_us)
+    lengths_s: Floats = (last_us - first_us) * US
+    return lengths_s
+
+
+def _exposed_us(rows: pa.Table) -> Floats:
+    """Time of each row in which it communicates and does not compute; shape (row,). [us]"""
+    row, start_us, end_us = _times(rows)
+    codes = flat_codes(rows)
+    is_work: Mask = np.isin(codes, _WORK)
+    is_wire: Mask = ~np.isin(codes, ot.AVERAGED)
+    ones = np.ones(len(row), dtype=np.int64)
+    at_us, of_row = np.concatenate([start_us, end_us]), np.concatenate([row, row])
+    change = np.concatenate([ones, -ones])
+    order = np.lexsort((at_us, of_row))
+    working, wiring = (
+        np.cumsum(np.where(np.concatenate([kind, kind]), change, 0)[order]) for kind in (is_work, is_wire)
+    )
+    lasts_us = np.diff(at_us[order], append=0.0)
+    is_exposed = (wiring > 0) & (working == 0)
+    exposed_us: Floats = np.zeros(rows.num_rows)
+    np.add.at(exposed_us, of_row[order], np.where(is_exposed, lasts_us, 0.0))
+    return exposed_us
+
+
+def _times(rows: pa.Table) -> tuple[Ints, Floats, Floats]:
+    """Row, start and end of each op; by the row's own zero. [us]"""
+    start_us, duration_us = (
+        pc.list_flatten(rows.column(name)).to_numpy() for name in ("start_us", "duration_us")
+    )
+    return np.repeat(np.arange(rows.num_rows), list_lengths(rows)), start_us, start_us + duration_us
