@@ -119,7 +119,7 @@ def test_a_stage_on_a_sick_host_is_a_slow_worker(
 def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
     """A whole job on a sick host, and all links of another; on the first day no earlier one is known."""
     worker = of_last_day(nights, "sick-whole")["slow_worker"]
-    assert {culprit["host"] for culprit in worker["culprits"]} == {SICK}
+    assert {culprit["slow_host"] for culprit in worker["culprits"]} == {SICK}
     assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
     assert worker["time_saved_fraction"] == pytest.approx(0.4 / 1.4, abs=0.03)
     link = of_last_day(nights, "slow-link")["communication"]
