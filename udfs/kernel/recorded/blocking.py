@@ -20,6 +20,9 @@ LEAST_DISCREPANCY: Final = 0.005
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
 
+MOST_LEFT: Final = 0.75
+"""At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
+
 TAIL: Final = (
     ot.GC,
     ot.LAYERNORM_GRADS_ALL_REDUCE,
@@ -104,7 +107,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
         if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
             found = fewer
-    is_closer = nonblocking - found.blocking >= LEAST_GAIN
+    is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
     return found if is_closer or stated is not None else found._replace(chosen=Blocking())
 
 
