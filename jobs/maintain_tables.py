@@ -1,10 +1,12 @@
 """Maintain: old ingested rows expire, small files are merged, unused files are deleted.
 
+First the digests of published files are checked: a file that changed on its disk ends it with an error.
 Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
 the largest table. It is safe beside a night, and can be ended and repeated at any moment.
 """
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final
@@ -18,6 +20,8 @@ from jobs.reading.reader import Reader
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.cli import entry_point
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import say
+from jobs.warehouse.digests import check_digests
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_rows, vacuum
@@ -64,6 +68,7 @@ def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
     """Print what would expire and be deleted, without Spark if DuckDB reaches the warehouse."""
+    _check(settings.paths.warehouse)
     with reader_of(settings, "maintain_tables") as reader:
         _print(_PLANNED, plan(reader, settings, args.log_date))
 
@@ -93,6 +98,15 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     return remove_rows(warehouse, TABLES[RANK_STEPS], condition)
 
 
+def _check(root: str) -> None:
+    """Compare the published files of a folder with their digests. Raises DamagedError where they differ."""
+    started = time.monotonic()
+    files, size = check_digests(root)
+    if files:
+        took_s = time.monotonic() - started
+        say(f"{files:,} files, {size / 1e6:,.1f} MB, are as they were written ({took_s:.1f} s)")
+
+
 def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     write(Result(columns, rows), "table", sys.stdout)
 
@@ -105,6 +119,7 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
     """Expire old recorded ops, compact small files, delete unused ones."""
+    _check(settings.paths.warehouse)
     _print(_DONE, run(spark, settings, args.log_date))
     return {}
 

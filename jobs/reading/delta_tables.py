@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
+from jobs.reading.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.reading.question import AnswerError, QuestionError
 from jobs.runtime.errors import DamagedError
 from schemas.dictionary import type_name
@@ -105,10 +106,21 @@ class DeltaTables:
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0
         versions: Mapping[str, int] | None = found[1] if found else None
-        path = Path(self._root) / LATEST_PUBLICATION
-        if not self._is_store and path.exists():
-            check_latest(self._root, number, path.read_bytes())
+        check_latest(self._root, number, self._small_file(LATEST_PUBLICATION))
         return versions
+
+    @cached_property
+    def _digests(self) -> Mapping[str, Kept]:
+        """Digests of published files, by table; none of a store."""
+        return {} if self._is_store else kept(self._root, self._small_file(DIGESTS))
+
+    def _small_file(self, name: str) -> bytes | None:
+        """Contents of a file beside the tables; None without one."""
+        if self._is_store:
+            with self._answering():
+                return cast("bytes | None", import_module(_STORE_FILES).content(self._root, name))
+        path = Path(self._root) / name
+        return path.read_bytes() if path.exists() else None
 
     def is_there(self, name: str) -> bool:
         """Whether readers see a table of this name."""
@@ -128,7 +140,8 @@ class DeltaTables:
         path, declared = f"{self._root}/{name}", TABLES[name]
         with self._answering():
             table = DeltaTable(path, version=version)
-        files = table.get_add_actions().column("path").to_pylist()
+        log = table.get_add_actions()
+        files = log.column("path").to_pylist()
         if not files:
             return None
         if self._is_store:
@@ -141,6 +154,9 @@ class DeltaTables:
             raise QuestionError(
                 f"{self._root}: no folder above a table may have a backslash and one of * ? ["
             )
+        check_opened(
+            path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
+        )
         partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
         paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
         return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileType, PyFileSystem
 
 
 def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
@@ -33,6 +33,15 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
         for path, of_file in zip(paths, days, strict=True)
     ]
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
+
+
+def content(root: str, name: str) -> bytes | None:
+    """Contents of a small file beside the tables of a root; None without one."""
+    files = PyFileSystem(DeltaStorageHandler(root))
+    if files.get_file_info(name).type != FileType.File:
+        return None
+    with files.open_input_file(name) as file:
+        return bytes(file.read())
 
 
 def _holds(partition: dict[str, object]) -> ds.Expression:

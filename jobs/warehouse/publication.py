@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest
+from jobs.warehouse.digests import keep_digests, kept_digests
 from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE
-from schemas.vocabulary import BEGIN, RECOVER
+from schemas.vocabulary import BEGIN, PIPELINE_RUNS, PUBLICATIONS, RECOVER
 
 if TYPE_CHECKING:
     from jobs.warehouse.tables import Warehouse
 
 _INTENT: Final = "_publishing.json"
+_LOGS: Final = (PIPELINE_RUNS, PUBLICATIONS)
 
 Versions = Mapping[str, int]
 
@@ -60,6 +62,7 @@ def publication(
 
     An error in the block undoes its commits. Otherwise the warehouse then reads as of the new publication.
     """
+    kept_digests(warehouse.root)  # an error before, and not within, the publication
     if warehouse.published.versions is None:  # existing tables need a row to go back to
         _complete(warehouse, 1, BEGIN, [])
     before = {name: newest_version(warehouse.spark, warehouse.path(name)) for name in names}
@@ -106,6 +109,8 @@ def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequen
     warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
     warehouse.small_files.write(LATEST_PUBLICATION, str(number).encode())
     warehouse.published = Published(number, versions)
+    stored |= {name: newest_version(warehouse.spark, warehouse.path(name)) for name in _LOGS}
+    keep_digests(warehouse, {name: version for name, version in stored.items() if version is not None})
 
 
 def _intent(content: bytes | None) -> dict[str, Any] | None:

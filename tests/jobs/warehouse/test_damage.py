@@ -1,5 +1,6 @@
 """What changed on its disk is an error, not other figures."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,16 +8,23 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs.reading import store_files
+from jobs.reading import file_digests, store_files
+from jobs.reading.database import Database
 from jobs.reading.delta_tables import DeltaTables
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.errors import DamagedError
+from jobs.warehouse import publication as protocol
 from jobs.warehouse import stored_units
+from jobs.warehouse.digests import check_digests
 from jobs.warehouse.local_tables import few_rows
 from jobs.warehouse.publication import publication
 from jobs.warehouse.stored_units import Piece
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, RANK_STEPS
 from tests.jobs.reading.warehouses import replicated, warehouse_of
+
+OPS = f"SELECT * FROM {RANK_STEPS}"
 
 
 def damaged(root: Path) -> Path:
@@ -33,6 +41,21 @@ def damaged(root: Path) -> Path:
     content[times.data_page_offset + times.total_compressed_size // 2] ^= 1
     file.write_bytes(content)
     return file
+
+
+def published(root: Path) -> Warehouse:
+    """Publish a table of recorded ops."""
+    made = warehouse_of(root, **{RANK_STEPS: replicated()[RANK_STEPS]})
+    with publication(made, "ingest", [], [RANK_STEPS]):
+        pass
+    return made
+
+
+def flip(file: Path) -> None:
+    """Flip a bit in the middle of a file, so that its size stays."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 def test_one_flipped_bit_is_named(tmp_path: Path) -> None:
@@ -56,16 +79,74 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path) -> None:
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
     """Else readers would see the tables as they were, or without rows."""
-    made = warehouse_of(tmp_path, **{RANK_STEPS: replicated()[RANK_STEPS]})
-    with publication(made, "ingest", [], [RANK_STEPS]):
-        pass
+    published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()
     says = f"publications in {tmp_path} ends at 1, and publication '2' was made: restore its folder"
-    with pytest.raises(DamagedError, match=says):
-        DeltaTables(str(tmp_path)).is_there(RANK_STEPS)
+    for spelled in (str(tmp_path), tmp_path.as_uri()):  # a URL is read as a store is
+        with pytest.raises(DamagedError, match=says.replace(str(tmp_path), spelled)):
+            DeltaTables(spelled).is_there(RANK_STEPS)
     with pytest.raises(DamagedError, match=says):
         _ = warehouse_of(tmp_path).published
     shutil.rmtree(log.parent)
     with pytest.raises(DamagedError, match="ends at 0"):
         DeltaTables(str(tmp_path)).is_there(RANK_STEPS)
+
+
+@pytest.mark.parametrize("name", [RANK_STEPS, PUBLICATIONS])
+def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path, name: str) -> None:
+    """DuckDB reads some flipped bits as other figures; a log of publications lost no row."""
+    published(tmp_path)
+    assert DuckDbReader(Database(str(tmp_path))).rows(OPS).num_rows
+    files, size = check_digests(str(tmp_path))
+    stored = [*tmp_path.rglob("*.parquet")]
+    assert (files, size) == (len(stored), sum(file.stat().st_size for file in stored))
+    file = min((tmp_path / name).rglob("*.parquet"))
+    flip(file)
+    says = f"{re.escape(str(file))}: not as written, by the digests in _digests: restore from a copy"
+    with pytest.raises(DamagedError, match=says):
+        DuckDbReader(Database(str(tmp_path))).rows(OPS)
+    with pytest.raises(DamagedError, match=says):
+        check_digests(str(tmp_path))
+
+
+def test_a_large_table_is_left_to_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(tmp_path)
+    flip(min((tmp_path / RANK_STEPS).rglob("*.parquet")))
+    monkeypatch.setattr(file_digests, "_MOST_AT_OPENING", 10)
+    assert DeltaTables(str(tmp_path)).stored(RANK_STEPS)
+    with pytest.raises(DamagedError, match="not as written"):
+        check_digests(str(tmp_path))
+
+
+def test_digests_that_a_killed_writer_did_not_keep_are_kept_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol, "keep_digests", lambda *_: None)
+        made = published(tmp_path)
+    assert check_digests(str(tmp_path)) == (0, 0)
+    with publication(made, "simulate", [], []):
+        pass
+    stored = [*tmp_path.rglob("*.parquet")]
+    assert check_digests(str(tmp_path))[0] == len(stored)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"jobs": 1}', b'{"jobs": {"version": 1}}', b"\xff"])
+def test_digests_that_are_nonsense_are_one_line_and_publish_nothing(tmp_path: Path, content: bytes) -> None:
+    made = published(tmp_path)
+    number = made.published.number
+    (tmp_path / "_digests").write_bytes(content)
+    with pytest.raises(DamagedError, match="_digests is not as it was written: "):
+        DeltaTables(str(tmp_path)).stored(RANK_STEPS)
+    with pytest.raises(DamagedError, match="_digests is not"), publication(made, "ingest", [], [RANK_STEPS]):
+        pass
+    assert warehouse_of(tmp_path).published.number == number
+
+
+def test_a_published_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    published(tmp_path)
+    file = min((tmp_path / RANK_STEPS).rglob("*.parquet"))
+    file.unlink()
+    with pytest.raises(DamagedError, match=f"{file.name} cannot be read, restore it from a copy: No such"):
+        DuckDbReader(Database(str(tmp_path))).rows(OPS)
