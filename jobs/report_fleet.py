@@ -11,7 +11,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
 
 
-@reader_entry_point("report_fleet", LOG_DATE)
+@reader_entry_point("report_fleet", LOG_DATE, in_order=True)
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the report of the period up to a log date, as pages."""
     say(f"{write_report(reader, settings, args.log_date) / INDEX_NAME}")

@@ -35,13 +35,17 @@ Body = Callable[[Reader, Settings, Arguments], None]
 def reader_entry_point(
     name: str,
     *options: click.Parameter,
+    in_order: bool = False,
     **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Body], Command]:
-    """Make a command of the function that asks, as cli.entry_point does of one that needs a session."""
+    """Make a command of the function that asks, as cli.entry_point does of one that needs a session.
+
+    in_order : see DuckDbReader
+    """
 
     def of(body: Body) -> Command:
         def asked(settings: Settings, args: Arguments) -> None:
-            with reader_of(settings, name, args.engine) as reader:
+            with reader_of(settings, name, args.engine, in_order=in_order) as reader:
                 body(reader, settings, args)
 
         return settings_entry_point(name, ENGINE, *options, **{"described_by": body, **how})(asked)
@@ -90,10 +94,13 @@ def _roots(settings: Settings) -> list[str]:
 
 
 @contextmanager
-def reader_of(settings: Settings, name: str, engine: str | None = None) -> Iterator[Reader]:
+def reader_of(
+    settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
+) -> Iterator[Reader]:
     """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
 
     name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB where it reaches
+    in_order : see DuckDbReader
     """
     is_sparks = (engine or (DUCKDB if _are_reached(settings) else SPARK)) == SPARK
     if is_sparks:
@@ -102,7 +109,7 @@ def reader_of(settings: Settings, name: str, engine: str | None = None) -> Itera
         with _by_spark(settings, name) as reader:
             yield reader
     else:
-        with closing(DuckDbReader(opened(settings))) as reader:
+        with closing(DuckDbReader(opened(settings), in_order=in_order)) as reader:
             yield reader
 
 

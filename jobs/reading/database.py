@@ -23,6 +23,8 @@ _SETTINGS: Final = (
     "SET parquet_metadata_cache = true",
     "SET ieee_floating_point_ops = false",  # a division by zero is an error, as it is to Spark
 )
+IN_ORDER: Final = "SET threads = 1"
+"""Sums of floating point numbers add the rows in one order: the same rows, the same bits."""
 
 
 class Database:
@@ -46,13 +48,16 @@ class Database:
         """Count the files of a table that no version of the last week needs."""
         return self._home(name).unused_files(name)
 
-    def connection(self, names: Collection[str] = (*TABLES, *VIEWS)) -> duckdb.DuckDBPyConnection:
+    def connection(
+        self, names: Collection[str] = (*TABLES, *VIEWS), *, in_order: bool = False
+    ) -> duckdb.DuckDBPyConnection:
         """Return a connection in which these tables and views can be read, and no other file.
 
         names : a view needs what it reads. A table that is not there yet is empty.
+        in_order : the same rows give the same bits, see IN_ORDER
         """
         connection = duckdb.connect(":memory:", config=ALONE)
-        for statement in (*_SETTINGS, WHOLE):
+        for statement in (*_SETTINGS, *([IN_ORDER] if in_order else []), WHOLE):
             connection.execute(statement)
         for name in filter(names.__contains__, TABLES):
             connection.execute(f"CREATE VIEW {name} AS {self._rows(name, connection)}")

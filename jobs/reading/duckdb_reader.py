@@ -26,10 +26,12 @@ class DuckDbReader:
     """Answers questions from one warehouse, all as of the publication that was the latest at the start.
 
     Tables stay open from one question to the next.
+
+    in_order : the same rows give the same bits, for what is written from the answers; one thread answers
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, *, in_order: bool = False) -> None:
+        self._database, self._in_order = database, in_order
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._open: set[str] = set()
 
@@ -88,7 +90,7 @@ class DuckDbReader:
             self._open.update(names)
             if self._connection is not None:
                 self._connection.close()
-            self._connection = self._database.connection(self._open)
+            self._connection = self._database.connection(self._open, in_order=self._in_order)
         return self._connection
 
 

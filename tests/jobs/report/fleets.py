@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from jobs.reading.database import create_views
+from jobs.reading.database import IN_ORDER, create_views
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.report.host_page import hosts_with_pages
@@ -59,7 +59,8 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
     """Tables of the fleet's page, of rows that differ so from the good ones of tests.support.examples."""
     with duckdb.connect(":memory:") as connection:
-        connection.execute(WHOLE)
+        for statement in (IN_ORDER, WHOLE):
+            connection.execute(statement)
         for name, table in TABLES.items():
             rows = tables.get(name, [])
             connection.register(name, table_rows(name, rows) if rows else table.arrow_schema.empty_table())

@@ -1,15 +1,21 @@
 """Reports written from a warehouse: which days have one, and what is said of those that have none."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 
+import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs import report_fleet, report_job
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.spark_reader import reader_beside
 from jobs.report.write import write_reports
 from jobs.runtime.settings import load_settings
+from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
@@ -26,6 +32,28 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
     assert ask(report_fleet.main, "--log-date", DAY) == (0, f"{warehouse}/_report/{DAY}/index.html\n", "")
     status, page, _ = ask(report_job.main, "--job-id", "gpt-175b")
     assert (status, Path(page.strip()).is_file()) == (0, True)
+
+
+def test_what_pages_are_written_from_is_answered_by_one_thread(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
+) -> None:
+    """Several add the rows of a sum as they come: its last bits, and so the page, differ from run to run."""
+    connection, threads = Database.connection, []
+
+    def noted(
+        database: Database, *names: Collection[str], in_order: bool = False
+    ) -> duckdb.DuckDBPyConnection:
+        made = connection(database, *names, in_order=in_order)
+        threads.extend(made.sql("SELECT current_setting('threads')").fetchall())
+        return made
+
+    monkeypatch.setattr(Database, "connection", noted)
+    assert ask(report_fleet.main, "--log-date", DAY).status == 0
+    assert ask(report_job.main, "--job-id", "gpt-175b").status == 0
+    with reader_beside(Warehouse(cast("SparkSession", None), warehouse)) as reader:
+        reader.rows("SELECT count(*) FROM jobs")
+    assert len(threads) >= 3
+    assert set(threads) == {(1,)}
 
 
 def test_a_job_page_is_one_file_where_one_is_named(
