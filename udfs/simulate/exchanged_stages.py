@@ -78,7 +78,7 @@ def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
 def _is_suspect(recorded: Recorded | None, first: StageRows, layout: Layout) -> bool:
     """Whether anything says so: a contradiction, recvs before their sends, a first stage that hardly sends.
 
-    first : rows of the first stage. Some logs keep recvs of it that moved nothing, about as many as its sends.
+    first : rows of the first stage. Some logs keep recvs of it that moved nothing, about as many as sends.
     """
     if recorded is None or recorded.clamped_transfers + recorded.buffered_sends >= len(recorded.actual_s):
         return True
