@@ -147,8 +147,9 @@ JOBS: Final = Table(
         ),
         Column(
             "gpu_types",
-            "host -> type of its GPUs, from the manifest, and from rank logs for hosts it does not name; a "
-            "host whose lines contradict each other is left out; null: nothing says so",
+            "host -> type of its GPUs, from the manifest, and from rank logs for hosts it does not name; of "
+            "the manifest's hosts those that rows name, and one of each further type; a host whose lines "
+            "contradict each other is left out; null: nothing says so",
             pa.map_(pa.string(), pa.string()),
             nullable=True,
         ),
@@ -158,7 +159,7 @@ JOBS: Final = Table(
         col.text("role", "what the run does in that whole, such as actor or rollout", nullable=True),
         Column(
             "iterations",
-            "iteration of the whole that each step belongs to, by step number",
+            "iteration of the whole that each step with rows belongs to, by step number",
             pa.map_(pa.int64(), pa.int64()),
             nullable=True,
         ),

@@ -69,6 +69,18 @@ SLOW_COMPUTES: Final = pa.list_(
     )
 )
 
+STAGE_GAPS: Final = pa.list_(
+    pa.struct(
+        [
+            ("direction", pa.string()),
+            ("pp_rank", pa.int32()),
+            ("next_pp_rank", pa.int32()),
+            ("gap_s", pa.float64()),
+            ("usual_s", pa.float64()),
+        ]
+    )
+)
+
 _WHEN_TIMED: Final = (
     col.seconds(
         "recorded_step_s",
@@ -151,13 +163,14 @@ _COLUMNS: Final = (
     ),
     col.ratio(
         "slowdown_low",
-        "of a partial trace: the least slowdown, whether transfers took all gaps between computes, or no "
-        "time; null for all others",
+        "of a partial trace: the least slowdown, whether transfers took no time or the least gaps between "
+        "computes, with workers that wait for them or not, less 0.5 %; null for all others",
         nullable=True,
     ),
     col.ratio(
         "slowdown_high",
-        "of a partial trace: the greatest slowdown, likewise; null for all others",
+        "of a partial trace: the greatest slowdown, if transfers took all gaps as recorded and no time in "
+        "the ideal, and 0.5 % more; null for all others",
         nullable=True,
     ),
     Column(
@@ -166,6 +179,15 @@ _COLUMNS: Final = (
         "if all of the stage are; duration_s: median; usual_s: lower median of all stages and chunks, "
         "or of the stage's other dp ranks",
         SLOW_COMPUTES,
+        nullable=True,
+    ),
+    Column(
+        "stage_gaps",
+        "of a partial trace: least time in a step from the end of a compute to the start of the one of the "
+        "next stage that works on its output, mean over steps and dp ranks, by boundary and direction, "
+        "largest first; usual_s: lower median of all. What a transfer takes at most. Null for all others, "
+        "and in rows of an earlier version",
+        STAGE_GAPS,
         nullable=True,
     ),
     col.texts(

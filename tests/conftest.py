@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.runtime.project import PROJECT
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
+from tests.support.commands import SHORT_LIVED
 
 TRACES = PROJECT / "tests" / "data" / "traces"
 
@@ -33,6 +34,8 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         '"spark.driver.memory" = "6g"\n'
         # Code generated for a few rows never pays; commands in tests run as users' do, with it.
         '"spark.sql.codegen.wholeStage" = "false"\n"spark.sql.codegen.factoryMode" = "NO_CODEGEN"\n'
+        # Most of what tests run in the JVM runs a few times: thorough compilation takes more than it saves.
+        f'"spark.driver.extraJavaOptions" = "{SHORT_LIVED}"\n'
         f'"spark.sql.warehouse.dir" = "{root / "spark-warehouse"}"\n'
     )
     return load_settings(overlay, str(root / "landing"), str(root / "warehouse"))

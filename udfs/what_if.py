@@ -60,7 +60,7 @@ def simulate_job(
             return _refused(choice, facts, how)
         rows = choice.rows
         if choice.is_partial:
-            detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together)
+            detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
             return _refused(Refused(STATUS_PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         types = worker_types(rows, facts)
         try:

@@ -11,6 +11,8 @@ from typing import Any
 LOGGER = logging.getLogger("straggler_emitter")
 MOST_WAITING = 16
 """Lines that the store may be behind; further ones are left out until it takes some."""
+LONGEST_EXIT_S = 2.0
+"""An exit, as by a handler of SIGTERM, waits so long for lines: schedulers soon send SIGKILL. [s]"""
 LONGEST_WARNING_S = 1.0
 """A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
 
@@ -70,7 +72,7 @@ class LineThread:
                 target=self._run, args=arguments, name=f"lines of {self._what}", daemon=True
             )
             self._thread.start()
-            atexit.register(self.close)
+            atexit.register(self.close, LONGEST_EXIT_S)
         try:
             self._queue.put_nowait((line, self._not_queued))
             self._not_queued = 0

@@ -10,6 +10,7 @@ import pyarrow as pa
 from jobs.landing.claims import contradictions
 from jobs.landing.files import EVENTS, LOGS, MANIFEST, META, LandedFile
 from jobs.landing.formats.rows import MOST_TYPE_TEXT, Bounds
+from jobs.landing.usable import Used, usable
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, STATUS_BAD_LAYOUT, STATUS_FAILED, UNIT_KEY
@@ -89,7 +90,8 @@ NOWHERE: Final = Outside()
 class UnitAccount:
     """The account of a part of a unit: `job` is its row of jobs, without the key, if it has one.
 
-    gpu_types : host -> types that good lines state
+    gpu_types : host -> types that good lines state; empty once the row of jobs has them
+    used : hosts and steps of the manifest that rows refer to
     repeats : lines of later files about rows of earlier ones
     contested : how often two files differ about a row, by their names
     outside : lines with a rank or a coordinate for which the manifest has no place
@@ -102,14 +104,19 @@ class UnitAccount:
     ops: int = 0
     keys: Keys = field(default_factory=dict)
     gpu_types: dict[str, set[str]] = field(default_factory=dict)
+    used: Used = field(default_factory=Used)
     repeats: Repeats = field(default_factory=dict)
     contested: Counter[tuple[str, str]] = field(default_factory=Counter)
     outside: Outside = NOWHERE
     failure: str = ""
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
-        """Add to the row of jobs what lines of all parts say."""
+        """Add to the row of jobs what lines of all parts say, and leave out of it what none refers to."""
+        if self.job is not None:
+            self.job |= usable(self.job, [self.used, *(each.used for each in others)])
         self.add_gpu_types(others)
+        for each in (self, *others):
+            each.gpu_types, each.used = {}, Used()
         if self.job is not None:
             contested = sum((each.contested for each in others), self.contested)
             claims = [*(self.job.get("refused_claims") or ()), *contradictions(contested)]

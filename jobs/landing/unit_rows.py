@@ -25,6 +25,7 @@ from jobs.landing.formats.rows import (
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.rank_steps import RankSteps
 from jobs.landing.staging import Staging
+from jobs.landing.usable import Used
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
@@ -130,10 +131,12 @@ class UnitRows:
         self._buffer = RowBuffer(part.unit, staging.another())  # all of it may have to be dropped
         self._further: list[tuple[str, pa.Table]] = []
         self._steps = RankSteps(part)
+        self._manifest: Mapping[str, Any] = {}
         self.account = UnitAccount(part.unit, None)
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What rows are checked against: the unit's ids, and sizes and types of GPU of a valid manifest."""
+        self._manifest = manifest
         limits = manifest if manifest["manifest_status"] is None else {}
         _, job_id, run_id = self.part.unit
         checked = (*LIMITS, "gpu_types")
@@ -160,11 +163,13 @@ class UnitRows:
         """Add the rows and rejects of a file, once its end is reached; one that breaks off is one reject."""
         lines = rows_stored = rejected = 0
         outside: list[Reject] = []
+        used = Used()
         try:
             with self.all_or_nothing():
                 for block in blocks:
                     rows, rejects = self._believed(block, file)
                     self._buffer.add(file.source_file, rows, rejects)
+                    used.add(rows, self._manifest)
                     lines += sum(not line.isspace() for line in block.lines if line)
                     rows_stored += len(rows.lines)
                     rejected += len(rejects)
@@ -173,6 +178,7 @@ class UnitRows:
         except FileError as error:
             self.refuse(file, error.reject)
             return
+        self.account.used.update(used)
         if outside:
             before, first = self.account.outside
             self.account.outside = Outside(before + len(outside), first or outside[0].detail)

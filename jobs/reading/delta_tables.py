@@ -15,6 +15,7 @@ from sqlglot import exp
 from jobs.reading.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.reading.question import AnswerError, QuestionError
 from jobs.runtime.errors import DamagedError
+from jobs.runtime.odd_paths import not_readable
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -85,9 +86,11 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
 
 
 class DeltaTables:
-    """Delta tables under one root."""
+    """Delta tables under one root. Raises QuestionError for one that deltalake takes for another."""
 
     def __init__(self, root: str) -> None:
+        if odd := not_readable(root):
+            raise QuestionError(f"the warehouse {root} cannot be read: {odd}")
         self._root = root.rstrip("/")
         self._is_store = "://" in root
 

@@ -24,6 +24,7 @@ import psutil
 from pydantic import Field, TypeAdapter
 
 from jobs.runtime.errors import PlainError
+from jobs.runtime.odd_paths import not_writable
 from jobs.warehouse.small_files import SmallFiles
 
 LOCK_NAME: Final = "_lock"
@@ -230,6 +231,8 @@ def check_writable(root: str) -> None:
     """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
     if "://" in root:
         return
+    if odd := not_writable(root):
+        raise NotWritableError(f"the warehouse {root} cannot be written: {odd}")
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=root) as file:

@@ -36,7 +36,11 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job, as in its manifest; op types that block, and of sends that wait for no recv."""
+    """Sizes of the job, as in its manifest; op types that block, and of sends that wait for no recv.
+
+    beside : (stage, place in the worker's order) of transfers that ran beside the one before.
+    idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.
+    """
 
     dp_size: int
     pp_size: int
@@ -45,6 +49,8 @@ class Layout:
     vpp_size: int = 1
     blocking: frozenset[str] = frozenset()
     eager: frozenset[str] = frozenset()
+    beside: frozenset[tuple[int, int]] = frozenset()
+    idle: frozenset[tuple[int, str, int]] = frozenset()
 
     @property
     def has_data_parallelism(self) -> bool:

@@ -10,7 +10,7 @@ from schemas.vocabulary import OP_TYPE_GROUPS
 from tests.oracle.correlation import forward_backward_correlation
 from tests.oracle.ideals import Kind, ideals
 from tests.oracle.records import Layout, Op
-from tests.oracle.step_graph import StepGraph, build_step_graph
+from tests.oracle.step_graph import StepGraph, build_step_graph, with_sides
 from tests.oracle.worker_graph import SAME_S
 
 VANISHING = 1e-9
@@ -140,6 +140,7 @@ def what_if(
 def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
     """Graphs and durations of one job. Raises what `what_if` does."""
     complete, dropped = _complete_steps(ops, layout)
+    layout = with_sides(list(complete.values()), layout)
     graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}
     recorded = {}
     clamped_transfers = buffered_sends = 0

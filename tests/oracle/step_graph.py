@@ -1,13 +1,15 @@
 """The graph of one step over all workers: what waits for what, what starts together, in which order."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 from tests.oracle.records import Layout, Op, OracleError
 from tests.oracle.worker_graph import WorkerGraph
 
+RARE = 0.05
 CLAMP_S = -0.010
 """A transfer or launch delay of this or less is impossible, becomes 0 and is counted (model, section 3)."""
 NO_DELAYS: Mapping[int, float] = MappingProxyType({})
@@ -90,12 +92,42 @@ class StepGraph:
         return max(end.values())
 
 
-def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
-    """Build the graph of one step over all workers. Raises OracleError where the trace has a defect."""
+def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
+    """Find which blocking transfers ran beside each other in more than a twentieth of a stage's rows."""
+    if not layout.blocking:
+        return layout
+    by_stage: dict[int, list[WorkerGraph]] = defaultdict(list)
+    for ops in steps:
+        for (_, stage), graph in worker_graphs(ops, layout).items():
+            by_stage[stage].append(graph)
+    idle = {
+        (stage, *transfer)
+        for stage, rows in by_stage.items()
+        for transfer in set.intersection(*(row.idle for row in rows))
+    }
+    if idle != layout.idle:
+        return with_sides(steps, replace(layout, idle=frozenset(idle)))
+    beside = set()
+    for stage, rows in by_stage.items():
+        counts: Counter[int] = Counter()
+        for row in rows:
+            for place, (last, op) in enumerate(pairwise(row.in_order), 1):
+                counts[place] += row.overlaps(last, op) or row.is_one_call(last, op)
+        beside |= {(stage, place) for place, count in counts.items() if count > RARE * len(rows)}
+    return replace(layout, beside=frozenset(beside))
+
+
+def worker_graphs(ops: Sequence[Op], layout: Layout) -> dict[tuple[int, int], WorkerGraph]:
+    """Build the graph of each (dp rank, stage) of one step."""
     workers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, op in enumerate(ops):
         workers[op.dp_rank, op.pp_rank].append(number)
-    graphs = {worker: WorkerGraph(ops, mine, layout) for worker, mine in workers.items()}
+    return {worker: WorkerGraph(ops, mine, layout) for worker, mine in workers.items()}
+
+
+def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
+    """Build the graph of one step over all workers. Raises OracleError where the trace has a defect."""
+    graphs = worker_graphs(ops, layout)
     waits_for = {op: before for graph in graphs.values() for op, before in graph.waits_for.items()}
     groups = _groups(ops, waits_for, graphs, layout)
     eager = [pair for pair in groups if len(pair) == 2 and ops[pair[0]].op_type in layout.eager]
@@ -103,7 +135,7 @@ def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
     sent_by = {recv: send for send, recv in eager}
     needs = {op: before + waits_for.get(sent_by.get(op, -1), []) for op, before in waits_for.items()}
     in_order = _in_replay_order(needs, groups)
-    calls = [turn for graph in graphs.values() for turn in graph.turns if len(turn) > 1]
+    calls = [call for graph in graphs.values() for call in graph.calls]
     return StepGraph(list(ops), waits_for, in_order, min(op.start_s for op in ops), sent_by, calls)
 
 

@@ -16,7 +16,10 @@ class WorkerGraph:
     """Dependencies of one worker; ops are numbered as in the step's list.
 
     waits_for  : op -> the ops it waits for, for every op that is part of the graph
-    turns      : computes and blocking transfers in turn, those of one call together; empty if none blocks
+    in_order   : computes and blocking transfers by start; empty if none blocks
+    turns      : the same in turn, transfers that ran beside each other in one
+    calls      : transfers that were issued together
+    idle       : (op type, ordinal) of transfers that moved nothing
     real_sends : direction -> sends that need a peer, in order; real_recvs likewise
     """
 
@@ -29,6 +32,7 @@ class WorkerGraph:
         self.waits_for: dict[int, list[int]] = defaultdict(list)
         self.real_sends: dict[str, list[int]] = {}
         self.real_recvs: dict[str, list[int]] = {}
+        self.idle: set[tuple[str, int]] = set()
         self.computes = self._of("forward-compute", "backward-compute")
         self._chain(self.computes)
         for direction in ("forward", "backward"):
@@ -38,7 +42,9 @@ class WorkerGraph:
         if layout.has_data_parallelism:
             self._chain(self._of("params-all-gather", "grads-reduce-scatter"))
             self._gather_before_forward()
-        self.turns = self._turns() if layout.blocking else []
+        self.in_order = self._in_order() if layout.blocking else []
+        self.calls = self._calls()
+        self.turns = self._turns()
         for before, after in pairwise(self.turns):
             for op in after:
                 self.waits_for[op] += before
@@ -57,21 +63,42 @@ class WorkerGraph:
         for before, after in pairwise(ops):
             self._edge(before, after)
 
-    def _turns(self) -> list[list[int]]:
+    def _in_order(self) -> list[int]:
         """Computes and blocking transfers by start; what takes no time before what starts with it."""
-        found: list[list[int]] = []
-        transfers = self._of(*self.layout.blocking)
+        transfers = [
+            op
+            for op_type in self.layout.blocking
+            for ordinal, op in enumerate(self._of(op_type))
+            if (self.pp_rank, op_type, ordinal) not in self.layout.idle
+        ]
         ops = self.ops
-        ordered = sorted([*self.computes, *transfers], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
-        for op in ordered:
-            last = found[-1][-1] if found else op
-            is_one_call = (
-                {op, last} <= set(transfers)
-                and op != last
-                and abs(ops[op].start_s - ops[last].start_s) <= SAME_S
-                and abs(ops[op].end_s - ops[last].end_s) <= SAME_S
-            )
-            if is_one_call:
+        return sorted([*self.computes, *transfers], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
+
+    def is_one_call(self, last: int, op: int) -> bool:
+        """Whether two transfers started and ended together."""
+        one, other = self.ops[last], self.ops[op]
+        is_together = max(abs(one.start_s - other.start_s), abs(one.end_s - other.end_s)) <= SAME_S
+        return is_together and not {last, op} & set(self.computes)
+
+    def overlaps(self, last: int, op: int) -> bool:
+        """Whether a transfer began before the one before it was over."""
+        is_early = self.ops[last].end_s - self.ops[op].start_s > NO_OP_TOLERANCE_S
+        return is_early and not {last, op} & set(self.computes)
+
+    def _calls(self) -> list[list[int]]:
+        found = [[op] for op in self.in_order[:1]]
+        for last, op in pairwise(self.in_order):
+            if self.is_one_call(last, op):
+                found[-1].append(op)
+            else:
+                found.append([op])
+        return [call for call in found if len(call) > 1]
+
+    def _turns(self) -> list[list[int]]:
+        found = [[op] for op in self.in_order[:1]]
+        for place, op in enumerate(self.in_order[1:], 1):
+            is_beside = (self.pp_rank, place) in self.layout.beside
+            if is_beside or self.is_one_call(self.in_order[place - 1], op):
                 found[-1].append(op)
             else:
                 found.append([op])
@@ -87,6 +114,11 @@ class WorkerGraph:
         self._chain(sends)
         if computes:
             earliest_end_s = self.ops[computes[0]].end_s - NO_OP_TOLERANCE_S
+            self.idle |= {
+                (f"{direction}-send", ordinal)
+                for ordinal, send in enumerate(sends)
+                if self.ops[send].end_s < earliest_end_s
+            }
             sends = [send for send in sends if self.ops[send].end_s >= earliest_end_s]
         matched = dict(zip(sends, computes, strict=False))
         for send, compute in matched.items():
@@ -100,6 +132,11 @@ class WorkerGraph:
         self._chain(recvs)
         if computes:
             latest_start_s = self.ops[computes[-1]].start_s + NO_OP_TOLERANCE_S
+            self.idle |= {
+                (f"{direction}-recv", ordinal)
+                for ordinal, recv in enumerate(recvs)
+                if self.ops[recv].start_s > latest_start_s
+            }
             recvs = [recv for recv in recvs if self.ops[recv].start_s <= latest_start_s]
         first_had_nothing_to_receive = len(recvs) == len(computes) - 1
         matched = dict(zip(recvs, computes[1:] if first_had_nothing_to_receive else computes, strict=False))

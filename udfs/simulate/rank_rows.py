@@ -126,12 +126,12 @@ class ReplayedRows:
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
         return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
 
-    def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
-        """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).
+    def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
+        """Kernel rows of every `apart`-th of the steps [first, end), one per stage, by (step, dp_rank).
 
         raises : UnknownOpError for an op without a code.
         """
-        some = slice(first, end)
+        some = slice(first, end, apart)
         shape = (len(self.replayed_row), -1)
         return stage_rows(
             self.table, self.replayed_row[:, some].reshape(shape), self.zero_us[:, some].reshape(shape)

@@ -27,12 +27,15 @@ Row = dict[str, object]
 class Computes(NamedTuple):
     """Computes of all stages; arrays of shape (compute,), times from the step's zero. [us]
 
+    op    : position among the ops of a stage, counted from its first.
     row   : position of (step, dp_rank) among the rows of a stage.
     chunk : position in the model: model chunk x pp_size + stage.
     key   : of direction, chunk, microbatch and row; ascending.
     previous_us : end of the compute before on the same worker; -inf of the first.
+    next_us : start of the compute behind on the same worker; inf of the last.
     """
 
+    op: Ints
     row: Ints
     stage: Ints
     direction: Ints
@@ -40,6 +43,7 @@ class Computes(NamedTuple):
     start_us: Floats
     end_us: Floats
     previous_us: Floats
+    next_us: Floats
     key: Ints
     stride: int
 
@@ -75,7 +79,7 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
     """
     each = [_of_stage(own.from_first_op(), stage, layout) for stage, own in enumerate(recorded)]
     microbatch, *columns = map(np.concatenate, zip(*each, strict=True))
-    row, _, direction, chunk, *_ = columns
+    _, row, _, direction, chunk, *_ = columns
     rows, chunks = len(recorded[0].zero_us), layout.pp_size * layout.vpp_size
     if not len(chunk):
         raise TraceError("neither a forward-compute nor a backward-compute was recorded")
@@ -98,10 +102,13 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[A
     end_us = start_us + own.duration_us[computes]
     previous_us = np.full(len(row), -np.inf)
     previous_us[1:] = np.where(row[1:] == row[:-1], end_us[:-1], -np.inf)
+    next_us = np.full(len(row), np.inf)
+    next_us[:-1] = np.where(row[1:] == row[:-1], start_us[1:], np.inf)
     direction = own.op_type[computes].astype(np.int64)
     chunk = own.chunk[computes].astype(np.int64) * layout.pp_size + stage
     stages = np.full(len(row), stage)
-    return own.microbatch[computes], row, stages, direction, chunk, start_us, end_us, previous_us
+    places = computes, row, stages, direction, chunk
+    return own.microbatch[computes], *places, start_us, end_us, previous_us, next_us
 
 
 def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:

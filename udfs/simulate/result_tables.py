@@ -47,7 +47,7 @@ from udfs.simulate.power_rows import power_row
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.role_rows import role_step_columns
 
-SIMULATOR_VERSION: Final = "1.6.0"
+SIMULATOR_VERSION: Final = "1.7.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]

@@ -1,6 +1,7 @@
 """The field `iterations` of a manifest: which iteration of a whole each step of a run belongs to."""
 
 import re
+from itertools import islice
 from typing import Final
 
 from jobs.landing.formats.strict_json import is_integer, shown
@@ -8,6 +9,8 @@ from jobs.landing.formats.strict_json import is_integer, shown
 _STEP: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """How a key spells a step number: one way for each."""
 _LARGEST: Final = 2**63 - 1
+_MOST_NAMED: Final = 20
+"""Most wrong pairs that are named one by one."""
 
 
 def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
@@ -17,11 +20,13 @@ def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
     """
     if not isinstance(given, dict):
         return {}, [f"iterations is {shown(given)}, not an object"]
+    pairs = (each for each in given.items() if not (_is_step(each[0]) and is_integer(each[1], 0, _LARGEST)))
     wrong = [
         f"iterations {shown(step)} is {shown(iteration)}, not a step number with an integer from 0"
-        for step, iteration in given.items()
-        if not (_is_step(step) and is_integer(iteration, 0, _LARGEST))
+        for step, iteration in islice(pairs, _MOST_NAMED)
     ]
+    if next(pairs, None) is not None:
+        wrong.append("and more iterations")
     return {} if wrong else {int(step): iteration for step, iteration in given.items()}, wrong
 
 

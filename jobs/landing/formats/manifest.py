@@ -14,7 +14,7 @@ import yaml
 
 from jobs.landing.formats.iterations import iterations_of
 from jobs.landing.formats.labels import labels_of
-from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError
+from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
 from jobs.landing.formats.strict_json import (
     StrictJsonError,
     TooDeepError,
@@ -224,7 +224,7 @@ class _Fields:
     def row(self) -> Row:
         """Return the columns; good only if nothing was wrong."""
         if self._defects:
-            detail = "; ".join(self._defects)
+            detail = plain("; ".join(self._defects))
             return self._row | {"manifest_status": STATUS_BAD_LAYOUT, "manifest_detail": detail}
         return self._row
 

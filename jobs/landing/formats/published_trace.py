@@ -109,7 +109,8 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
             columns[name] = table.column(name).cast(kind).fill_null(0).to_numpy()
         for name in _TIMES:
             seconds = table.column(name).cast(pa.float64()).fill_null(0.0).to_numpy()
-            columns[name] = seconds * SECOND_US
+            with np.errstate(over="ignore"):  # an infinite time is a reject
+                columns[name] = seconds * SECOND_US
         columns["op"] = _op_codes(table.column("optype"))
     except (pa.ArrowException, UnicodeError) as error:
         raise FileError(REASON_UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None

@@ -18,7 +18,7 @@ import numpy as np
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.published_trace import Columns, rows_of
-from jobs.landing.formats.rows import LIMITS, Bounds, FileError, Reject
+from jobs.landing.formats.rows import LIMITS, LONGEST_US, Bounds, FileError, Reject
 from schemas.vocabulary import OP_CODES, REASON_FILE_TOO_LARGE, TRANSFERS_MEASURED
 
 SOURCE_FORMAT: Final = "ndtimeline"
@@ -103,7 +103,7 @@ class _Ops:
         which = [_present(args, "mb_id", -1), _present(args, "model_chunk", 0)]
         if not all(type(each) is int and each in _INT32 for each in which):
             times, which = [nan, nan], [-1, 0]  # a time that is none costs the rank's step
-        times = [float(each) if isinstance(each, int | float) else nan for each in times]
+        times = [_time(each) for each in times]
         number = threads.setdefault(thread, len(threads))
         values = (OP_CODES[event["name"]], number, step, *times, *which)
         for column, value in zip(self.columns.values(), values, strict=True):
@@ -115,6 +115,11 @@ class _Ops:
         """Highest model chunk that is computed."""
         op, chunk = (np.array(self.columns[name]) for name in ("op", "mc"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
+
+
+def _time(value: object) -> float:
+    """Return a time as float64, NaN for what is none; no difference of two infinite times is one."""
+    return float(value) if isinstance(value, int | float) and -LONGEST_US <= value <= LONGEST_US else nan
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tests.evaluation.blocking.workers import BACKWARD, FORWARD, Floats, Job, Op, Pipeline, Times
+from tests.evaluation.blocking.workers import BACKWARD, FORWARD, NAMES, Floats, Job, Op, Pipeline, Times
 
 EVERY: Final = frozenset({"forward-send", "forward-recv", "backward-send", "backward-recv"})
 RECVS: Final = frozenset({"forward-recv", "backward-recv"})
@@ -31,6 +31,7 @@ class Drawn(NamedTuple):
 
     step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
     healthy_s, recorded_s : step times without the fault, and as logged. [s]
+    slow_link            : of a slow link its direction, sender and receiver.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Drawn(NamedTuple):
     ideal_s: float
     healthy_s: float
     recorded_s: float
+    slow_link: tuple[str, int, int] | None = None
 
     @property
     def slowdown(self) -> float:
@@ -64,7 +66,7 @@ def draw(seed: int, kind: str) -> Drawn:
     )
     fault = FAULTS[int(rng.integers(len(FAULTS)))]
     healthy = _times(job, rng)
-    faulty = _with_fault(job, healthy, fault, rng)
+    faulty, link = _with_fault(job, healthy, fault, rng)
     measured = _measured(job, faulty)
     step_s = _step_s(Pipeline(job, measured).run()).mean()
     ideal_s = _step_s(Pipeline(job, _ideal(job, measured)).run()).mean()
@@ -73,9 +75,8 @@ def draw(seed: int, kind: str) -> Drawn:
     healthy_s = float(_step_s(Pipeline(job, healthy).run()).mean())
     hosts = bool(rng.random() < 0.5)
     facts = _manifest(job, f"{kind}-{seed}")
-    return Drawn(
-        kind, fault, job, _rank_steps(job, ops, one_host=hosts), facts, step_s, ideal_s, healthy_s, recorded_s
-    )
+    rank_steps = _rank_steps(job, ops, one_host=hosts)
+    return Drawn(kind, fault, job, rank_steps, facts, step_s, ideal_s, healthy_s, recorded_s, link)
 
 
 def _times(job: Job, rng: np.random.Generator) -> Times:
@@ -101,7 +102,11 @@ def _times(job: Job, rng: np.random.Generator) -> Times:
     )
 
 
-def _with_fault(job: Job, times: Times, fault: str, rng: np.random.Generator) -> Times:
+def _with_fault(
+    job: Job, times: Times, fault: str, rng: np.random.Generator
+) -> tuple[Times, tuple[str, int, int] | None]:
+    """The same with a fault, and which link is slow."""
+    link = None
     compute, transfer, late = times.compute.copy(), times.transfer.copy(), times.late.copy()
     stage, dp_rank = int(rng.integers(job.pp)), int(rng.integers(job.dp))
     if fault == "worker":
@@ -110,11 +115,12 @@ def _with_fault(job: Job, times: Times, fault: str, rng: np.random.Generator) ->
         direction, first = int(rng.integers(2)), int(rng.choice([0, job.steps // 2]))
         sender = int(rng.integers(job.pp - 1)) + direction
         transfer[direction, sender, :, first:] += 0.5 * float(times.compute.mean())
+        link = NAMES[direction], sender, sender + 1 - 2 * direction
     elif fault == "stage":
         compute[:, -1] *= 1.3
     elif fault == "late":
         late += rng.uniform(0.02, 0.1) * job.microbatches * 3 * float(times.compute[FORWARD].mean())
-    return times._replace(compute=compute, transfer=transfer, late=late)
+    return times._replace(compute=compute, transfer=transfer, late=late), link
 
 
 def _measured(job: Job, times: Times) -> Times:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -164,6 +165,63 @@ def test_a_handler_that_hangs_holds_no_exit_up(tmp_path: Path) -> None:
         "line_thread.warn('full')\n"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, timeout=60, check=False).returncode == 0
+
+
+TERMINATED = """
+import signal, sys, threading, time
+from jobs.emitter.rank_log_writer import *
+from jobs.emitter.recorder import Recorder
+handler, slow_s = sys.argv[2], float(sys.argv[3])
+if handler == "exits":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+recorder = Recorder(RankLogWriter(sys.argv[1], Run("j", "r", dp_size=1), Rank(0, 0)))
+write = recorder.writer.write
+recorder.writer.write = lambda step: (time.sleep(slow_s), write(step))
+number = 0
+while True:
+    with recorder.step(number), recorder.op("forward-compute", microbatch=0):
+        time.sleep(0.01)
+    print(number, flush=True)
+    number += 1
+    if slow_s and number == 12:
+        time.sleep(60)
+"""
+
+
+def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[int, int, float]:
+    """Exit status of a training that gets a SIGTERM, its steps, and how long it took to end [s]."""
+    command = [sys.executable, "-c", TERMINATED, str(landing), handler, str(slow_s)]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(steps):
+        process.stdout.readline()
+    process.terminate()
+    begun_s = time.monotonic()
+    rest = process.communicate(timeout=60)[0]
+    return process.returncode, steps + len(rest.splitlines()), time.monotonic() - begun_s
+
+
+def test_sigterm_costs_no_step_that_had_ended(tmp_path: Path) -> None:
+    """Python is ended at once where the job has no handler: a line must not lie in memory until then."""
+    status, steps, _ = terminated(tmp_path, "none", 0, 30)
+    assert status == -signal.SIGTERM
+    assert len(lines(tmp_path)) >= steps - 1  # the last may be on its way to the thread
+
+
+def test_lines_that_a_slow_store_is_behind_are_written_when_a_handler_of_sigterm_exits(
+    tmp_path: Path,
+) -> None:
+    status, steps, took_s = terminated(tmp_path, "exits", 0.1, 12)
+    assert (status, steps) == (7, 12)
+    assert [line["step"] for line in lines(tmp_path)] == list(range(12))
+    assert took_s < line_thread.LONGEST_EXIT_S + 1
+
+
+def test_a_dead_store_holds_the_exit_up_no_longer_than_that(tmp_path: Path) -> None:
+    status, _, took_s = terminated(tmp_path, "exits", 60, 12)
+    assert status == 7
+    assert took_s < 2 + line_thread.LONGEST_WARNING_S + 2
+    assert lines(tmp_path) == []
 
 
 class FakeEvent:

@@ -21,7 +21,12 @@ from jobs.landing.staging import StagedFile, Staging
 from jobs.landing.stores import Store
 from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, REJECTS, RUN_EVENTS
-from tests.jobs.landing.formats import test_megascan, test_timeline
+from tests.jobs.landing.formats import (
+    test_megascan,
+    test_megascan_aggregated,
+    test_megatron_console,
+    test_timeline,
+)
 from tests.jobs.landing.formats.foreign_logs import as_json
 from tests.jobs.landing.formats.test_manifest import META
 from tests.jobs.landing.formats.test_nccl_inspector import line as collective
@@ -68,6 +73,27 @@ def _megascan() -> Files:
     return test_megascan.files_of(generate_job(replace(test_megascan.SHAPE, steps=3), [], 7))
 
 
+def _on_one_time_line() -> list[dict[str, Any]]:
+    return test_megascan_aggregated.aggregate(test_megascan.shared(), first=18)
+
+
+def _aggregated() -> Files:
+    return {"aggregated.json": as_json(_on_one_time_line())}
+
+
+def _aggregated_in_complete_events() -> Files:
+    sizes = {"dp_size": 4, "pp_size": 4, "tp_size": 1, "cp_size": 1, "vpp_size": 4, "world_size": 16}
+    return {
+        "aggregated.json": as_json(test_megascan_aggregated.complete(_on_one_time_line())),
+        "job.json": json.dumps({"job_id": JOB, "run_id": RUN, **sizes}).encode(),
+    }
+
+
+def _console() -> Files:
+    times_ms = test_megatron_console.SLOW_FROM_7_TO_9
+    return {"node-0.log": test_megatron_console.console(times_ms).encode(), "job.json": _MANIFEST}
+
+
 def _kineto() -> Files:
     texts = data_parallel_traces(random_durations(3, is_sharded=True, steps=1))
     return {f"rank-{rank}.json": text for rank, text in enumerate(texts)}
@@ -78,6 +104,9 @@ UNITS: Final[dict[str, Callable[[], Files]]] = {
     "published": cache(_published),
     "timeline": cache(_timeline),
     "megascan": cache(_megascan),
+    "aggregated megascan": cache(_aggregated),
+    "aggregated megascan, complete": cache(_aggregated_in_complete_events),
+    "megatron console": cache(_console),
     "kineto": cache(_kineto),
     "inspector": lambda: {"a-pid1.log": collective(0, 1, 500), "b-pid2.log": collective(1, 1, 300)},
     **{f"refused {place}": partial(dict, {"a.log": log}) for place, log in enumerate(LOGS.values())},

@@ -11,6 +11,8 @@ from jobs.landing import accounts
 from jobs.landing.accounts import CONTRADICTORY, LEFT_OUT_TYPES, Outside, UnitAccount, join_parts
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
+from jobs.landing.usable import Used
+from schemas.gpu_types import MOST_TYPES
 from schemas.unit import Unit
 from tests.support.line_cases import JOB, RUN, SIZES, line
 
@@ -104,3 +106,30 @@ def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
     join_parts([first, other])
     assert first.job is not None
     assert first.job["manifest_status"] == "bad_layout"
+
+
+def test_a_row_of_jobs_has_what_rows_refer_to_and_a_host_of_each_further_type() -> None:
+    """Manifests name what they like; thousands of them once filled the memory of the night."""
+    types = {"a": "T0", "b": "T1", "c": "T0", "d": "T2", "e": "T2", **{f"f{n}": f"F{n}" for n in range(99)}}
+    first = account({"gpu_types": types, "iterations": {1: 5, 2: 6, 3: 6}}, z="H100")
+    other = account(None)
+    first.used, other.used = Used({"a"}, {2}), Used({"b"}, set())
+    join_parts([first, other])
+    assert first.job is not None
+    kept = {"a": "T0", "b": "T1", "d": "T2", **{f"f{n}": f"F{n}" for n in range(MOST_TYPES - 1)}}
+    assert first.job["gpu_types"] == {**kept, "z": "H100"}
+    assert first.job["iterations"] == {2: 6}
+    assert (first.gpu_types, first.used, other.used) == ({}, Used(), Used())
+
+
+def test_only_rows_that_are_stored_refer_to_a_manifest(tmp_path: Path) -> None:
+    stated = {"gpu_types": {"node-0123": "H100", "b": "H100", "c": "H100"}, "part_of": "w", "role": "a"}
+    steps = {"iterations": {"2": 1, "3": 1, "4": 2}}
+    (tmp_path / "job.json").write_text(json.dumps({"job_id": JOB, "run_id": RUN, **SIZES, **stated, **steps}))
+    (tmp_path / "rank-00001.jsonl").write_bytes(line() + b"\n" + line(step=3, host="b", rank=7) + b"\n")
+    (run,) = runs_in(tmp_path)
+    read = read_run(run, Bounds())
+    assert read.account.job is not None
+    (step,) = set(read.rows["step"].to_pylist())
+    assert read.account.job["gpu_types"] == {"node-0123": "H100"}
+    assert list(read.account.job["iterations"]) == [step]

@@ -20,8 +20,10 @@ pytestmark = pytest.mark.slow
 MB: Final = 1 << 20
 MOST_MB: Final = 1300
 """Of addresses, half of which are libraries and stacks. Read whole, the files take more."""
-MANIFESTS: Final = 60
-"""Of each kind; each one with hosts takes 3 MB, which the row of jobs has."""
+MANIFESTS: Final = 100
+"""Of each kind. As rows of jobs those with hosts, iterations and defects took 3 MB each."""
+MOST_OF_MANIFESTS_MB: Final = 350
+"""Without any 160 are taken."""
 
 LAND: Final = """
 import json, resource, sys
@@ -103,15 +105,17 @@ def test_sizes_labels_and_links_take_what_is_there(tmp_path: Path) -> None:
         made.manifest(f"labels{number}", labels=labels)
         hosts = {f"node-{number}-{place}": "H100" for place in range(30_000)}
         made.manifest(f"hosts{number}", gpu_types=hosts)
+        steps = {str(step): step for step in range(50_000)}
+        made.manifest(f"steps{number}", part_of="whole", role="actor", iterations=steps)
+        made.manifest(f"wrong{number}", iterations={f"x{step}": "y" for step in range(50_000)})
     day = made.root / f"log_date={DAY}"
     for number in range(300):
         (day / f"l{number}").symlink_to(".")
     found, misplaced, peak_mb = landed(made)
     assert found["good"] == [None, 1, 1, 0]
     assert found["vast"][0] == "bad_layout"
-    assert {name: each[0] for name, each in found.items() if "labels" in name} == dict.fromkeys(
-        (f"labels{number}" for number in range(MANIFESTS)), "bad_layout"
-    )
-    assert [each[0] for name, each in found.items() if "hosts" in name] == [None] * MANIFESTS
+    for kind, status in (("labels", "bad_layout"), ("wrong", "bad_layout"), ("hosts", None), ("steps", None)):
+        assert [each[0] for name, each in found.items() if kind in name] == [status] * MANIFESTS
     assert misplaced == 300
+    assert peak_mb < MOST_OF_MANIFESTS_MB
     print(f"peak {peak_mb} MB")

@@ -6,16 +6,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from jobs.reading.database import Database
+from jobs.reading.question import QuestionError
+from jobs.runtime.odd_paths import not_writable
+from jobs.runtime.project import PROJECT
 from jobs.warehouse.lock import (
     LOCK_NAME,
     LockedError,
     NotWritableError,
+    check_writable,
     locked_folder,
     locked_store,
     this_process,
@@ -108,6 +114,57 @@ def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs
         pass
 
 
+COMMITS_LATE = """
+import subprocess, sys, threading, time
+from pathlib import Path
+from jobs.runtime.settings import load_settings
+from jobs.warehouse.writing import writing
+root = sys.argv[1]
+settings = load_settings(None, warehouse=root)
+with writing(settings, root, "run_nightly", wait=False) as spark:
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when nobody holds it
+    child = subprocess.Popen(["sleep", "600"], pass_fds=[open_input])  # without Python's lock
+    nap = "java_method('java.lang.Thread', 'sleep', cast(8000 as bigint))"
+    rows = spark.range(1).selectExpr("id", f"cast({nap} as string) AS nap")
+    save = rows.write.format("delta").save
+    threading.Thread(target=save, args=(f"{root}/late",), daemon=True).start()
+    time.sleep(4)  # it has begun
+    print(jvm, child.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_container_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", COMMITS_LATE, str(tmp_path)]
+    python = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
+    assert python.stdout is not None
+    jvm, child = (psutil.Process(int(number)) for number in python.stdout.readline().split())
+    python.kill()
+    python.wait()
+    monkeypatch.setattr("socket.gethostname", lambda: "another-container")
+    commit, refused = tmp_path / "late" / "_delta_log" / f"{0:020}.json", 0
+    try:
+        until_s = time.monotonic() + 60
+        while not commit.exists() and time.monotonic() < until_s:
+            with (
+                pytest.raises(LockedError),
+                locked_folder(str(tmp_path), this_process("backfill"), wait=False),
+            ):
+                pass
+            refused += 1
+            time.sleep(0.05)
+        assert commit.exists(), "the JVM lives, and has committed"
+        assert refused, "it was late"
+    finally:
+        child.kill()  # with it the JVM's input ends, and so does the JVM
+    with locked_folder(str(tmp_path), this_process("backfill"), wait=True):
+        jvm.wait(60)
+
+
 def test_a_writer_killed_in_another_container_holds_nobody_up(tmp_path: Path) -> None:
     left = replace(this_process("run_nightly"), host="a-container-that-was-killed", process_ids="pid:[1]")
     (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))
@@ -173,3 +230,28 @@ def test_the_file_of_a_process_that_has_ended_here_is_removed(tmp_path: Path) ->
     threading.Timer(0.5, end, [other]).start()
     with locked_store(files, "s3a://bucket", this_process("backfill"), wait=True):
         assert not psutil.pid_exists(other.pid)
+
+
+ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*", "a^b", "a|b"]
+
+
+@pytest.mark.parametrize("name", ODD_FOLDERS)
+def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
+    tmp_path: Path, name: str
+) -> None:
+    """Libraries make URLs of paths: the tables were looked for in another folder, or panicked."""
+    root = tmp_path / name
+    with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot lie in a folder with"):
+        check_writable(str(root))
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\nb", "a\\b"])
+def test_a_warehouse_that_questions_would_not_reach_is_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(QuestionError, match="cannot be read: Delta tables cannot lie in a folder with"):
+        Database(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("root", ["s3a://bucket/a%20b", "a b", "Zoë", "a'b", "#1"])
+def test_other_paths_and_stores_are_taken(root: str) -> None:
+    assert not_writable(root) == ""

@@ -60,8 +60,9 @@ class StageProgram(NamedTuple):
     no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
     loaded_for    : of each data-load the forward-compute that waits for it; -1 where none does.
     in_turn       : of each data-load whether it runs in turn with the computes (model, section 2).
-    worker_order  : computes and blocking transfers in the order of their starts, those of one call together;
+    worker_order  : computes and blocking transfers in turn, transfers that ran beside each other in one turn;
                     empty where no transfer blocks.
+    calls         : blocking transfers that were issued in one call, and so end together.
     """
 
     counts: tuple[int, ...]
@@ -72,6 +73,7 @@ class StageProgram(NamedTuple):
     loaded_for: tuple[int, ...] = ()
     in_turn: tuple[bool, ...] = ()
     worker_order: tuple[tuple[int, ...], ...] = ()
+    calls: tuple[tuple[int, ...], ...] = ()
 
     @property
     def first_ops(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from udfs.kernel.graph.graph import Blocking
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
-from udfs.kernel.selection import evenly, median_of_all
+from udfs.kernel.selection import median_of_all
 
 LEAST_DISCREPANCY: Final = 0.005
 """Nothing is tried where the replay is nearer to the record than this share of the step time."""
@@ -33,7 +33,7 @@ TAIL: Final = (
 """What follows the last compute, and blocking transfers."""
 
 STEPS: Final = 16
-"""Steps that are compared, spread over the run."""
+"""Most steps that are compared, spread over the run."""
 
 OVERLAPPING: Final = 0.01
 """Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
@@ -58,7 +58,7 @@ class BlockingFound(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Some steps as recorded, laid out one by one for the transfers that are taken to block.
+    """Some steps as recorded, laid out for the transfers that are taken to block.
 
     steps   : their positions.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
@@ -66,15 +66,16 @@ class Sample(NamedTuple):
     clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
     """
 
-    steps: list[int]
+    steps: range
     plain_s: Floats
-    lay_out: Callable[[Blocking, list[int]], list[StepBlock]]
+    lay_out: Callable[[Blocking, range], list[StepBlock]]
     clock: Callable[[StepBlock], Ints]
 
 
-def sampled(steps: int) -> list[int]:
+def sampled(steps: int) -> range:
     """Positions of the steps that are compared."""
-    return list(evenly(steps, STEPS))
+    apart = -(-steps // STEPS)
+    return range((steps - 1) % apart // 2, steps, apart)
 
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:

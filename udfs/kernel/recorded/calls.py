@@ -32,12 +32,11 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
     """
     unknown: dict[int, Mask] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        for call in cell.program.worker_order:
-            if len(call) > 1:
-                members = [base + op for op in call]
-                ready_s = end_s[members] - duration_s[members]
-                is_early = ready_s < ready_s.max(axis=0) - SAME_S
-                unknown |= {op: early for op, early in zip(members, is_early, strict=True) if early.any()}
+        for call in cell.program.calls:
+            members = [base + op for op in call]
+            ready_s = end_s[members] - duration_s[members]
+            is_early = ready_s < ready_s.max(axis=0) - SAME_S
+            unknown |= {op: early for op, early in zip(members, is_early, strict=True) if early.any()}
     return unknown
 
 

@@ -53,8 +53,8 @@ class JobRows(Protocol):
     def worker_host(self) -> Ints:
         """Host of each worker, shape (stage, dp_rank): equal numbers are one host, -1 where unknown."""
 
-    def stages(self, first: int, end: int) -> list[StageRows]:
-        """Rows of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
+    def stages(self, first: int, end: int, apart: int = 1) -> list[StageRows]:
+        """Rows of every `apart`-th of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
 
 
 class Block(NamedTuple):
@@ -178,7 +178,7 @@ class _Reading(NamedTuple):
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
         for first, end in self.spans:
-            trace = self._trace(first, end)
+            trace = self._trace(range(first, end))
             # A rank keeps its place for the whole job: the first steps suffice.
             ends = [recorded_ends(block) for block in trace.blocks]
             odd = odd if first else exchanged(trace.blocks[0], ends[0])
@@ -240,23 +240,31 @@ class _Reading(NamedTuple):
             if here.any():
                 replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
 
-        def lay_out(blocking: Blocking, steps: list[int]) -> list[StepBlock]:
+        # A large job is laid out in parts: then step by step.
+        apart = len(at) if len(self.spans) == 1 else 1
+
+        def lay_out(blocking: Blocking, steps: range) -> list[StepBlock]:
             reading = self._replace(layout=self.layout._replace(blocking=blocking), graphs={})
-            return [block for step in steps for block in reading.laid_out(step, listener, found.clocks)]
+            parts = [steps[first : first + apart] for first in range(0, len(steps), apart)]
+            return [block for part in parts for block in reading.laid_out(part, listener, found.clocks)]
 
         sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
         return choose(sample, discrepancy(replayed_s[at], found.actual_s[at]), stated)
 
-    def laid_out(self, step: int, listener: Listener | None, clocks: Clocks | None) -> list[StepBlock]:
-        """One step, by one clock."""
-        blocks = [block._replace(steps=block.steps + step) for block in self._trace(step, step + 1).blocks]
+    def laid_out(self, steps: range, listener: Listener | None, clocks: Clocks | None) -> list[StepBlock]:
+        """Some steps, by one clock."""
+        blocks = [
+            block._replace(steps=steps.start + steps.step * block.steps)
+            for block in self._trace(steps).blocks
+        ]
         if listener is not None and clocks is not None and clocks.is_corrected:
             for block in blocks:
                 listener.correct(block, clocks, 0)
         return blocks
 
-    def _trace(self, first: int, end: int) -> Trace:
+    def _trace(self, steps: range) -> Trace:
+        rows = self.rows.stages(steps.start, steps.stop, steps.step)
         try:
-            return build_trace(self.rows.stages(first, end), self.layout, end - first, self.graphs)
+            return build_trace(rows, self.layout, len(steps), self.graphs)
         except TraceDefectError as found:
-            raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
+            raise TraceDefectError(found.defect, found.ops, steps[found.step_index]) from None

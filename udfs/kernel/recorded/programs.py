@@ -45,7 +45,7 @@ class Parts(NamedTuple):
 
     chunks : of the ops that have one.
     no_ops : of every op, whether it is a transfer that never moved data.
-    worker_order, is_joined : as in WorkerOrder.
+    worker_order, is_joined, is_beside : as in WorkerOrder.
     """
 
     compute_order: Ints
@@ -56,6 +56,7 @@ class Parts(NamedTuple):
     no_ops: Mask
     worker_order: Ints
     is_joined: Mask
+    is_beside: Mask
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
         """Program of one row."""
@@ -65,6 +66,7 @@ class Parts(NamedTuple):
         chunks = [-1] * sum(counts)
         for op, chunk in zip(Places.of(counts).has_chunk, of_ops, strict=True):
             chunks[op] = chunk
+        order = WorkerOrder(self.worker_order, self.is_joined, self.is_beside)
         return StageProgram(
             counts=counts,
             compute_order=tuple(compute_order),
@@ -73,7 +75,8 @@ class Parts(NamedTuple):
             no_ops=tuple(op for op, is_no_op in enumerate(no_ops) if is_no_op),
             loaded_for=tuple(loaded_for),
             in_turn=tuple(in_turn),
-            worker_order=WorkerOrder(self.worker_order, self.is_joined).groups(row),
+            worker_order=order.turns(row),
+            calls=order.calls(row),
         )
 
     def signatures(self, rows: int) -> Ints:

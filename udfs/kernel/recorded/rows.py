@@ -215,14 +215,15 @@ class _DenseRows(NamedTuple):
             Passes(*(common(self.take(values, places.loads)) for values in of_loads)),
             Passes(microbatch[places.forwards], chunks[places.forwards]),
         )
+        no_ops = common(no_op_transfers(self.counts, *times))
         parts = Parts(
             order,
             self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
             chunks,
             loads,
             run_in_turn(*times, places, order, loads),
-            common(no_op_transfers(self.counts, *times)),
-            *worker_order(self.counts, *times, blocking, self.positions),
+            no_ops,
+            *worker_order(self.counts, *times, blocking, no_ops, self.positions),
         )
         if all(part.shape[1] == 1 for part in parts):
             return [RowClass(parts.program(self.counts, 0), self.rows, times, microbatch, compute_ns)]

@@ -2,40 +2,55 @@
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask, common
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 SAME_S: Final = 1e-7
 """Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""
 
 SAME_ROWS: Final = 0.95
-"""Ops that coincide in this share of the rows are one call in all of them."""
+"""Ops that coincide in this share of the rows are one call in all of them; in the rest of it, in none."""
+
+
+Turns: TypeAlias = tuple[tuple[int, ...], ...]
+"""Ops in turn, those that go together together."""
 
 
 class WorkerOrder(NamedTuple):
     """Computes and blocking transfers of rows with equal counts.
 
-    ops       : int, shape (op, row), or (op, 1) where all rows agree; by start.
+    ops       : int, shape (op, row), or (op, 1) where all rows agree; by turn.
     is_joined : bool, same; whether the op is of one call with the one before it.
+    is_beside : bool, same; whether it is of one turn with the one before it.
     """
 
     ops: Ints
     is_joined: Mask
+    is_beside: Mask
 
-    def groups(self, row: int) -> tuple[tuple[int, ...], ...]:
-        """Ops of one row, those of one call together."""
-        found: list[tuple[int, ...]] = []
-        columns = (part[:, min(row, part.shape[1] - 1)].tolist() for part in self)
-        for op, is_joined in zip(*columns, strict=True):
-            if is_joined:
-                found[-1] += (op,)
-            else:
-                found.append((op,))
-        return tuple(found)
+    def turns(self, row: int) -> Turns:
+        """Ops of one row, those of one turn together; ascending within it."""
+        return _together(self.ops, self.is_beside, row)
+
+    def calls(self, row: int) -> Turns:
+        """Ops of one row that were issued in one call, where these are several."""
+        return tuple(call for call in _together(self.ops, self.is_joined, row) if len(call) > 1)
+
+
+def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
+    found: list[tuple[int, ...]] = []
+    columns = (part[:, min(row, part.shape[1] - 1)].tolist() for part in (ops, is_same))
+    for op, is_same_as_before in zip(*columns, strict=True):
+        if is_same_as_before:
+            found[-1] += (op,)
+        else:
+            found.append((op,))
+    return tuple(found)
 
 
 def worker_order(
@@ -43,19 +58,24 @@ def worker_order(
     start_s: Floats,
     duration_s: Floats,
     types: tuple[int, ...],
+    no_ops: Mask,
     positions: Callable[[list[int]], Ints],
 ) -> WorkerOrder:
     """Order of the computes and of transfers of some types; without such types, of nothing.
 
+    Transfers that moved nothing in any row held nobody up, and are left out.
+
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, row), ops by (type, start). [s]
+    no_ops              : whether each op is a transfer that moved nothing; bool, shape (op, row) or (op, 1).
     positions           : gives, of some ops, where they stand in the log; int, shape (op, row).
     """
     first = tuple(accumulate(counts, initial=0))
-    chosen = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
-    if not types or not chosen:
+    of_types = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
+    chosen = np.array(of_types, dtype=np.int64)[~no_ops[of_types].all(axis=1)].tolist() if types else []
+    if not chosen:
         nothing = np.empty((0, 1), dtype=np.int64)
-        return WorkerOrder(nothing, nothing.astype(bool))
+        return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
     ops = np.array(chosen)
     starts_s = start_s[ops]
     ends_s = starts_s + duration_s[ops]
@@ -64,10 +84,28 @@ def worker_order(
     ordered = ops[order]
     starts_s, ends_s = (np.take_along_axis(times_s, order, axis=0) for times_s in (starts_s, ends_s))
     is_transfer = ordered >= first[ot.TRANSFERS[0]]
+    are_transfers = is_transfer[1:] & is_transfer[:-1]
     is_joined = np.zeros(ordered.shape, dtype=bool)
-    is_joined[1:] = is_transfer[1:] & is_transfer[:-1]
+    is_joined[1:] = are_transfers
     for times_s in (starts_s, ends_s):
         is_joined[1:] &= np.diff(times_s, axis=0) <= SAME_S
     share = is_joined.mean(axis=1, keepdims=True)
     is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
-    return WorkerOrder(common(ordered), common(is_joined))
+    overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
+    is_beside = is_joined.copy()
+    is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
+    return _by_turn(ordered, is_joined, is_beside)
+
+
+def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
+    """Ops of a turn in one order in all rows, whichever happened to start first.
+
+    ops, is_joined, is_beside : by start, shape (op, row).
+    """
+    if is_beside.any():
+        place = np.arange(len(ops))[:, None]
+        call = np.take_along_axis(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0), axis=0)
+        order = np.lexsort((ops, call, np.cumsum(~is_beside, axis=0)), axis=0)
+        ops, call = np.take_along_axis(ops, order, axis=0), np.take_along_axis(call, order, axis=0)
+        is_joined = np.concatenate([is_joined[:1], call[1:] == call[:-1]])
+    return WorkerOrder(common(ops), common(is_joined), common(is_beside))

@@ -139,6 +139,14 @@ def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None
     assert found["manifest_detail"].startswith(f"{name} is ")
 
 
+def test_defects_are_named_up_to_a_length() -> None:
+    """Fifty thousand wrong pairs were once a detail of megabytes, in the row of jobs of each unit."""
+    detail = parsed(iterations={f"x{number}": 0 for number in range(21)})["manifest_detail"]
+    assert detail.count("not a step number") == 20
+    assert detail.endswith("; and more iterations")
+    assert len(parsed(labels={str(number): [] for number in range(1000)})["manifest_detail"]) == 2000
+
+
 INTEGER = f"not an integer from 1 to {2**31 - 1}"
 
 

@@ -165,3 +165,13 @@ def test_published_files_keep_every_op_and_the_order_within_its_type(
     assert (both["duration_us"].astype("float64") == both["duration"].astype("float64") * 1e6).all()
     assert (both["microbatch"] == both["mb_id"]).all()
     assert (both["model_chunk"] == both["mc"]).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("start_s", "reason"), [(1.7e308, "not_finite"), (-1.7e308, "negative_time")])
+def test_times_that_no_microseconds_hold_cost_their_step(start_s: float, reason: str) -> None:
+    trace = pa.Table.from_pandas(ops({}, {"step": 17}))
+    place = trace.column_names.index("start_ts")
+    sink = io.BytesIO()
+    pq.write_table(trace.set_column(place, "start_ts", pa.array([start_s, 0.0])), sink)
+    assert [each.reason for each in rejects(sink.getvalue())] == [reason]

@@ -86,8 +86,18 @@ def test_a_transfer_that_ends_before_it_began_keeps_its_end() -> None:
     assert found.rows["duration_us"].to_pylist() == [[2.0, 0.0]]
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "changes", [{"ts": "5"}, {"dur": None}, {"args": {"mb_id": 2**40}}, {"ts": float("nan")}]
+    "changes",
+    [
+        *({"ts": "5"}, {"dur": None}, {"args": {"mb_id": 2**40}}, {"ts": float("nan")}, {"ts": 10**400}),
+        *(
+            {"ts": float("inf")},
+            {"ts": float("-inf")},
+            {"ts": 1.7e308, "dur": float("-inf")},
+            {"dur": -1.7e308},
+        ),
+    ],
 )
 def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str, Any]) -> None:
     events = [

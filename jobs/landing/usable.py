@@ -1,0 +1,61 @@
+"""What rows can use of their unit's manifest: types of the hosts that they name, iterations of their steps.
+
+A manifest of one megabyte may name thirty thousand of either, and each unit of a day has one: only what a row
+refers to becomes part of the row of jobs, so that rows, not manifests, say how much memory a night takes.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.landing.formats.rows import SCALARS, Rows
+from schemas.gpu_types import MOST_TYPES
+
+_HOST, _STEP = SCALARS.index("host"), SCALARS.index("step")
+
+
+@dataclass
+class Used:
+    """Hosts and steps of a manifest that rows refer to: never more than the manifest names."""
+
+    hosts: set[str] = field(default_factory=set)
+    steps: set[int] = field(default_factory=set)
+
+    def add(self, rows: Rows, manifest: Mapping[str, Any]) -> None:
+        """Add those of some rows."""
+        if types := manifest.get("gpu_types"):
+            self.hosts |= {row[_HOST] for row in rows.scalars} & types.keys()
+        if iterations := manifest.get("iterations"):
+            self.steps |= {row[_STEP] for row in rows.scalars} & iterations.keys()
+
+    def update(self, other: "Used") -> None:
+        """Add what another has."""
+        self.hosts |= other.hosts
+        self.steps |= other.steps
+
+
+def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
+    """Return the columns of jobs that are less than the manifest states.
+
+    parts : of all parts of the unit
+    """
+    found: dict[str, Any] = {}
+    if types := job.get("gpu_types"):
+        found["gpu_types"] = _types(types, set().union(*(each.hosts for each in parts)))
+    if iterations := job.get("iterations"):
+        steps = sorted(set().union(*(each.steps for each in parts)))
+        found["iterations"] = {step: iterations[step] for step in steps} or None
+    return found
+
+
+def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
+    """Types of these hosts, and of one of each further type: whether a job has one or several stays."""
+    found = {host: name for host, name in stated.items() if host in hosts}
+    known = set(found.values())
+    left = MOST_TYPES
+    for host, name in stated.items():
+        if left and name not in known:
+            known.add(name)
+            found[host] = name
+            left -= 1
+    return found

@@ -1,0 +1,59 @@
+"""Which transfers of a worker wait for each other, whichever happens to start first."""
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.recorded.worker_order import WorkerOrder, worker_order
+
+FORWARD, BACKWARD, RECV = 0, 1, 2
+SENDS = (3, 4)
+"""Ops of a row: a compute of each direction, a receive, two sends."""
+
+COUNTS = tuple(
+    {ot.FORWARD_COMPUTE: 1, ot.BACKWARD_COMPUTE: 1, ot.FORWARD_RECV: 1, ot.BACKWARD_SEND: 2}.get(each, 0)
+    for each in range(ot.COUNT)
+)
+TYPES = (ot.FORWARD_RECV, ot.BACKWARD_SEND)
+
+
+def order(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerOrder:
+    """Rows that differ in when the two sends between forward and backward begin; each row a pair."""
+    sends = np.array(send_s).T
+    rows = sends.shape[1]
+    start_s = np.concatenate([np.full((3, rows), [[1.0], [3.0], [0.0]]), sends])
+    duration_s = np.full(start_s.shape, 0.5)
+    duration_s[3:] = lasts_s
+    no_ops = np.zeros((5, 1), dtype=bool)
+    no_ops[4] = is_no_op
+    at = np.arange(start_s.size).reshape(rows, -1).T
+    return worker_order(COUNTS, start_s, duration_s, TYPES, no_ops, lambda ops: at[ops])
+
+
+def test_transfers_that_overlap_have_one_turn_whichever_starts_first() -> None:
+    found = order([[1.6, 1.601], [1.601, 1.6]], 0.2)
+    assert found.ops.shape[1] == 1
+    assert found.turns(0) == found.turns(1) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
+    assert found.calls(0) == ()
+
+
+def test_transfers_one_after_the_other_wait() -> None:
+    found = order([[1.6, 1.9], [1.9, 1.6]], 0.2)
+    assert found.turns(0) == ((RECV,), (FORWARD,), (3,), (4,), (BACKWARD,))
+    assert found.turns(1) == ((RECV,), (FORWARD,), (4,), (3,), (BACKWARD,))
+
+
+def test_what_overlaps_in_one_row_of_many_waits() -> None:
+    apart = [[1.6, 1.9]] * 20
+    assert (3,) in order([*apart, [1.6, 1.61]], 0.2).turns(0)
+    assert (3,) not in order([*apart, [1.6, 1.61], [1.6, 1.61]], 0.2).turns(0)
+
+
+def test_transfers_that_start_and_end_together_are_a_call() -> None:
+    found = order([[1.6, 1.6]] * 3, 0.2)
+    assert found.turns(0) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
+    assert found.calls(0) == (SENDS,)
+
+
+def test_a_transfer_that_moved_nothing_has_no_turn() -> None:
+    found = order([[1.6, 1.9]] * 3, 0.2, is_no_op=True)
+    assert found.turns(0) == ((RECV,), (FORWARD,), (3,), (BACKWARD,))

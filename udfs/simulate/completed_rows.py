@@ -1,0 +1,187 @@
+"""Rows of a job whose transfers were not recorded, with transfers put between its computes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.errors import TraceError
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.recorded.rows import StageRows
+from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.recorded_computes import Computes, computes_of
+
+MOST_EARLY: Final = 0.05
+"""Up to this share of the computes may begin before what they follow has ended: clocks differ."""
+
+CLOCK_NOISE_US: Final = 1e3
+
+APART_US: Final = 0.2
+"""Transfers that are waited for one by one are put so far apart; closer ones would be one call. [us]"""
+
+_SEND, _RECV = 1, 2
+"""Places in DIRECTIONS."""
+
+
+class Put(Enum):
+    """How workers wait for the transfers that are put between computes, all of no time.
+
+    STREAMS    : they do not: transfers have streams of their own.
+    ONE_BY_ONE : between two computes for one, then for the other, in an order in which no two workers wait
+                 for each other.
+    ONE_CALL   : for both as one call.
+    """
+
+    STREAMS = auto()
+    ONE_BY_ONE = auto()
+    ONE_CALL = auto()
+
+
+class _Transfers(NamedTuple):
+    """One for each compute, where it is there; kind is its place in DIRECTIONS."""
+
+    kind: int
+    is_there: Mask
+    start_us: Floats
+    duration_us: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletedRows(ReplayedRows):
+    """Rows of a job with a recv before and a send behind each of its computes.
+
+    has_gaps : each compute begins when its worker is free and its data could be there, and takes what it was
+               idle before as well: whatever that was, the replay takes as long as the record.
+    """
+
+    layout: Layout
+    put: Put
+    has_gaps: bool
+
+    @classmethod
+    def of(
+        cls, rows: ReplayedRows, layout: Layout, put: Put = Put.STREAMS, *, has_gaps: bool = False
+    ) -> "CompletedRows":
+        """Complete the rows of a job."""
+        recorded = {field.name: getattr(rows, field.name) for field in fields(rows)}
+        return cls(**recorded | {"ops": 3 * rows.ops}, layout=layout, put=put, has_gaps=has_gaps)
+
+    @property
+    def clock(self) -> Ints:
+        """One clock for all: what computes tell about clocks is corrected before (compute_clocks)."""
+        return np.zeros(self.replayed_row.shape, dtype=np.int64)
+
+    def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
+        """Rows of every `apart`-th of the steps [first, end) with their transfers.
+
+        raises : TraceError where the computes contradict each other, or the order of the stages.
+        """
+        recorded = super().stages(first, end, apart)
+        computes = computes_of(recorded, self.layout)
+        chunks = self.layout.pp_size * self.layout.vpp_size
+        source_us, target_us = computes.end_of_source_us(chunks), computes.start_of_target_us(chunks)
+        refuse_other_schedules(computes, source_us, target_us)
+        # With a virtual pipeline, k-th transfers go with k-th computes: those without a peer are there too.
+        has_recv, has_send = (
+            np.isfinite(each) | (self.layout.vpp_size > 1) for each in (source_us, target_us)
+        )
+        if self.has_gaps:
+            recorded, computes = _stretched(recorded, computes, source_us)
+        recv_first = _recv_first(computes, source_us, target_us)
+        transfers = _in_turn(computes, has_recv, has_send, recv_first, self.put)
+        return [with_transfers(each, computes, stage, transfers) for stage, each in enumerate(recorded)]
+
+
+def _stretched(
+    recorded: Sequence[StageRows], computes: Computes, source_us: Floats
+) -> tuple[list[StageRows], Computes]:
+    """The same with computes that begin as early as they can."""
+    free_us = np.maximum(computes.previous_us, source_us)
+    idle_us = np.where(np.isfinite(free_us), np.maximum(computes.start_us - free_us, 0.0), 0.0)
+    stretched = []
+    for stage, each in enumerate(recorded):
+        own, here = each.from_first_op(), computes.stage == stage
+        start_us, duration_us = own.start_us.copy(), own.duration_us.copy()
+        start_us[computes.op[here]] -= idle_us[here]
+        duration_us[computes.op[here]] += idle_us[here]
+        stretched.append(own._replace(start_us=start_us, duration_us=duration_us))
+    return stretched, computes._replace(start_us=computes.start_us - idle_us)
+
+
+def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mask:
+    """Where a worker waits for a recv before the send of the compute before; of each recv's compute.
+
+    That is between a forward and a backward whose data the next stage has before it needs the forward's: the
+    next stage sends first, too, and two workers that both sent first would wait for each other.
+    """
+    order = np.lexsort((computes.start_us, computes.row, computes.stage))
+    before, behind = order[:-1], order[1:]
+    is_same = (computes.stage[before] == computes.stage[behind]) & (
+        computes.row[before] == computes.row[behind]
+    )
+    found = np.zeros(len(order), dtype=bool)
+    found[behind] = (
+        is_same
+        & (computes.direction[before] < computes.direction[behind])
+        & (source_us[behind] <= target_us[before])
+    )
+    return found
+
+
+def _in_turn(
+    computes: Computes, has_recv: Mask, has_send: Mask, recv_first: Mask, put: Put
+) -> tuple[_Transfers, ...]:
+    """Transfers of no time that stand between computes in the order in which a worker waits for them."""
+    previous_us, start_us = computes.previous_us, computes.start_us
+    before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
+    behind_us = np.minimum(computes.end_us, computes.next_us)
+    # Of transfers that start together, the one that ends first is waited for first.
+    apart_us = APART_US if put is Put.ONE_BY_ONE else 0.0
+    return (
+        _Transfers(_RECV, has_recv, before_us, apart_us * np.where(recv_first, 1.0, 3.0)),
+        _Transfers(_SEND, has_send, behind_us, np.full_like(behind_us, apart_us * 2.0)),
+    )
+
+
+def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Floats) -> None:
+    """Raise TraceError where stages pass microbatches on in another order, or begin before they have them."""
+    is_early = computes.start_us + CLOCK_NOISE_US < source_us
+    if is_early.mean() > MOST_EARLY:
+        raise TraceError(
+            f"{is_early.mean():.0%} of the computes begin before the stage that they follow has ended: the "
+            "schedule is V-shaped or dynamic, which cannot be replayed"
+        )
+    order = np.lexsort((computes.start_us, computes.direction, computes.row, computes.stage))
+    order = order[np.isfinite(target_us[order])]
+    group = np.stack([computes.direction, computes.row, computes.stage])[:, order]
+    is_same = (group[:, 1:] == group[:, :-1]).all(axis=0)
+    if (is_same & (np.diff(target_us[order]) < -CLOCK_NOISE_US)).any():
+        raise TraceError(
+            "stages compute microbatches in different orders: a dynamic schedule, which cannot be replayed"
+        )
+
+
+def with_transfers(
+    recorded: StageRows, computes: Computes, stage: int, transfers: Sequence[_Transfers]
+) -> StageRows:
+    """Rows of a stage without the transfers between stages that they have, and with these."""
+    own = recorded.from_first_op()
+    row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
+    kept = ~np.isin(own.op_type, ot.TRANSFERS)
+    parts: list[tuple[npt.NDArray[Any], ...]] = [(row_of_op[kept], *(values[kept] for values in own[1:6]))]
+    for each in transfers:
+        chosen = (computes.stage == stage) & each.is_there
+        row, directions = computes.row[chosen], computes.direction[chosen]
+        codes = np.array([direction[each.kind] for direction in ot.DIRECTIONS], dtype=np.int8)[directions]
+        nothing = np.zeros(len(row), dtype=np.int32)
+        start_us = each.start_us[chosen] - own.zero_us[row]
+        parts.append((row, codes, start_us, each.duration_us[chosen], nothing, nothing))
+    row, *lists = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(row, kind="stable")
+    first_op = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(own.zero_us)))])
+    return StageRows._make([first_op, *(values[order] for values in lists), own.zero_us])
