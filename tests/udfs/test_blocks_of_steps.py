@@ -71,9 +71,11 @@ def test_how_many_steps_are_laid_out_at_a_time(
     asked = []
     lay_out = ReplayedRows.stages
 
-    def stages(rows: ReplayedRows, first: int = 0, end: int | None = None) -> list[StageRows]:
+    def stages(
+        rows: ReplayedRows, first: int = 0, end: int | None = None, apart: int = 1
+    ) -> list[StageRows]:
         asked.append((first, end))
-        return lay_out(rows, first, end)
+        return lay_out(rows, first, end, apart)
 
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     job = generate_job(replace(USUAL, pp_size=2, steps=7), [], seed=3, workload=NOISY)

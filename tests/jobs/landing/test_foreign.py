@@ -106,14 +106,19 @@ def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(m
 
 @pytest.mark.parametrize("broken", ["a.json", "z.json"])
 @pytest.mark.parametrize(
-    "content", [TIMELINE[:-40], as_json([op(ts=10**320), STAGE]), as_json([op(name="\ud800"), STAGE])[:-1]]
+    ("content", "reason"),
+    [
+        (TIMELINE[:-40], "unreadable_file"),
+        (as_json([op(ts=10**320), STAGE]), "not_finite"),
+        (as_json([op(name="\ud800"), STAGE])[:-1], "unreadable_file"),
+    ],
 )
-def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes) -> None:
+def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes, reason: str) -> None:
     made.put("t", "m.json", TIMELINE)
     made.put("t", broken, content)
     found = landed(made)
     assert (len(found.steps("t")), found.job("t")["manifest_status"]) == (1, None)
-    assert found.reasons("t") == {broken: "unreadable_file"}
+    assert found.reasons("t") == {broken: reason}
 
 
 def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing) -> None:
