@@ -38,6 +38,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "describe": _Entry("describe", "what tables, views and columns mean"),
         "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
+        "mcp": _Entry("serve_agents", "answers for agents, by the Model Context Protocol"),
         "export": _Entry("export_database", "all tables and views as one DuckDB file"),
     },
     "Run the nights": {

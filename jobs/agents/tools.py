@@ -1,0 +1,201 @@
+"""The tools: each asks one warehouse a question that a command asks too, and none changes anything."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import date
+from functools import wraps
+from threading import Lock
+from typing import Any, Concatenate, Final, ParamSpec
+
+from mcp.server.mcpserver.exceptions import ToolError
+
+from jobs.agents.replies import reply
+from jobs.reading.command import opened
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.limits import within_limits
+from jobs.reading.scenarios import read_fix, replay_fixes
+from jobs.reading.unit import find_unit, read_causes, read_unit
+from jobs.report.wording import CAUSE_WORDS, FLAG_WORDS, STATUS_FIXES, STATUS_WORDS
+from jobs.runtime.errors import PlainError
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import printable
+from schemas.dictionary import entries
+from schemas.queries import QUERIES
+from schemas.sql_files import first_sentence
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import STATUS_ANALYSED
+from udfs.errors import NothingToReplayError, PredicateError, TraceError
+
+MOST_SECONDS: Final = 60
+"""Longest answer, as of the command query. [s]"""
+
+_MOST_ROWS: Final = 1_000
+"""Rows that are read; a reply holds fewer."""
+
+_OF_JOB: Final = (
+    "status", "status_detail", "slowdown", "actual_step_s", "simulated_step_s", "ideal_step_s",
+    "discrepancy", "steps", "steps_dropped", "workers", "gpu_hours", "wasted_gpu_hours", "slower_than_usual",
+)  # fmt: skip
+_OF_CAUSE: Final = (
+    "cause", "is_cause", "time_saved_fraction", "recoverable_gpu_hours", "lost_fraction", "lost_gpu_hours",
+    "culprits",
+)  # fmt: skip
+
+Given = ParamSpec("Given")
+Asked = Callable[Concatenate["Tools", Given], str]
+
+
+def _tool(ask: Asked[Given]) -> Asked[Given]:
+    """Make a tool of a method: one call at a time, and errors that people are shown reach the agent too."""
+
+    @wraps(ask)
+    def asked(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
+        try:
+            with tools.lock:
+                return ask(tools, *args, **given)
+        except (PlainError, PredicateError, NothingToReplayError, TraceError, ValueError) as error:
+            raise ToolError(printable(str(error))) from error
+
+    return asked
+
+
+class Tools:
+    """Answers from the warehouse that the settings name, each as of its publication at that moment."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.lock = Lock()
+
+    @property
+    def all(self) -> list[Callable[..., str]]:
+        """All tools; their names and docstrings are what an agent sees."""
+        return [
+            self.fix_first, self.why_slow, self.what_if, self.headline, self.describe, self.sql,
+        ]  # fmt: skip
+
+    @_tool
+    def fix_first(self, first: int = 0) -> str:
+        """What to fix first across the fleet, and how many GPU-hours that returns, worst first.
+
+        first: the row to begin with, where an earlier reply left rows out.
+        """
+        return reply(self._rows("SELECT * FROM fix_first"), first=first)
+
+    @_tool
+    def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
+        """Why one job is slow: its slowdown, its causes, their culprits, what fixes return, and doubts.
+
+        Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
+        save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
+        """
+        with self._reader() as reader:
+            unit = find_unit(reader, job_id, run_id, log_date)
+            stored = read_causes(reader, unit)
+        if stored is None:
+            return reply([], unit=unit._asdict(), answer="not simulated yet: a night has to run first")
+        status = stored.job["status"]
+        causes = sorted(stored.causes, key=lambda row: -row["time_saved_fraction"])
+        return reply(
+            [_cause(row) for row in causes],
+            unit=unit._asdict(),
+            job={name: stored.job.get(name) for name in _OF_JOB},
+            lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
+            status=None if status == STATUS_ANALYSED else STATUS_WORDS[status],
+            what_to_do=STATUS_FIXES.get(status, "").format(again="run the night again") or None,
+        )
+
+    @_tool
+    def what_if(
+        self,
+        job_id: str,
+        fixes: list[str],
+        factor: float | None = None,
+        run_id: str | None = None,
+        log_date: date | None = None,
+    ) -> str:
+        """Replay one job with something fixed, and say what that saves.
+
+        fixes: names of causes, as why_slow has them, or SQL conditions over op_type, host, rank, pp_rank,
+        dp_rank, step, microbatch, model_chunk, such as "host = 'node-13'": these ops then take their ideal
+        time, or `factor` times their own, where one is given.
+        """
+        with self._reader() as reader:
+            unit = find_unit(reader, job_id, run_id, log_date)
+            rows, manifest = read_unit(reader, unit)
+            stored = read_causes(reader, unit)
+        understood = [read_fix(each) for each in fixes]
+        found = replay_fixes(rows, manifest, understood, factor, self._settings.simulation, stored)
+        answers = [vars(answer) for each in found for answer in each.answers]
+        step_s = {name: getattr(found[0], f"{name}_step_s") for name in ("actual", "simulated", "ideal")}
+        return reply(answers, unit=unit._asdict(), step_s=step_s)
+
+    @_tool
+    def headline(
+        self, name: str, from_date: date | None = None, to_date: date | None = None, first: int = 0
+    ) -> str:
+        """A headline figure of the fleet over a period; `describe` lists the names, of kind named query.
+
+        Such as straggling, waste_distribution, causes, trend, hosts, coverage.
+        """
+        if name not in QUERIES:
+            raise ValueError(f"no headline {name}: there are {', '.join(QUERIES)}")
+        query = QUERIES[name]
+        return reply(self._rows(query.over(from_date, to_date)), first=first, meaning=query.meaning)
+
+    @_tool
+    def describe(self, name: str | None = None, first: int = 0) -> str:
+        """What tables, views and named queries mean; with a name, its columns with units, or its SQL."""
+        if name is None:
+            return reply(list(_readable()), first=first)
+        if name in TABLES:
+            columns = [
+                {"column": each.column, "type": each.type, "unit": each.unit or None, "meaning": each.meaning}
+                for each in entries()
+                if each.table == name
+            ]
+            return reply(columns, first=first, one_row_per=", ".join(TABLES[name].grain))
+        if (file := {**VIEWS, **QUERIES}.get(name)) is None:
+            raise ValueError(
+                f"no table, view or named query {name}: {suggestion(name, [*TABLES, *VIEWS, *QUERIES])}"
+            )
+        return reply(
+            [{"sql_line": line} for line in file.sql.splitlines()], first=first, meaning=file.meaning
+        )
+
+    @_tool
+    def sql(self, question: str, first: int = 0) -> str:
+        """Answer one SELECT of Spark's SQL over the tables and views that `describe` lists. Times are UTC.
+
+        It cannot write, or read anything else. At most 1,000 rows are read: aggregate, or add a LIMIT.
+        """
+        return reply(self._rows(question), first=first)
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        with self._reader() as reader:
+            found = within_limits(reader, lambda: reader.ask(sql, _MOST_ROWS), MOST_SECONDS)
+        return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+    @contextmanager
+    def _reader(self) -> Iterator[DuckDbReader]:
+        """Lend a reader of what is published now: this process may outlive many nights."""
+        with closing(DuckDbReader(opened(self._settings))) as reader:
+            yield reader
+
+
+def _readable() -> Iterator[dict[str, str]]:
+    """Name all that can be asked for."""
+    for table in TABLES.values():
+        yield {"name": table.name, "kind": "table", "meaning": first_sentence(table.meaning)}
+    for kind, files in (("view", VIEWS), ("named query", QUERIES)):
+        for file in files.values():
+            yield {"name": file.name, "kind": kind, "meaning": first_sentence(file.meaning)}
+
+
+def _cause(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a lead needs of a row of job_causes."""
+    words = CAUSE_WORDS[row["cause"]]
+    flag = row["flag_reason"]
+    doubt = None if flag is None else FLAG_WORDS.get(flag, flag)
+    return {name: row[name] for name in _OF_CAUSE} | {"what_to_do": words.fix, "doubt": doubt}
