@@ -81,14 +81,15 @@ class _Names:
         self._rows = rows
         self._hosts = hosts
 
-    def worker(self, stage: int, dp_rank: int) -> Row:
-        """A worker, a stage or a replica as job_causes names it."""
+    def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
+        """A worker, a stage or a replica as job_causes names it, with the worker's host in these steps."""
         is_one = ALL not in (stage, dp_rank)
+        row = self._rows.host_row_of(stage, dp_rank, first, last) if is_one else -1
         return {
             "pp_rank": None if stage == ALL else stage,
             "dp_rank": None if dp_rank == ALL else dp_rank,
             "rank": int(self._rows.worker_rank[stage, dp_rank]) if is_one else None,
-            "host": self._hosts[int(self._rows.worker_row[stage, dp_rank])].as_py() if is_one else None,
+            "host": self._hosts[row].as_py() if row >= 0 else None,
         }
 
     def when(self, first: int, last: int) -> Row:
@@ -144,18 +145,20 @@ def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None) -
 
 
 def _culprit(culprit: Culprit, names: _Names) -> Row:
-    workers = [names.worker(stage, dp_rank) for stage, dp_rank in culprit.workers]
+    first, last = culprit.first_step, culprit.last_step
+    workers = [names.worker(stage, dp_rank, first, last) for stage, dp_rank in culprit.workers]
+    named = next((each["host"] for each in workers if each["host"] is not None), None)
     return {
-        **names.worker(culprit.stage, culprit.dp_rank),
+        **names.worker(culprit.stage, culprit.dp_rank, first, last),
         "effect": culprit.effect,
         "lost_s": culprit.lost_s or None,
         "share_of_steps": culprit.share_of_steps,
         "pattern": _pattern(culprit),
         "direction": _direction(culprit.direction),
         "course": CULPRIT_COURSES[culprit.course],
-        **names.when(culprit.first_step, culprit.last_step),
+        **names.when(first, last),
         "reach": CULPRIT_REACHES[culprit.reach],
-        "slow_host": workers[0]["host"] if culprit.reach == HOST else None,
+        "slow_host": named if culprit.reach == HOST else None,
         "slow_rack": None,
         "workers": workers,
     }
@@ -298,5 +301,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
     """Hosts of a stage's workers, each once; None where one is not known."""
-    hosts = set(rows.table.column("host").take(pa.array(rows.worker_row[stage])).unique().to_pylist())
+    dp_ranks = rows.worker_row.shape[1]
+    own = rows.host_row.slice(stage * dp_ranks, dp_ranks)
+    hosts = set(rows.table.column("host").take(own).unique().to_pylist())
     return None if None in hosts else sorted(hosts)

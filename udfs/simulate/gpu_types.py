@@ -44,7 +44,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTy
     if not stated:
         return None
     column = rows.table.column("host")
-    hosts = [column[row].as_py() for row in rows.worker_row.ravel().tolist()]
+    hosts = column.take(rows.host_row).to_pylist()
     of_worker = [stated.get(host) for host in hosts]
     workers = Counter(name for name in of_worker if isinstance(name, str) and name != NOT_STATED)
     names = sorted(sorted(workers, key=lambda name: (-workers[name], name))[:MOST_TYPES])

@@ -18,6 +18,9 @@ from udfs.op_lists import list_lengths, stage_rows
 ENDLESS_US: Final = 2**61
 """Times so far from 1970 overflow where durations are added. [us]"""
 
+MOST_OF_STEPS: Final = 0.9
+"""Share of its steps that name a worker's host: one stale line names no other, and a move none."""
+
 RANK_CLOCK: Final = "rank"
 """A clock of which only the rank is known is called by it: rank 17."""
 
@@ -57,9 +60,27 @@ class ReplayedRows:
     @property
     def worker_host(self) -> Ints:
         """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
-        hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))
+        hosts = self.table.column("host").take(self.host_row)
         codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
         return np.asarray(codes).reshape(self.worker_row.shape)
+
+    @cached_property
+    def host_row(self) -> pa.Array:
+        """Row that names the host of each worker, null where its steps name several; stage after stage."""
+        stays = (self.clock == self.clock[:, :1]).all(axis=1)
+        rows = self.worker_row.copy()
+        for stage, dp_rank in np.argwhere(~stays).tolist():
+            rows[stage, dp_rank] = self.host_row_of(stage, dp_rank, 0, self.number_of_steps - 1)
+        return pa.array(rows.ravel(), mask=rows.ravel() < 0)
+
+    def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
+        """Row that names the host of a worker from one step to another, by position; -1 where several do."""
+        own = self.clock[stage, first : last + 1, dp_rank]
+        clocks, counts = np.unique(own, return_counts=True)
+        if counts.max() < MOST_OF_STEPS * len(own):
+            return -1
+        at = first + int((own == clocks[counts.argmax()]).argmax())
+        return int(self.replayed_row[stage, at, dp_rank])
 
     @property
     def clock_names(self) -> list[str]:

@@ -224,12 +224,13 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
     found, table = replayed.found, replayed.rows.table
     stages, dp_ranks = found.is_slowest.shape
     row = pa.array(replayed.rows.worker_row.T.ravel())
+    of_host = replayed.rows.host_row.take(pa.array(np.arange(len(row)).reshape(stages, dp_ranks).T.ravel()))
     by_step = (found.times.by_worker / found.times.ideal).transpose(1, 0, 2).reshape(len(row), -1)
     return {
         "dp_rank": np.repeat(np.arange(dp_ranks, dtype=np.int32), stages),
         "pp_rank": np.tile(np.arange(stages, dtype=np.int32), dp_ranks),
         "rank": table.column("rank").take(row),
-        "host": table.column("host").take(row),
+        "host": table.column("host").take(of_host),
         "slowdown": (found.times.by_worker.mean(axis=2) / ideal_s).T.ravel(),
         "slowdown_approx": found.worker_slowdown_approx.T.ravel(),
         "is_slowest": found.is_slowest.T.ravel(),

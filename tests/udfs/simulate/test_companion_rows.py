@@ -178,3 +178,29 @@ def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
     assert rows[-1]["time_saved_fraction"] > 0.025, "no cause makes all workers slow in one step"
     assert sum(row["lost_fraction"] for row in rows) == pytest.approx(1 / 11, abs=1e-12)
     assert sum(row["lost_gpu_hours"] for row in rows) == pytest.approx(64 / 11, abs=1e-9)
+
+
+def test_a_worker_that_moved_is_named_with_the_host_of_its_slow_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stage 1, dp rank 0 is slow in steps 3 to 6; it left its healthy host before."""
+    moved = [row | {"host": "spare"} if row["step"] >= 3 and row["rank"] == 1 else row for row in unit_rows()]
+    found = causes(monkeypatch, rows=rank_steps(*moved))["slow_worker"]["culprits"]
+    assert (found[0]["rank"], found[0]["host"]) == (1, "spare")
+
+
+def test_a_worker_of_several_hosts_while_it_was_slow_blames_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = [row | {"host": "spare"} if row["step"] >= 5 and row["rank"] == 1 else row for row in unit_rows()]
+    table = rank_steps(*moved)
+    found = causes(monkeypatch, rows=table)["slow_worker"]["culprits"]
+    assert (found[0]["rank"], found[0]["host"]) == (1, None)
+    hosts = {row["rank"]: row["host"] for row in simulate_job(table, LAYOUT)["worker_slowdown"].to_pylist()}
+    assert hosts == {0: "node-00", 1: None, 100: "node-10", 101: "node-11"}
+
+
+def test_one_stale_line_names_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = [row | {"host": "old"} if row["step"] == 0 and row["rank"] == 1 else row for row in unit_rows()]
+    table = rank_steps(*stale)
+    hosts = {row["rank"]: row["host"] for row in simulate_job(table, LAYOUT)["worker_slowdown"].to_pylist()}
+    assert hosts[1] == "node-01"
+    assert causes(monkeypatch, rows=table)["slow_worker"]["culprits"][0]["host"] == "node-01"
