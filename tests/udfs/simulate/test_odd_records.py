@@ -92,6 +92,23 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
     assert "ranks 4 and 6 of stage 1 are exchanged" in found["status_detail"]
 
 
+@pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
+def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
+    """Half of all links, or more, scatter: none of them is what is usual."""
+    made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
+    ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
+    assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
+
+    def exchanged(row: Row) -> Row:
+        if row["pp_rank"] != 1 or row["dp_rank"] > 1:
+            return row
+        dp_rank = 1 - row["dp_rank"]
+        return row | {"dp_rank": dp_rank, "rank": ranks[dp_rank, 1]}
+
+    found = simulated(changed(made, exchanged), made.manifest)
+    assert (found["status"], found["odd_ranks"]) == ("odd_ranks", 2)
+
+
 STAGES = {
     "1F1B": SHAPE,
     "one replica": replace(SHAPE, dp_size=1),

@@ -22,6 +22,9 @@ LEAST_S: Final = 1e-3
 BETTER: Final = 0.3
 """Exchanged, both links scatter at most this part of what they did."""
 
+FEW_RANKS: Final = 4
+"""Of so few dp ranks two are half, and what is usual is no measure: every link that scatters is suspected."""
+
 MOST_SCATTERED: Final = 16
 """Of more links than this that scatter, something else is wrong."""
 
@@ -44,7 +47,8 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
     first_s = ends.end_s[:, :STEPS]
     places = sampled(graph)
     scatters_s = medians_along(ends_apart(first_s, own, places).spread, 1)
-    limit_s = max(SCATTERED * median_of_all(scatters_s.ravel()), LEAST_S)
+    are_few = scatters_s.shape[-1] <= FEW_RANKS
+    limit_s = LEAST_S if are_few else max(SCATTERED * median_of_all(scatters_s.ravel()), LEAST_S)
     found: Counter[Exchanged] = Counter()
     for number in np.flatnonzero((scatters_s > limit_s).any(axis=1)).tolist():
         link, scatter_s = own[number], scatters_s[number]
