@@ -120,10 +120,10 @@ class WorkerGraph:
                 if self.ops[send].end_s < earliest_end_s
             }
             sends = [send for send in sends if self.ops[send].end_s >= earliest_end_s]
-        matched = dict(zip(sends, computes, strict=False))
+        last = self.layout.last_chunk if direction == "forward" else 0
+        matched = dict(zip(sends, self._those_that_move(computes, last, len(sends)), strict=False))
         for send, compute in matched.items():
             self._edge(compute, send)
-        last = self.layout.last_chunk if direction == "forward" else 0
         self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
 
     def _match_recvs(self, direction: str) -> None:
@@ -139,14 +139,20 @@ class WorkerGraph:
             }
             recvs = [recv for recv in recvs if self.ops[recv].start_s <= latest_start_s]
         first_had_nothing_to_receive = len(recvs) == len(computes) - 1
-        matched = dict(zip(recvs, computes[1:] if first_had_nothing_to_receive else computes, strict=False))
+        first = 0 if direction == "forward" else self.layout.last_chunk
+        wanting = self._those_that_move(computes, first, len(recvs))
+        matched = dict(zip(recvs, computes[1:] if first_had_nothing_to_receive else wanting, strict=False))
         before = dict(zip(computes[1:], computes, strict=False))
         for recv, compute in matched.items():
             self._edge(recv, compute)
             if compute in before:
                 self._edge(before[compute], recv)
-        first = 0 if direction == "forward" else self.layout.last_chunk
         self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
+
+    def _those_that_move(self, computes: list[int], end: int, transfers: int) -> list[int]:
+        """Leave out computes at an end of the model, where a log has just as many transfers as others."""
+        inner = [compute for compute in computes if self._chunk_in_model(compute) != end]
+        return inner if inner and len(inner) == transfers else computes
 
     def _hold_first_backward_transfers(self) -> None:
         """Let them wait for the compute two places before the first backward-compute, if any."""

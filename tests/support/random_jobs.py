@@ -37,6 +37,7 @@ LAYOUTS: Final[dict[str, JobShape]] = {
     "noop_transfers_without_virtual_pipeline": replace(USUAL, noop_transfers="all"),
     "virtual_pipeline": VIRTUAL,
     "virtual_pipeline_first_recv_missing": replace(VIRTUAL, noop_transfers="first_missing"),
+    "virtual_pipeline_without_what_moves_nothing": replace(VIRTUAL, noop_transfers="none"),
     "virtual_pipeline_three_chunks": replace(VIRTUAL, vpp_size=3),
     "virtual_pipeline_batched_overlapped": replace(VIRTUAL, batched=True, overlapped=True, buckets=2),
     "data_loads": replace(USUAL, loads_data=True),

@@ -45,7 +45,7 @@ def shapes(draw: st.DrawFn) -> JobShape:
         batched=draw(st.booleans()),
         loads_data=draw(st.booleans()),
         loads_in_turn=draw(st.booleans()),
-        noop_transfers=draw(st.sampled_from(["all", "first_missing"])) if vpp_size > 1 else "none",
+        noop_transfers=draw(st.sampled_from(["all", "first_missing", "none"])) if vpp_size > 1 else "none",
         absent=draw(st.sampled_from(ABSENT)),
         buckets=draw(st.integers(1, 2)),
         recorded_tp_ranks=draw(st.integers(1, tp_size)),

@@ -31,7 +31,6 @@ def test_order_of_computes(shape: JobShape, pp_rank: int, order: str) -> None:
     [
         ({"vpp_size": 2, "noop_transfers": "all"}, "needs pp_size >= 2"),
         ({"vpp_size": 2, "pp_size": 4, "microbatches": 6, "noop_transfers": "all"}, "microbatches 6"),
-        ({"vpp_size": 2, "pp_size": 4, "microbatches": 8}, "without its no-op transfers"),
         ({"absent": frozenset({"forward-send"})}, "all or not at all"),
         ({"absent": frozenset({"forward-pass"})}, "unknown op types"),
         ({"recorded_tp_ranks": 2}, "more ranks recorded"),

@@ -95,22 +95,44 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
     no_ops = {base + op for op in cell.program.no_ops}
     sends = [op for op in ops[send] if op not in no_ops] if no_ops else ops[send]
     recvs = [op for op in ops[recv] if op not in no_ops] if no_ops else ops[recv]
-    draft.let_wait(sends, computes)
-    skipped = 1 if len(recvs) == len(computes) - 1 else 0
-    draft.let_wait(computes[skipped:], recvs)
-    draft.let_wait(recvs[1 - skipped : len(computes) - skipped], computes)
     entry, end = _chunks_at_the_ends(draft.layout, cell.stage, direction)
+    sending = _those_that_move(computes, chunks, base, end, len(sends))
+    draft.let_wait(sends, sending)
+    first_had_nothing = len(recvs) == len(computes) - 1
+    receiving = (
+        computes[1:] if first_had_nothing else _those_that_move(computes, chunks, base, entry, len(recvs))
+    )
+    draft.let_wait(receiving, recvs)
+    lead = 1 if receiving and receiving[0] == computes.start else 0
+    before = computes if isinstance(receiving, range) else [op - 1 for op in receiving[lead:]]
+    draft.let_wait(recvs[lead : len(receiving)], before)
     key = (direction, cell.stage, cell.dp_rank)
     draft.sends[key] = [
         op
         for position, op in enumerate(sends)
-        if position >= len(computes) or chunks[computes[position] - base] != end
+        if position >= len(sending) or chunks[sending[position] - base] != end
     ]
     draft.recvs[key] = [
         op
-        for position, op in enumerate(recvs, skipped)
-        if position >= len(computes) or chunks[computes[position] - base] != entry
+        for position, op in enumerate(recvs)
+        if position >= len(receiving) or chunks[receiving[position] - base] != entry
     ]
+
+
+def _those_that_move(
+    computes: range, chunks: Sequence[int], base: int, end: int | None, transfers: int
+) -> Sequence[int]:
+    """Computes that the transfers of a stage go with, in order.
+
+    A virtual pipeline may record nothing where nothing moves. Then just as many transfers are missing as the
+    chunk at an end of the model has computes, and it is these that have none.
+
+    chunks : of the cell's ops. end : the chunk at an end of the model, None where the stage has none.
+    """
+    if end is None or not 0 < transfers < len(computes):
+        return computes
+    others = [op for op in computes if chunks[op - base] != end]
+    return others if transfers == len(others) else computes
 
 
 def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
