@@ -1,5 +1,6 @@
 """The ops of chosen rows as flat numpy arrays; nothing is copied where the rows are all and in order."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -61,35 +62,68 @@ def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
     return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
-def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Ops of a few rows of a table: place of their row among the chosen, codes, durations [us].
+class RowLists(NamedTuple):
+    """Lists of a few rows, row after row.
 
-    Batch by batch, so that no column of a large unit is copied whole.
+    place  : int, shape (list,); place among the asked rows of each that holds something.
+    first  : int, shape (list,); where its values begin.
+    values : of each column.
     """
-    parts = []
+
+    place: Ints
+    first: Ints
+    values: list[npt.NDArray[Any]]
+
+
+def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
+    """Ops of a few rows of a table: place of their row among the asked, codes, durations [us]."""
+    lists = lists_of_rows(table, rows, ("op", "duration_us"))
+    if lists is None:
+        raise TraceError("the lists op and duration_us of a row differ in length")
+    codes, duration_us = lists.values
+    return np.repeat(lists.place, np.diff(lists.first, append=len(codes))), codes, duration_us
+
+
+def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
+    """Lists of a few rows of a table; None where those of one row differ in length.
+
+    Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
+    """
+    places, lengths, values = [rows[:0]], [rows[:0]], list[list[npt.NDArray[Any]]]()
     first = 0
-    for batch in table.select(["op", "duration_us"]).to_batches():
+    for batch in table.select(names).to_batches():
         place = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
-        if len(place):
-            (first_op, lengths), (first_time, times) = (
-                _lists_of_rows(column, rows[place] - first) for column in batch.columns
+        edges = [column.offsets.to_numpy().astype(np.int64) for column in batch.columns]
+        own = rows[place] - first
+        sizes = [edge[own + 1] - edge[own] for edge in edges]
+        if any((each != sizes[0]).any() for each in sizes[1:]):
+            return None
+        is_held = sizes[0] > 0
+        own, size = own[is_held], sizes[0][is_held]
+        places.append(place[is_held])
+        lengths.append(size)
+        if len(own):
+            values.append(
+                [
+                    _of_lists(column.values, edge[own], size, are_ops=name == "op")
+                    for name, column, edge in zip(names, batch.columns, edges, strict=True)
+                ]
             )
-            if (lengths != times).any():
-                raise TraceError("the lists op and duration_us of a row differ in length")
-            row = np.repeat(np.arange(len(place)), lengths)
-            at = np.arange(len(row)) + (first_op - np.cumsum(lengths) + lengths)[row]
-            codes = op_codes(batch.column("op").values.take(pa.array(at)))
-            at += (first_time - first_op)[row]
-            parts.append((place[row], codes, batch.column("duration_us").values.to_numpy()[at]))
         first += batch.num_rows
-    row, codes, duration_us = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return row, codes, duration_us
+    size = np.concatenate(lengths)
+    columns = [np.concatenate(each) for each in zip(*values, strict=True)]
+    return RowLists(np.concatenate(places), np.cumsum(size) - size, columns)
 
 
-def _lists_of_rows(column: pa.Array, rows: Ints) -> tuple[Ints, Ints]:
-    """Where the values of the lists of some rows begin, and how many they are."""
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    return offsets[rows], offsets[rows + 1] - offsets[rows]
+def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:
+    """Values of some lists, one behind the other; copied in stretches where lists follow each other."""
+    ends = first + lengths
+    breaks = np.flatnonzero(first[1:] != ends[:-1])
+    edges = zip(first[[0, *(breaks + 1)]].tolist(), ends[[*breaks, -1]].tolist(), strict=True)
+    stretches = [values.slice(begin, end - begin) for begin, end in edges]
+    if are_ops:
+        return op_codes(pa.concat_arrays(stretches))
+    return np.concatenate([each.to_numpy() for each in stretches])
 
 
 def _flatten(table: pa.Table) -> _Flat:

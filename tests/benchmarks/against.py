@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.against OTHER [OTHER ...]
 
-Machines are shared, and their speed changes within minutes: so each repeat asks every checkout, one right after
-the other, and the ratio is the median of the repeats' ratios. One BLAS thread; time of the CPU, not of the wall.
+Machines are shared, and their speed changes within minutes: so each repeat asks every checkout, one right
+after the other, and the ratio is the median of the repeats' ratios. One BLAS thread; time of the CPU, not of
+the wall.
 """
 
 import json
@@ -63,10 +64,10 @@ def compare(others: list[Path]) -> None:
 
 def _show(name: str, diagnosed: int, runs: list[list[float]]) -> None:
     here_s, *others_s = (list(times) for times in zip(*runs, strict=True))
-    columns = [
-        f"{median(other_s) * 1e3:9.1f} ms, {median(a / b for a, b in zip(here_s, other_s, strict=True)):6.3f} x"
-        for other_s in others_s
-    ]
+    columns = []
+    for other_s in others_s:
+        ratio = median(here / other for here, other in zip(here_s, other_s, strict=True))
+        columns.append(f"{median(other_s) * 1e3:9.1f} ms, {ratio:6.3f} x")
     print(f"{name:12s}{diagnosed:10d}{median(here_s) * 1e3:10.1f}", *columns, flush=True)
 
 

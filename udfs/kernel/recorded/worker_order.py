@@ -82,14 +82,14 @@ class WorkerTurns:
         if not chosen:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
-        ordered, *both_s = self._by_start
+        ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)
             is_chosen[chosen] = True
             # In each row as many: row by row, what is left keeps its order.
             by_row, shape = is_chosen[ordered].T, (ordered.shape[1], len(chosen))
-            ordered, *both_s = (each.T[by_row].reshape(shape).T for each in (ordered, *both_s))
-        starts_s, ends_s = both_s
+            ordered = ordered.T[by_row].reshape(shape).T
+            starts_s, ends_s = (each.T[by_row].reshape(shape).T for each in (starts_s, ends_s))
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(ordered.shape, dtype=bool)
@@ -119,7 +119,8 @@ class WorkerTurns:
         ends_s = starts_s + self.duration_s[ops]
         # What takes no time comes before what starts with it.
         order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
-        return ops[order], *(np.take_along_axis(each, order, axis=0) for each in (starts_s, ends_s))
+        starts_s, ends_s = (np.take_along_axis(each, order, axis=0) for each in (starts_s, ends_s))
+        return ops[order], starts_s, ends_s
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
