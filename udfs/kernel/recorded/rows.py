@@ -79,8 +79,9 @@ class LaidRows(NamedTuple):
     """Rows of one stage with equal counts of ops, laid out for whichever transfers block.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
-    parts : of their programs, as if nothing blocked.
-    turns : what their workers did in turn.
+    parts  : of their programs, as if nothing blocked.
+    common : their program, as if nothing blocked; None where they have several.
+    turns  : what their workers did in turn.
     """
 
     counts: tuple[int, ...]
@@ -89,6 +90,7 @@ class LaidRows(NamedTuple):
     microbatch: Int32s
     compute_ns: Floats
     parts: Parts
+    common: StageProgram | None
     turns: WorkerTurns
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
@@ -96,12 +98,13 @@ class LaidRows(NamedTuple):
 
         blocking : types of transfers that the worker waits for before it goes on.
         """
-        parts, microbatch = self.parts, self.microbatch
-        if blocking:
-            parts = parts.held_by(self.turns.order(blocking))
-        if all(part.shape[1] == 1 for part in parts):
-            program = parts.program(self.counts, 0)
+        microbatch, order = self.microbatch, self.turns.order(blocking)
+        if self.common is not None and all(part.shape[1] == 1 for part in order):
+            program = self.common
+            if blocking:
+                program = program._replace(worker_order=order.turns(0), calls=order.calls(0))
             return [RowClass(program, self.rows, self.times, microbatch, self.compute_ns)]
+        parts = self.parts.held_by(order)
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
         for members in alike(parts.signatures(len(self.rows)).T):
@@ -267,7 +270,9 @@ class _DenseRows(NamedTuple):
             no_ops,
             *turns.order(()),
         )
-        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, turns)
+        is_one = all(part.shape[1] == 1 for part in parts)
+        program = parts.program(self.counts, 0) if is_one else None
+        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""

@@ -75,6 +75,7 @@ class WorkerTurns:
     ) -> None:
         self.first = tuple(accumulate(counts, initial=0))
         self.start_s, self.duration_s, self.no_ops, self.positions = start_s, duration_s, no_ops, positions
+        self._orders: dict[tuple[int, ...], WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
         """Order of the computes and of transfers of some types; without such types, of nothing."""
@@ -82,6 +83,14 @@ class WorkerTurns:
         if not chosen:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
+        # Of types that a stage has none of, the order is another's.
+        key = tuple(chosen)
+        if key not in self._orders:
+            self._orders[key] = self._order(chosen)
+        return self._orders[key]
+
+    def _order(self, chosen: list[int]) -> WorkerOrder:
+        """Order of some computes and transfers."""
         ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)
@@ -132,8 +141,9 @@ def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
         place = np.arange(len(ops))[:, None]
         call = np.take_along_axis(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0), axis=0)
         # By turn, call and op: as one number, which sorts several times faster than three.
-        size = int(ops.max()) + 1
-        together = np.sort((np.cumsum(~is_beside, axis=0) * size + call) * size + ops, axis=0)
-        ops, call = together % size, together // size % size
+        bits = int(ops.max()).bit_length()
+        turn = np.cumsum(~is_beside, axis=0) << 2 * bits
+        together = np.sort(turn | (call << bits) | ops, axis=0)
+        ops, call = together & ((1 << bits) - 1), (together >> bits) & ((1 << bits) - 1)
         is_joined = np.concatenate([is_joined[:1], call[1:] == call[:-1]])
     return WorkerOrder(common(ops), common(is_joined), common(is_beside))

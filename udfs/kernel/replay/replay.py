@@ -77,7 +77,7 @@ class Rows:
         usual, others, other_rows = self.usual, self.others, self.other_rows
         op_in_slot, add, maximum = self.op_in_slot, np.add, np.maximum
         at_once, latest, meets = self.at_once, self.latest, self.dp_ranks > 1
-        every_row = [list(of_slot) for of_slot in self.ends_s] if any(other_rows) else []
+        every_row = list(map(list, self.ends_s)) if any(other_rows) else []
         ends_step = [True] * self.graph.size if is_last is None else is_last
         filled, views = self.filled, self.views
         # Calls cost as much as small sums: nothing here is a function that needs not be one.
