@@ -93,37 +93,41 @@ def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists
     first = 0
     for batch in table.select(names).to_batches():
         place = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
-        edges = [column.offsets.to_numpy().astype(np.int64) for column in batch.columns]
         own = rows[place] - first
-        sizes = [edge[own + 1] - edge[own] for edge in edges]
-        if any((each != sizes[0]).any() for each in sizes[1:]):
+        edges = [column.offsets.to_numpy() for column in batch.columns]
+        begins = [edge[own].astype(np.int64) for edge in edges]
+        size, *others = [edge[own + 1] - begin for edge, begin in zip(edges, begins, strict=True)]
+        if not all(np.array_equal(size, other) for other in others):
             return None
-        is_held = sizes[0] > 0
-        own, size = own[is_held], sizes[0][is_held]
+        is_held = size > 0
         places.append(place[is_held])
-        lengths.append(size)
-        if len(own):
+        lengths.append(size[is_held])
+        if len(lengths[-1]):
+            columns = zip(names, batch.columns, begins, strict=True)
             values.append(
                 [
-                    _of_lists(column.values, edge[own], size, are_ops=name == "op")
-                    for name, column, edge in zip(names, batch.columns, edges, strict=True)
+                    _of_lists(column.values, begin[is_held], lengths[-1], are_ops=name == "op")
+                    for name, column, begin in columns
                 ]
             )
         first += batch.num_rows
     size = np.concatenate(lengths)
-    columns = [np.concatenate(each) for each in zip(*values, strict=True)]
-    return RowLists(np.concatenate(places), np.cumsum(size) - size, columns)
+    joined = values[0] if len(values) == 1 else [np.concatenate(each) for each in zip(*values, strict=True)]
+    return RowLists(np.concatenate(places), np.cumsum(size) - size, joined)
 
 
 def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:
     """Values of some lists, one behind the other; copied in stretches where lists follow each other."""
     ends = first + lengths
     breaks = np.flatnonzero(first[1:] != ends[:-1])
-    edges = zip(first[[0, *(breaks + 1)]].tolist(), ends[[*breaks, -1]].tolist(), strict=True)
-    stretches = [values.slice(begin, end - begin) for begin, end in edges]
-    if are_ops:
-        return op_codes(pa.concat_arrays(stretches))
-    return np.concatenate([each.to_numpy() for each in stretches])
+    begin = [int(first[0]), *first[breaks + 1].tolist()]
+    end = [*ends[breaks].tolist(), int(ends[-1])]
+    if not are_ops:
+        numbers = values.to_numpy()
+        parts = [numbers[first:end] for first, end in zip(begin, end, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    stretches = [values.slice(first, end - first) for first, end in zip(begin, end, strict=True)]
+    return op_codes(stretches[0] if len(stretches) == 1 else pa.concat_arrays(stretches))
 
 
 def _flatten(table: pa.Table) -> _Flat:

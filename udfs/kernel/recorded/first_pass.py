@@ -17,7 +17,7 @@ from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrep
 from udfs.kernel.recorded.calls import CallTimes, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
-from udfs.kernel.recorded.exchanged import Exchanged, exchanged
+from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.settle import settle
@@ -178,16 +178,19 @@ class _Reading(NamedTuple):
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
+        listening = listener if clocks is None else None
         for first, end in self.spans:
             trace = self._trace(range(first, end))
             # A rank keeps its place for the whole job: the first steps suffice.
             ends = [recorded_ends(block) for block in trace.blocks]
-            odd = odd if first else exchanged(trace.blocks[0], ends[0])
-            if listener is not None and clocks is None:
+            if not first:
+                is_shared = listening is not None
+                odd = exchanged(trace.blocks[0], ends[0] if is_shared else ends[0].of_steps(slice(STEPS)))
+            if listening is not None:
                 for block, its_ends in zip(trace.blocks, ends, strict=True):
-                    listener.hear(block, its_ends, first)
+                    listening.hear(block, its_ends, first)
                 if end == len(actual_s):
-                    clocks = listener.clocks()
+                    clocks = listening.clocks()
             if listener is not None and clocks is not None and clocks.is_corrected:
                 for block in trace.blocks:
                     listener.correct(block, clocks, first)

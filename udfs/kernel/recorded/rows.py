@@ -254,11 +254,7 @@ class _DenseRows(NamedTuple):
         chunks = common(self.take(self.recorded.chunk, places.has_chunk))
         self._refuse_doubles(microbatch, chunks)
         order = self._start_order(times.start_s, places.computes)
-        of_loads = (self.recorded.microbatch, self.recorded.chunk)
-        loads = loaded_for(
-            Passes(*(common(self.take(values, places.loads)) for values in of_loads)),
-            Passes(microbatch[places.forwards], chunks[places.forwards]),
-        )
+        loads = self._loaded_for(places, Passes(microbatch[places.forwards], chunks[places.forwards]))
         no_ops = common(no_op_transfers(self.counts, *times))
         turns = WorkerTurns(self.counts, *times, no_ops, self.positions)
         parts = Parts(
@@ -273,6 +269,13 @@ class _DenseRows(NamedTuple):
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
         return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
+
+    def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
+        """The forward-compute that waits for each load."""
+        if not self.counts[ot.DATA_LOAD]:
+            return np.empty((0, 1), dtype=np.int64)
+        of_loads = (self.recorded.microbatch, self.recorded.chunk)
+        return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""

@@ -96,8 +96,7 @@ class Rows:
                     maximum(latest_s, views[slot], out=latest_s)
             else:
                 start = slots[0] if slots else at_once
-            if across_dp and meets and start != at_once:
-                start = self.meet(start)
+            start = self.meet(start) if across_dp and meets and start != at_once else start
             start_s = views[start]
             for op, slot in op_slots:
                 op_in_slot[slot] = op
