@@ -21,7 +21,7 @@ FEW: Final = 9
 ENOUGH: Final = 4096
 """Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
 
-SORTED: Final = 256
+SORTED: Final = 1024
 """Up to so many along an axis, sorting each takes less than selecting."""
 
 
