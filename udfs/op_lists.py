@@ -1,5 +1,6 @@
 """The ops of chosen rows as flat numpy arrays; nothing is copied where the rows are all and in order."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -61,35 +62,72 @@ def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
     return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
-def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Ops of a few rows of a table: place of their row among the chosen, codes, durations [us].
+class RowLists(NamedTuple):
+    """Lists of a few rows, row after row.
 
-    Batch by batch, so that no column of a large unit is copied whole.
+    place  : int, shape (list,); place among the asked rows of each that holds something.
+    first  : int, shape (list,); where its values begin.
+    values : of each column.
     """
-    parts = []
+
+    place: Ints
+    first: Ints
+    values: list[npt.NDArray[Any]]
+
+
+def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
+    """Ops of a few rows of a table: place of their row among the asked, codes, durations [us]."""
+    lists = lists_of_rows(table, rows, ("op", "duration_us"))
+    if lists is None:
+        raise TraceError("the lists op and duration_us of a row differ in length")
+    codes, duration_us = lists.values
+    return np.repeat(lists.place, np.diff(lists.first, append=len(codes))), codes, duration_us
+
+
+def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
+    """Lists of a few rows of a table; None where those of one row differ in length.
+
+    Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
+    """
+    places, lengths, values = [rows[:0]], [rows[:0]], list[list[npt.NDArray[Any]]]()
     first = 0
-    for batch in table.select(["op", "duration_us"]).to_batches():
+    for batch in table.select(names).to_batches():
         place = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
-        if len(place):
-            (first_op, lengths), (first_time, times) = (
-                _lists_of_rows(column, rows[place] - first) for column in batch.columns
+        own = rows[place] - first
+        edges = [column.offsets.to_numpy() for column in batch.columns]
+        begins = [edge[own].astype(np.int64) for edge in edges]
+        size, *others = [edge[own + 1] - begin for edge, begin in zip(edges, begins, strict=True)]
+        if not all(np.array_equal(size, other) for other in others):
+            return None
+        is_held = size > 0
+        places.append(place[is_held])
+        lengths.append(size[is_held])
+        if len(lengths[-1]):
+            columns = zip(names, batch.columns, begins, strict=True)
+            values.append(
+                [
+                    _of_lists(column.values, begin[is_held], lengths[-1], are_ops=name == "op")
+                    for name, column, begin in columns
+                ]
             )
-            if (lengths != times).any():
-                raise TraceError("the lists op and duration_us of a row differ in length")
-            row = np.repeat(np.arange(len(place)), lengths)
-            at = np.arange(len(row)) + (first_op - np.cumsum(lengths) + lengths)[row]
-            codes = op_codes(batch.column("op").values.take(pa.array(at)))
-            at += (first_time - first_op)[row]
-            parts.append((place[row], codes, batch.column("duration_us").values.to_numpy()[at]))
         first += batch.num_rows
-    row, codes, duration_us = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return row, codes, duration_us
+    size = np.concatenate(lengths)
+    joined = values[0] if len(values) == 1 else [np.concatenate(each) for each in zip(*values, strict=True)]
+    return RowLists(np.concatenate(places), np.cumsum(size) - size, joined)
 
 
-def _lists_of_rows(column: pa.Array, rows: Ints) -> tuple[Ints, Ints]:
-    """Where the values of the lists of some rows begin, and how many they are."""
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    return offsets[rows], offsets[rows + 1] - offsets[rows]
+def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:
+    """Values of some lists, one behind the other; copied in stretches where lists follow each other."""
+    ends = first + lengths
+    breaks = np.flatnonzero(first[1:] != ends[:-1])
+    begin = [int(first[0]), *first[breaks + 1].tolist()]
+    end = [*ends[breaks].tolist(), int(ends[-1])]
+    if not are_ops:
+        numbers = values.to_numpy()
+        parts = [numbers[first:end] for first, end in zip(begin, end, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    stretches = [values.slice(first, end - first) for first, end in zip(begin, end, strict=True)]
+    return op_codes(stretches[0] if len(stretches) == 1 else pa.concat_arrays(stretches))
 
 
 def _flatten(table: pa.Table) -> _Flat:

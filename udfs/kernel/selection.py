@@ -21,6 +21,9 @@ FEW: Final = 9
 ENOUGH: Final = 4096
 """Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
 
+SORTED: Final = 1024
+"""Up to so many along an axis, sorting each takes less than selecting."""
+
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
     """Value of a rank and of the next, shape (value,); of the last rank the same twice."""
@@ -92,7 +95,11 @@ def ranked(values: Floats, ranks: tuple[int, ...]) -> list[Floats]:
     """Values of some ranks along the first axis."""
     size = len(values)
     if size > FEW or values.size < ENOUGH:
-        ordered = ascending(values, 0)
+        if size > SORTED:
+            ordered = np.ascontiguousarray(np.moveaxis(values, 0, -1))
+            ordered = np.partition(ordered, sorted(set(ranks)), axis=-1)
+        else:
+            ordered = ascending(values, 0)
         return [ordered[..., rank] for rank in ranks]
     rows = list(values)
     for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):

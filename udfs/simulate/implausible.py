@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from udfs.kernel.selection import evenly
+from udfs.op_lists import lists_of_rows
 from udfs.simulate.odd_records import is_of_day, log_day
 
 SHORTEST_US: Final = 1e3
@@ -32,22 +32,20 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
 
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
-    steps = np.unique(rank_steps.column("step").drop_null().to_numpy())
-    some = steps[list(evenly(len(steps), SAMPLED))]
-    is_some = pc.is_in(rank_steps.column("step"), value_set=pa.array(some))
-    rows = rank_steps.select(["step", "start_us", "duration_us"]).filter(is_some)
-    lengths = pc.fill_null(pc.list_value_length(rows.column("start_us")), 0).to_numpy()
-    rows, lengths = rows.filter(pa.array(lengths > 0)), lengths[lengths > 0]
-    start_us, duration_us = (pc.list_flatten(rows.column(n)).to_numpy() for n in ("start_us", "duration_us"))
-    if not rows.num_rows or len(start_us) != len(duration_us):
+    number = rank_steps.column("step").to_numpy()  # nan where it is null
+    steps = np.unique(number[np.isfinite(number)])
+    of_step = [np.flatnonzero(number == steps[at]) for at in evenly(len(steps), SAMPLED)]
+    lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
+    if lists is None or not len(lists.place):
         return None
-    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    span_us = np.maximum.reduceat(start_us + duration_us, first) - np.minimum.reduceat(start_us, first)
-    _, step = np.unique(rows.column("step").to_numpy(), return_inverse=True)
-    longest_us = np.zeros(step.max() + 1)
+    start_us, duration_us = lists.values
+    span_us = np.maximum.reduceat(start_us + duration_us, lists.first)
+    span_us -= np.minimum.reduceat(start_us, lists.first)
+    step = np.repeat(np.arange(len(of_step)), list(map(len, of_step)))[lists.place]
+    longest_us = np.full(len(of_step), -np.inf)
     with np.errstate(invalid="ignore"):  # Times that are no numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
-    took_us = float(np.median(longest_us))
+    took_us = float(np.median(longest_us[np.unique(step)]))
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
         return None
     if took_us > LONGEST_US:

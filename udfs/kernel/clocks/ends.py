@@ -139,7 +139,9 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
 def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     """How far the receiving stage's clock is ahead, and the doubt about it; shape (way, step, lane). [s]"""
     places = _lone_transfers(block.graph, call)
-    apart_s, doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), places))
+    is_usual = places is sampled(block.graph)
+    apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
+    apart_s, doubt_s = _halves(ways, apart)
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))

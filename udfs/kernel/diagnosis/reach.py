@@ -1,6 +1,6 @@
 """What is slow together: a worker, a host, a stage, a replica. One culprit each, with its workers below."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -43,11 +43,15 @@ def grouped(slow: Sequence[Series], hosts: Ints) -> list[Culprit]:
     """
     left = list(slow)
     named: list[Culprit] = []
+    stages, dp_ranks = hosts.shape
+    of_stage = np.repeat(np.arange(stages)[:, None], dp_ranks, axis=1)
+    of_replica = np.repeat(np.arange(dp_ranks)[None], stages, axis=0)
+    places = {HOST: hosts, STAGE: of_stage, REPLICA: of_replica}
     for direction in dict.fromkeys(each.direction for each in slow):
         while True:
             own = [each for each in left if each.direction == direction]
-            groups = [(reach, place, _members(own, cells)) for reach, place, cells in _places(hosts)]
-            reach, place, members = max(groups, key=lambda group: len(group[2]))
+            groups = list(_groups(own, places))
+            reach, place, members = max(groups, key=lambda group: len(group[2]), default=(ALL, ALL, []))
             if not members:
                 break
             named.append(_group(reach, place, members))
@@ -57,23 +61,20 @@ def grouped(slow: Sequence[Series], hosts: Ints) -> list[Culprit]:
     return named
 
 
-def _members(own: Sequence[Series], cells: set[tuple[int, int]]) -> list[Series]:
-    """Slow workers of a host, stage or replica that are slow together; none where most of it is not."""
-    least = max(2, MOST_OF * len(cells))
-    here = [each for each in own if (each.stage, each.dp_rank) in cells]
-    together = _together(here) if len(here) >= least else []
-    return together if len(together) >= least else []
+def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
+    """Hosts, then stages and replicas, with their slow workers, where most are slow, and slow together.
 
-
-def _places(hosts: Ints) -> Iterable[tuple[int, int, set[tuple[int, int]]]]:
-    """Hosts, then stages and replicas, with their workers."""
-    stages, dp_ranks = hosts.shape
-    for host in np.unique(hosts[hosts >= 0]).tolist():
-        yield HOST, host, {(p, d) for p, d in np.argwhere(hosts == host).tolist()}
-    for stage in range(stages):
-        yield STAGE, stage, {(stage, d) for d in range(dp_ranks)}
-    for dp_rank in range(dp_ranks):
-        yield REPLICA, dp_rank, {(p, dp_rank) for p in range(stages)}
+    places : by reach, which host, stage or replica each worker belongs to, -1 where unknown.
+    """
+    cells = tuple(np.array([(each.stage, each.dp_rank) for each in own], dtype=np.int64).reshape(-1, 2).T)
+    for reach, number in places.items():
+        workers = np.bincount(number[number >= 0])
+        least, of_own = np.maximum(2, MOST_OF * workers), number[cells]
+        here = np.bincount(of_own[of_own >= 0], minlength=len(workers))
+        for place in np.flatnonzero(here >= least).tolist():
+            together = _together([own[at] for at in np.flatnonzero(of_own == place).tolist()])
+            if len(together) >= least[place]:
+                yield reach, place, together
 
 
 def _together(own: Sequence[Series]) -> list[Series]:

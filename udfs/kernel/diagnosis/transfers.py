@@ -21,7 +21,7 @@ from udfs.kernel.diagnosis.usual_transfers import (
     step_factors,
 )
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.selection import ascending, medians_of_rows
+from udfs.kernel.selection import SORTED, ascending, medians_of_rows
 
 ENOUGH_WHOLE: Final = 0.1
 """Share of the transfers of a kind that must not be cut if they alone are to say what is usual."""
@@ -162,8 +162,7 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
         time_s = part.time_s
         if known is not None:
             count = known.sum(axis=(0, 2))
-            ordered = ascending(np.where(known, time_s, np.inf), 0, 2)
-            medians = ordered[np.arange(steps), np.maximum(count - 1, 0) // 2]
+            medians = _of_ranks(np.where(known, time_s, np.inf), np.maximum(count - 1, 0) // 2)
             found[row] = np.where(count > 0, medians, np.nan)
         else:
             alike.setdefault(len(part.ops), []).append(row)
@@ -173,6 +172,17 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
         medians = medians_of_rows(times_s.reshape(len(rows) * steps, -1), low=True)
         found[rows] = medians.reshape(len(rows), steps)
     return np.asarray(np.maximum(found, LEAST_S))
+
+
+def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
+    """Value of a rank in each step; time_s : float64, shape (op, step, dp); ranks : int, shape (step,)."""
+    ops, steps, lanes = time_s.shape
+    if ops * lanes <= SORTED:
+        found: Floats = ascending(time_s, 0, 2)[np.arange(steps), ranks]
+        return found
+    by_step = time_s.swapaxes(0, 1).reshape(steps, -1)
+    each = zip(by_step, ranks.tolist(), strict=True)
+    return np.array([np.partition(of_step, rank)[rank] for of_step, rank in each])
 
 
 def _faults(

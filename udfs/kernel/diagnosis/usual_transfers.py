@@ -11,7 +11,15 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.selection import median, median_of_all, medians_along, neighbours, quantile_of_all
+from udfs.kernel.selection import (
+    MANY,
+    median,
+    median_of_all,
+    medians_along,
+    neighbours,
+    quantile,
+    quantile_of_all,
+)
 
 LOW_QUANTILE: Final = 0.25
 USUAL_BAND: Final = (0.5, 1.6)
@@ -104,6 +112,14 @@ def _band(values: Floats) -> Band:
     """The band around the low quantile; what is found within is a range of ranks."""
     if not values.size:
         return Band(LEAST_S, LEAST_S, LEAST_S)
+    if values.size <= MANY:
+        # Of few, a sorted copy answers all at once.
+        values = np.sort(values)
+        low_s = max(float(quantile(values, LOW_QUANTILE)), LEAST_S)
+        first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
+        within_s = values[np.searchsorted(values, first_s) : np.searchsorted(values, last_s, side="right")]
+        usual_s = max(float(median(within_s)), LEAST_S) if within_s.size else low_s
+        return Band(usual_s, first_s, last_s)
     low_s = max(quantile_of_all(values, LOW_QUANTILE), LEAST_S)
     first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
     below = int(np.count_nonzero(values < first_s))

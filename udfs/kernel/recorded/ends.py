@@ -1,29 +1,38 @@
 """Recorded ends of ops, once for all that look at them."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.recorded.links import Apart, ends_apart, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 
 
-class Ends(NamedTuple):
+@dataclass(frozen=True)
+class Ends:
     """When ops and workers ended, float64. [s]
 
     end_s   : shape (op, step, dp); of each op.
-    last_s  : shape (cell, step, dp); latest end of each worker. first_s: its earliest start.
+    first_s : shape (cell, step, dp); earliest start of each worker. last_s: its latest end.
     """
 
+    graph: OpGraph
     end_s: Floats
     first_s: Floats
     last_s: Floats
 
+    @cached_property
+    def apart(self) -> Apart:
+        """How far apart the ends of some transfers of each link are."""
+        return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
+
     def of_steps(self, steps: slice | Ints) -> "Ends":
         """Those of some steps."""
-        return Ends(*(each[:, steps] for each in self))
+        return Ends(self.graph, *(each[:, steps] for each in (self.end_s, self.first_s, self.last_s)))
 
 
 def recorded_ends(block: StepBlock) -> Ends:
@@ -37,7 +46,7 @@ def recorded_ends(block: StepBlock) -> Ends:
         ends_s = np.add(start_s[first:end], duration_s[first:end], out=end_s[first:end])
         ends_s.max(axis=0, out=own_last_s)
         start_s[firsts].min(axis=0, out=own_first_s)
-    return Ends(end_s, first_s, last_s)
+    return Ends(graph, end_s, first_s, last_s)
 
 
 @once_per_graph

@@ -8,7 +8,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.ends import Ends
-from udfs.kernel.recorded.links import ends_apart, links, sampled
+from udfs.kernel.recorded.links import links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
@@ -38,15 +38,14 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
     Ends of a transfer differ by the two clocks, transfer after transfer by the same: those of workers that
     never met scatter. With two stages either may be the one; the first is named.
 
-    block, ends : as recorded.
+    block, ends : as recorded; of more steps than are looked at only where others look at their ends too.
     """
     graph = block.graph
     own = links(graph)
     if not graph.has_dp_lanes or block.start_s.shape[-1] < 2 or not own:
         return []
-    first_s = ends.end_s[:, :STEPS]
-    places = sampled(graph)
-    scatters_s = medians_along(ends_apart(first_s, own, places).spread, 1)
+    first_s, places = ends.end_s[:, :STEPS], sampled(graph)
+    scatters_s = medians_along(ends.apart.spread[:, :STEPS], 1)
     are_few = scatters_s.shape[-1] <= FEW_RANKS
     limit_s = LEAST_S if are_few else max(SCATTERED * median_of_all(scatters_s.ravel()), LEAST_S)
     found: Counter[Exchanged] = Counter()

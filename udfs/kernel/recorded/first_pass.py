@@ -1,6 +1,7 @@
 """First pass over a job: durations of all its steps, and all that needs recorded times."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -16,11 +17,11 @@ from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrep
 from udfs.kernel.recorded.calls import CallTimes, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
-from udfs.kernel.recorded.exchanged import Exchanged, exchanged
+from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.settle import settle
-from udfs.kernel.recorded.trace import Graphs, StepBlock, Trace, build_trace
+from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
 
 NONE_UNKNOWN: Final[Mapping[int, Mask]] = MappingProxyType({})
@@ -177,16 +178,19 @@ class _Reading(NamedTuple):
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
+        listening = listener if clocks is None else None
         for first, end in self.spans:
             trace = self._trace(range(first, end))
             # A rank keeps its place for the whole job: the first steps suffice.
             ends = [recorded_ends(block) for block in trace.blocks]
-            odd = odd if first else exchanged(trace.blocks[0], ends[0])
-            if listener is not None and clocks is None:
+            if not first:
+                is_shared = listening is not None
+                odd = exchanged(trace.blocks[0], ends[0] if is_shared else ends[0].of_steps(slice(STEPS)))
+            if listening is not None:
                 for block, its_ends in zip(trace.blocks, ends, strict=True):
-                    listener.hear(block, its_ends, first)
+                    listening.hear(block, its_ends, first)
                 if end == len(actual_s):
-                    clocks = listener.clocks()
+                    clocks = listening.clocks()
             if listener is not None and clocks is not None and clocks.is_corrected:
                 for block in trace.blocks:
                     listener.correct(block, clocks, first)
@@ -240,27 +244,24 @@ class _Reading(NamedTuple):
             if here.any():
                 replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
 
-        # A large job is laid out in parts: then step by step.
-        apart = len(at) if len(self.spans) == 1 else 1
+        # A large sample is laid out step by step, each time anew.
+        is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
+        laid_out = self._laid_out if is_large else cache(self._laid_out)
 
         def lay_out(blocking: Blocking, steps: range) -> list[StepBlock]:
-            reading = self._replace(layout=self.layout._replace(blocking=blocking), graphs={})
-            parts = [steps[first : first + apart] for first in range(0, len(steps), apart)]
-            return [block for part in parts for block in reading.laid_out(part, listener, found.clocks)]
+            layout, blocks = self.layout._replace(blocking=blocking), list[StepBlock]()
+            for part in [range(step, step + 1) for step in steps] if is_large else [steps]:
+                laid = laid_out(part)
+                for block in laid.blocks(layout, {}, laid.classes(blocking)):
+                    of_job = block._replace(steps=part.start + part.step * block.steps)
+                    blocks.append(_by_one_clock(of_job, listener, found.clocks))
+            return blocks
 
         sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
         return choose(sample, discrepancy(replayed_s[at], found.actual_s[at]), stated)
 
-    def laid_out(self, steps: range, listener: Listener | None, clocks: Clocks | None) -> list[StepBlock]:
-        """Some steps, by one clock."""
-        blocks = [
-            block._replace(steps=steps.start + steps.step * block.steps)
-            for block in self._trace(steps).blocks
-        ]
-        if listener is not None and clocks is not None and clocks.is_corrected:
-            for block in blocks:
-                listener.correct(block, clocks, 0)
-        return blocks
+    def _laid_out(self, steps: range) -> Laid:
+        return lay_out(self.rows.stages(steps.start, steps.stop, steps.step), self.layout, len(steps))
 
     def _trace(self, steps: range) -> Trace:
         rows = self.rows.stages(steps.start, steps.stop, steps.step)
@@ -268,3 +269,12 @@ class _Reading(NamedTuple):
             return build_trace(rows, self.layout, len(steps), self.graphs)
         except TraceDefectError as found:
             raise TraceDefectError(found.defect, found.ops, steps[found.step_index]) from None
+
+
+def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:
+    """The block with its starts by one clock; a copy, if they change."""
+    if listener is None or clocks is None or not clocks.is_corrected:
+        return block
+    moved = block._replace(start_s=block.start_s.copy())
+    listener.correct(moved, clocks)
+    return moved

@@ -7,13 +7,13 @@ time is compared with what the same bytes take elsewhere in the job.
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
-from udfs.kernel.graph.graph import OpGraph, as_index
+from udfs.kernel.graph.graph import OpGraph, as_index, once_per_graph
 
 LEAST_SHARE: Final = 0.05
 """Of T_actual, beyond what is usual, from which on a step is counted."""
@@ -32,23 +32,49 @@ def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]
     """
     found = np.zeros((2, stages, start_s.shape[1]))
+    for stream in _streams(graph):
+        from_s, to_s = (_latest(times_s, stream.members) for times_s in (start_s, end_s))
+        if stream.computes is not None:
+            from_s = np.maximum(from_s, end_s[stream.computes].max(axis=0).max(axis=-1))
+        from_s[1:] = np.maximum(from_s[1:], np.maximum.accumulate(to_s, axis=0)[:-1])
+        found[stream.row, stream.stage] += np.maximum(to_s - from_s, 0.0).sum(axis=0)
+    return found
+
+
+class _Stream(NamedTuple):
+    """Rendezvous of a stage's dp stream.
+
+    row      : 0 where gradients are scattered, 1 where parameters are gathered.
+    members  : for each member of a rendezvous its ops.
+    computes : the stage's computes, for whose end a scattering waits; None where none does.
+    """
+
+    row: int
+    stage: int
+    members: list[Sequence[int]]
+    computes: slice | list[int] | None
+
+
+@once_per_graph
+def _streams(graph: OpGraph) -> list[_Stream]:
+    """The dp streams of all stages."""
     kinds, stage_of = np.array(graph.op_types), np.array(graph.stages)
     is_compute = np.isin(kinds, ot.COMPUTE)
+    found = []
     for members, _ in graph.meetings:
-        kind = kinds[members[0][0]]
+        kind = int(kinds[members[0][0]])
         if kind not in ot.DP_STREAM:
             continue
-        began_s = _latest(start_s, members)
-        ended_s = _latest(end_s, members)
         of_members = stage_of[list(members[0])]
         for stage in np.unique(of_members).tolist():
-            mine = of_members == stage
-            from_s, to_s = began_s[mine], ended_s[mine]
-            computes = is_compute & (stage_of == stage)
-            if kind == ot.GRADS_REDUCE_SCATTER and computes.any():
-                from_s = np.maximum(from_s, end_s[computes].max(axis=(0, 2)))
-            from_s[1:] = np.maximum(from_s[1:], np.maximum.accumulate(to_s, axis=0)[:-1])
-            found[int(kind == ot.PARAMS_ALL_GATHER), stage] += np.maximum(to_s - from_s, 0.0).sum(axis=0)
+            mine = np.flatnonzero(of_members == stage).tolist()
+            own = [ops if len(mine) == len(ops) else [ops[at] for at in mine] for ops in members]
+            computes = np.flatnonzero(is_compute & (stage_of == stage)).tolist()
+            held_by: slice | list[int] | None = None
+            if kind == ot.GRADS_REDUCE_SCATTER and computes:
+                is_range = computes[-1] - computes[0] == len(computes) - 1
+                held_by = slice(computes[0], computes[-1] + 1) if is_range else computes
+            found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, own, held_by))
     return found
 
 

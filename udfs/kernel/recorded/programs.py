@@ -58,6 +58,10 @@ class Parts(NamedTuple):
     is_joined: Mask
     is_beside: Mask
 
+    def held_by(self, order: WorkerOrder) -> "Parts":
+        """The same with transfers that block."""
+        return Parts(*self[:-3], *order)
+
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
         """Program of one row."""
         compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops, *_ = (

@@ -15,7 +15,7 @@ from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
 from udfs.kernel.recorded.programs import Parts, Passes, Places, loaded_for, run_in_turn
-from udfs.kernel.recorded.worker_order import worker_order
+from udfs.kernel.recorded.worker_order import WorkerTurns
 
 US: Final = 1e-6
 """Seconds in a microsecond."""
@@ -75,12 +75,56 @@ class RowClass(NamedTuple):
     compute_ns: Floats
 
 
+class LaidRows(NamedTuple):
+    """Rows of one stage with equal counts of ops, laid out for whichever transfers block.
+
+    rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
+    parts  : of their programs, as if nothing blocked.
+    common : their program, as if nothing blocked; None where they have several.
+    turns  : what their workers did in turn.
+    """
+
+    counts: tuple[int, ...]
+    rows: Ints
+    times: Times
+    microbatch: Int32s
+    compute_ns: Floats
+    parts: Parts
+    common: StageProgram | None
+    turns: WorkerTurns
+
+    def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
+        """One class per program.
+
+        blocking : types of transfers that the worker waits for before it goes on.
+        """
+        microbatch, order = self.microbatch, self.turns.order(blocking)
+        if self.common is not None and all(part.shape[1] == 1 for part in order):
+            program = self.common
+            if blocking:
+                program = program._replace(worker_order=order.turns(0), calls=order.calls(0))
+            return [RowClass(program, self.rows, self.times, microbatch, self.compute_ns)]
+        parts = self.parts.held_by(order)
+        microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
+        classes = []
+        for members in alike(parts.signatures(len(self.rows)).T):
+            program = parts.program(self.counts, members[0])
+            own_times = Times(*(values[:, members] for values in self.times))
+            own = self.rows[members], own_times, microbatch[:, members], self.compute_ns[members]
+            classes.append(RowClass(program, *own))
+        return classes
+
+
 def classify(
     stage_rows: StageRows, room: Times | None = None, blocking: tuple[int, ...] = ()
 ) -> list[RowClass]:
-    """Dense arrays of a stage's rows, one class per program.
+    """Dense arrays of a stage's rows, one class per program; see lay_out_rows and LaidRows.classes."""
+    return [each for laid in lay_out_rows(stage_rows, room) for each in laid.classes(blocking)]
 
-    blocking : types of transfers that the worker waits for before it goes on.
+
+def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:
+    """Dense arrays of a stage's rows, those with equal counts of ops together.
+
     room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
@@ -91,14 +135,14 @@ def classify(
     if (lengths == length).all():
         dense = _dense(stage_rows, every_row, length)
         if dense is not None:
-            return dense.classes(room, blocking)
-    classes = []
+            return [dense.laid_out(room)]
+    found = []
     for rows in _with_equal_counts(stage_rows, lengths):
         dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
         if dense is None:
             raise AssertionError("rows with as many ops of each type do not fit each other")
-        classes.extend(dense.classes(None, blocking))
-    return classes
+        found.append(dense.laid_out(None))
+    return found
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
@@ -157,15 +201,15 @@ class _DenseRows(NamedTuple):
     places: Ints | None
     at: Ints | None
 
-    def classes(self, room: Times | None, blocking: tuple[int, ...]) -> list[RowClass]:
-        """One class per program, ops brought into the order of starts within their type."""
+    def laid_out(self, room: Times | None) -> LaidRows:
+        """The rows with ops in the order of starts within their type."""
         shape = (sum(self.counts), len(self.rows))
         times = room or Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
         dense.take(self.recorded.duration_us, slice(None), times.duration_s)
         compute_ns = times.duration_s[Places.of(self.counts).computes] * NS_IN_US
         np.multiply(times.duration_s, US, out=times.duration_s)
-        return dense.split(times, np.rint(compute_ns, out=compute_ns).sum(axis=0), blocking)
+        return dense.with_parts(times, np.rint(compute_ns, out=compute_ns).sum(axis=0))
 
     def take(
         self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
@@ -203,19 +247,16 @@ class _DenseRows(NamedTuple):
         np.multiply(start_s, US, out=start_s)
         return dense
 
-    def split(self, times: Times, compute_ns: Floats, blocking: tuple[int, ...]) -> list[RowClass]:
-        """One class per program."""
+    def with_parts(self, times: Times, compute_ns: Floats) -> LaidRows:
+        """What the rows' programs consist of."""
         places = Places.of(self.counts)
         microbatch = common(self.take(self.recorded.microbatch, places.computes))
         chunks = common(self.take(self.recorded.chunk, places.has_chunk))
         self._refuse_doubles(microbatch, chunks)
         order = self._start_order(times.start_s, places.computes)
-        of_loads = (self.recorded.microbatch, self.recorded.chunk)
-        loads = loaded_for(
-            Passes(*(common(self.take(values, places.loads)) for values in of_loads)),
-            Passes(microbatch[places.forwards], chunks[places.forwards]),
-        )
+        loads = self._loaded_for(places, Passes(microbatch[places.forwards], chunks[places.forwards]))
         no_ops = common(no_op_transfers(self.counts, *times))
+        turns = WorkerTurns(self.counts, *times, no_ops, self.positions)
         parts = Parts(
             order,
             self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
@@ -223,18 +264,18 @@ class _DenseRows(NamedTuple):
             loads,
             run_in_turn(*times, places, order, loads),
             no_ops,
-            *worker_order(self.counts, *times, blocking, no_ops, self.positions),
+            *turns.order(()),
         )
-        if all(part.shape[1] == 1 for part in parts):
-            return [RowClass(parts.program(self.counts, 0), self.rows, times, microbatch, compute_ns)]
-        microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
-        classes = []
-        for members in alike(parts.signatures(len(self.rows)).T):
-            program = parts.program(self.counts, members[0])
-            own_times = Times(*(values[:, members] for values in times))
-            own = self.rows[members], own_times, microbatch[:, members], compute_ns[members]
-            classes.append(RowClass(program, *own))
-        return classes
+        is_one = all(part.shape[1] == 1 for part in parts)
+        program = parts.program(self.counts, 0) if is_one else None
+        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
+
+    def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
+        """The forward-compute that waits for each load."""
+        if not self.counts[ot.DATA_LOAD]:
+            return np.empty((0, 1), dtype=np.int64)
+        of_loads = (self.recorded.microbatch, self.recorded.chunk)
+        return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""

@@ -18,8 +18,8 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.build_graph import build_graph
-from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, Layout, OpGraph
-from udfs.kernel.recorded.rows import RowClass, StageRows, Times, classify
+from udfs.kernel.graph.graph import ALL_DP_RANKS, Blocking, Cell, Layout, OpGraph
+from udfs.kernel.recorded.rows import LaidRows, RowClass, StageRows, Times, lay_out_rows
 
 
 class StepBlock(NamedTuple):
@@ -63,6 +63,50 @@ MOST_CACHED_OPS: Final = 4096
 """Most ops of a graph that is cached."""
 
 
+class Laid(NamedTuple):
+    """Rows of all stages, laid out for whichever transfers block.
+
+    room   : times of all ops, shape (op, row), where the rows of each stage are equally long.
+    stages : per stage.
+    """
+
+    room: Times | None
+    stages: list[list[LaidRows]]
+    steps: int
+
+    def classes(self, blocking: Blocking | None) -> list[list[RowClass]]:
+        """Per stage its rows, one class per program."""
+        types = blocking.types if blocking is not None else ()
+        return [[each for laid in found for each in laid.classes(types)] for found in self.stages]
+
+    def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
+        """Steps with one graph; what `classes` gives for the layout's blocking transfers."""
+        if self.room is None or any(len(found) > 1 for found in classes):
+            number = _class_numbers(classes, self.steps, layout.dp_size)
+            return [
+                _block(_of_step(classes, number, members[0]), members, layout, known)
+                for members in _steps_alike(number)
+            ]
+        cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
+        graph = _graph(tuple(cells), layout, known)
+        start_s, duration_s = (times.reshape(graph.size, self.steps, layout.dp_size) for times in self.room)
+        microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
+        return [StepBlock(np.arange(self.steps), graph, start_s, duration_s, microbatch)]
+
+
+def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
+    """Dense arrays of a job; arguments as of `build_trace`.
+
+    raises : TraceDefectError.
+    """
+    room = _room(stages)
+    laid = [
+        _located(rows, stage, layout, place)
+        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
+    ]
+    return Laid(room, laid, steps)
+
+
 def build_trace(
     stages: Sequence[StageRows], layout: Layout, steps: int, graphs: Graphs | None = None
 ) -> Trace:
@@ -73,29 +117,14 @@ def build_trace(
     graphs : of other steps of the same job; new ones are added.
     raises : TraceDefectError.
     """
-    known = {} if graphs is None else graphs
-    room = _room(stages)
-    classes = [
-        _located(rows, stage, layout, place)
-        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
-    ]
+    laid = lay_out(stages, layout, steps)
+    classes = laid.classes(layout.blocking)
     pairs_s = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
     compute_ns = np.empty((len(stages), steps * layout.dp_size))
     for of_stage, found in zip(compute_ns, classes, strict=True):
         for row_class in found:
             of_stage[row_class.rows] = row_class.compute_ns
-    if room is not None and all(len(found) == 1 for found in classes):
-        cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
-        graph = _graph(tuple(cells), layout, known)
-        start_s, duration_s = (times.reshape(graph.size, steps, layout.dp_size) for times in room)
-        microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
-        blocks = [StepBlock(np.arange(steps), graph, start_s, duration_s, microbatch)]
-    else:
-        number = _class_numbers(classes, steps, layout.dp_size)
-        blocks = [
-            _block(_of_step(classes, number, members[0]), members, layout, known)
-            for members in _steps_alike(number)
-        ]
+    blocks = laid.blocks(layout, {} if graphs is None else graphs, classes)
     return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size))
 
 
@@ -132,10 +161,10 @@ def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | Non
     return places
 
 
-def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[RowClass]:
-    """Classes of a stage; a defect found in a row names where that row ran."""
+def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[LaidRows]:
+    """Rows of a stage; a defect found in a row names where that row ran."""
     try:
-        return classify(rows, room, layout.blocking.types if layout.blocking is not None else ())
+        return lay_out_rows(rows, room)
     except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]

@@ -1,6 +1,7 @@
 """In which order a worker computes and waits for blocking transfers (model, section 2)."""
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
@@ -53,15 +54,8 @@ def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
     return tuple(found)
 
 
-def worker_order(
-    counts: tuple[int, ...],
-    start_s: Floats,
-    duration_s: Floats,
-    types: tuple[int, ...],
-    no_ops: Mask,
-    positions: Callable[[list[int]], Ints],
-) -> WorkerOrder:
-    """Order of the computes and of transfers of some types; without such types, of nothing.
+class WorkerTurns:
+    """What the workers of rows with equal counts did in turn, whichever types of transfers block.
 
     Transfers that moved nothing in any row held nobody up, and are left out.
 
@@ -70,31 +64,72 @@ def worker_order(
     no_ops              : whether each op is a transfer that moved nothing; bool, shape (op, row) or (op, 1).
     positions           : gives, of some ops, where they stand in the log; int, shape (op, row).
     """
-    first = tuple(accumulate(counts, initial=0))
-    of_types = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
-    chosen = np.array(of_types, dtype=np.int64)[~no_ops[of_types].all(axis=1)].tolist() if types else []
-    if not chosen:
-        nothing = np.empty((0, 1), dtype=np.int64)
-        return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
-    ops = np.array(chosen)
-    starts_s = start_s[ops]
-    ends_s = starts_s + duration_s[ops]
-    # What takes no time comes before what starts with it.
-    order = np.lexsort((positions(chosen), ends_s, starts_s), axis=0)
-    ordered = ops[order]
-    starts_s, ends_s = (np.take_along_axis(times_s, order, axis=0) for times_s in (starts_s, ends_s))
-    is_transfer = ordered >= first[ot.TRANSFERS[0]]
-    are_transfers = is_transfer[1:] & is_transfer[:-1]
-    is_joined = np.zeros(ordered.shape, dtype=bool)
-    is_joined[1:] = are_transfers
-    for times_s in (starts_s, ends_s):
-        is_joined[1:] &= np.diff(times_s, axis=0) <= SAME_S
-    share = is_joined.mean(axis=1, keepdims=True)
-    is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
-    overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
-    is_beside = is_joined.copy()
-    is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
-    return _by_turn(ordered, is_joined, is_beside)
+
+    def __init__(
+        self,
+        counts: tuple[int, ...],
+        start_s: Floats,
+        duration_s: Floats,
+        no_ops: Mask,
+        positions: Callable[[list[int]], Ints],
+    ) -> None:
+        self.first = tuple(accumulate(counts, initial=0))
+        self.start_s, self.duration_s, self.no_ops, self.positions = start_s, duration_s, no_ops, positions
+        self._orders: dict[tuple[int, ...], WorkerOrder] = {}
+
+    def order(self, types: tuple[int, ...]) -> WorkerOrder:
+        """Order of the computes and of transfers of some types; without such types, of nothing."""
+        chosen = self._ops(types) if types else []
+        if not chosen:
+            nothing = np.empty((0, 1), dtype=np.int64)
+            return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
+        # Of types that a stage has none of, the order is another's.
+        key = tuple(chosen)
+        if key not in self._orders:
+            self._orders[key] = self._order(chosen)
+        return self._orders[key]
+
+    def _order(self, chosen: list[int]) -> WorkerOrder:
+        """Order of some computes and transfers."""
+        ordered, starts_s, ends_s = self._by_start
+        if len(chosen) < len(ordered):
+            is_chosen = np.zeros(self.first[-1], dtype=bool)
+            is_chosen[chosen] = True
+            # In each row as many: row by row, what is left keeps its order.
+            by_row, shape = is_chosen[ordered].T, (ordered.shape[1], len(chosen))
+            ordered = ordered.T[by_row].reshape(shape).T
+            starts_s, ends_s = (each.T[by_row].reshape(shape).T for each in (starts_s, ends_s))
+        is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
+        are_transfers = is_transfer[1:] & is_transfer[:-1]
+        is_joined = np.zeros(ordered.shape, dtype=bool)
+        is_joined[1:] = are_transfers
+        for times_s in (starts_s, ends_s):
+            is_joined[1:] &= np.diff(times_s, axis=0) <= SAME_S
+        share = is_joined.mean(axis=1, keepdims=True)
+        is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
+        overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
+        is_beside = is_joined.copy()
+        is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
+        return _by_turn(ordered, is_joined, is_beside)
+
+    def _ops(self, types: tuple[int, ...]) -> list[int]:
+        """Computes and transfers of some types, but for those that never moved anything."""
+        first = self.first
+        of_types = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
+        kept: list[int] = np.array(of_types, dtype=np.int64)[~self.no_ops[of_types].all(axis=1)].tolist()
+        return kept
+
+    @cached_property
+    def _by_start(self) -> tuple[Ints, Floats, Floats]:
+        """Computes and transfers of all types by start, their starts and ends; shape (op, row)."""
+        chosen = self._ops(ot.TRANSFERS)
+        ops = np.array(chosen)
+        starts_s = self.start_s[ops]
+        ends_s = starts_s + self.duration_s[ops]
+        # What takes no time comes before what starts with it.
+        order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
+        starts_s, ends_s = (np.take_along_axis(each, order, axis=0) for each in (starts_s, ends_s))
+        return ops[order], starts_s, ends_s
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
@@ -105,7 +140,10 @@ def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
     if is_beside.any():
         place = np.arange(len(ops))[:, None]
         call = np.take_along_axis(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0), axis=0)
-        order = np.lexsort((ops, call, np.cumsum(~is_beside, axis=0)), axis=0)
-        ops, call = np.take_along_axis(ops, order, axis=0), np.take_along_axis(call, order, axis=0)
+        # By turn, call and op: as one number, which sorts several times faster than three.
+        bits = int(ops.max()).bit_length()
+        turn = np.cumsum(~is_beside, axis=0) << 2 * bits
+        together = np.sort(turn | (call << bits) | ops, axis=0)
+        ops, call = together & ((1 << bits) - 1), (together >> bits) & ((1 << bits) - 1)
         is_joined = np.concatenate([is_joined[:1], call[1:] == call[:-1]])
     return WorkerOrder(common(ops), common(is_joined), common(is_beside))

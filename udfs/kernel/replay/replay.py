@@ -75,20 +75,28 @@ class Rows:
         delays_s : how much later some ops start; broadcastable to (row, lane). [s]
         """
         usual, others, other_rows = self.usual, self.others, self.other_rows
-        op_in_slot, add, is_punctual = self.op_in_slot, np.add, delays_s.keys().isdisjoint
-        every_row = [list(of_slot) for of_slot in self.ends_s] if any(other_rows) else []
+        op_in_slot, add, maximum = self.op_in_slot, np.add, np.maximum
+        at_once, latest, meets = self.at_once, self.latest, self.dp_ranks > 1
+        every_row = list(map(list, self.ends_s)) if any(other_rows) else []
+        ends_step = [True] * self.graph.size if is_last is None else is_last
+        filled, views = self.filled, self.views
+        # Calls cost as much as small sums: nothing here is a function that needs not be one.
         for (ops, across_dp, sources, slots, op_slots), active in zip(
             self.graph.nodes, self.active, strict=True
         ):
-            if active != self.filled:
+            if active != filled:
                 self.grow(active)
-            views = self.views
-            if is_punctual(ops):
-                start = self._latest(slots) if slots else self.at_once
-            else:
+                filled, views = self.filled, self.views
+            if delays_s and not delays_s.keys().isdisjoint(ops):
                 start = self._latest_call(ops, dict(zip(sources, slots, strict=True)), delays_s)
-            if across_dp and self.dp_ranks > 1 and start != self.at_once:
-                start = self.meet(start)
+            elif len(slots) > 1:
+                start, latest_s = latest, views[latest]
+                maximum(views[slots[0]], views[slots[1]], out=latest_s)
+                for slot in slots[2:]:
+                    maximum(latest_s, views[slot], out=latest_s)
+            else:
+                start = slots[0] if slots else at_once
+            start = self.meet(start) if across_dp and meets and start != at_once else start
             start_s = views[start]
             for op, slot in op_slots:
                 op_in_slot[slot] = op
@@ -98,7 +106,7 @@ class Rows:
                     other_s, start_rows, end_rows = others[op], every_row[start], every_row[slot]
                     for row in other_rows[op]:
                         add(start_rows[row], other_s, end_rows[row])
-                if is_last is None or is_last[op]:
+                if ends_step[op]:
                     self._end_step(op, end_s)
         return self.latest_s.reshape(len(self.latest_s), -1, self.dp_ranks)
 
@@ -118,17 +126,6 @@ class Rows:
         by_dp = self.views[start].reshape(-1, self.dp_ranks)
         self.views[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
         return self.met
-
-    def _latest(self, slots: Sequence[int]) -> int:
-        """Slot of the latest of some ends."""
-        if len(slots) == 1:
-            return slots[0]
-        views, maximum = self.views, np.maximum
-        latest_s = views[self.latest]
-        maximum(views[slots[0]], views[slots[1]], out=latest_s)
-        for slot in slots[2:]:
-            maximum(latest_s, views[slot], out=latest_s)
-        return self.latest
 
     def _latest_call(
         self, ops: Sequence[int], slot_of: Mapping[int, int], delays_s: Mapping[int, Floats]
@@ -179,7 +176,8 @@ def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
     duration_s : float64, shape (op, step, dp_rank); transfers in a rendezvous. [s]
     """
     by_op = duration_s.reshape(graph.size, 1, -1)
-    times_s: Floats = replay(graph, list(by_op), (1, *duration_s.shape[1:]))[0]
+    is_last = last_ops(graph, by_op.min(axis=(1, 2)))
+    times_s: Floats = replay(graph, list(by_op), (1, *duration_s.shape[1:]), is_last)[0]
     return times_s
 
 
@@ -192,6 +190,17 @@ def latest_of_dp_ranks(values_s: Floats) -> Floats:
     else:
         latest_s = values_s.reshape(-1, dp_ranks).T.copy().max(axis=0)
     return latest_s.reshape(*others, 1)
+
+
+def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
+    """End of each op where every op takes its ideal, shape (op,): one number for all lanes. [s]"""
+    ends_s, ideals_s = [0.0] * graph.size, ideal_of_op.tolist()
+    end_of = ends_s.__getitem__
+    for ops, _, sources, *_ in graph.nodes:
+        start_s = max(map(end_of, sources)) if sources else 0.0
+        for op in ops:
+            ends_s[op] = start_s + ideals_s[op]
+    return ends_s
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:

@@ -9,9 +9,8 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.replay.replay import NO_OP, Durations, Rows
+from udfs.kernel.replay.replay import NO_OP, Durations, Rows, ideal_ends
 from udfs.kernel.replay.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
-from udfs.kernel.replay.timeline import replayed_timeline
 
 
 class ScenarioTimes(NamedTuple):
@@ -54,7 +53,7 @@ class _Stack(Rows):
 
     def __init__(self, graph: OpGraph, plan: ScenarioRows, duration_s: Floats, ideal_of_op: Floats) -> None:
         self.plan = plan
-        self.ideal_ends = replayed_timeline(graph, ideal_of_op[:, None]).end_s[:, 0].tolist()
+        self.ideal_ends = ideal_ends(graph, ideal_of_op)
         # Arrays without axes, because NumPy converts a float anew in every call.
         ideals = [np.array(each) for each in ideal_of_op.tolist()]
         self.kinds = list(zip(graph.op_types, graph.stages, strict=True))

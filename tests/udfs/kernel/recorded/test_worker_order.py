@@ -3,7 +3,7 @@
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.recorded.worker_order import WorkerOrder, worker_order
+from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 FORWARD, BACKWARD, RECV = 0, 1, 2
 SENDS = (3, 4)
@@ -26,7 +26,7 @@ def order(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) 
     no_ops = np.zeros((5, 1), dtype=bool)
     no_ops[4] = is_no_op
     at = np.arange(start_s.size).reshape(rows, -1).T
-    return worker_order(COUNTS, start_s, duration_s, TYPES, no_ops, lambda ops: at[ops])
+    return WorkerTurns(COUNTS, start_s, duration_s, no_ops, lambda ops: at[ops]).order(TYPES)
 
 
 def test_transfers_that_overlap_have_one_turn_whichever_starts_first() -> None:
