@@ -17,6 +17,9 @@ SHORTEST_US: Final = 1e3
 LONGEST_US: Final = 86_400e6
 """A step takes at least a millisecond and at most a day. [us]"""
 
+SHORTEST_OP_US: Final = 1.0
+"""The longest op of a step takes more; quotients of shorter ones may overflow. [us]"""
+
 SAMPLED: Final = 3
 """Steps that are looked at."""
 
@@ -46,6 +49,9 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     with np.errstate(invalid="ignore"):  # Times that are no numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
     took_us = float(np.median(longest_us[np.unique(step)]))
+    longest_op_us = float(duration_us.max())
+    if SHORTEST_US <= took_us <= LONGEST_US and 0.0 < longest_op_us < SHORTEST_OP_US:
+        return f"no op takes longer than {longest_op_us:.3g} us: is duration_us in seconds?"
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
         return None
     if took_us > LONGEST_US:

@@ -43,11 +43,23 @@ def test_microseconds_are_analysed() -> None:
         (scaled(1e-6), r"steps of [0-9.]+ us: are these seconds\?"),
         (scaled(2e-4), r"steps of [0-9.]+ us: are these milliseconds\?"),
         (scaled(1e6), r"steps of [0-9.e+]+ days: are these nanoseconds\?"),
+        (
+            lambda row: row | {"duration_us": [1e-300 * t for t in row["duration_us"]]},
+            r"no op takes longer than [0-9.e-]+ us: is duration_us in seconds\?",
+        ),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000}, r"t0_us is \d+, .* are these milliseconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] * 1_000}, r"t0_us is \d+, .* are these nanoseconds\?"),
     ],
-    ids=["seconds", "milliseconds", "nanoseconds", "zeros in s", "zeros in ms", "zeros in ns"],
+    ids=[
+        "seconds",
+        "milliseconds",
+        "nanoseconds",
+        "durations alone",
+        "zeros in s",
+        "zeros in ms",
+        "zeros in ns",
+    ],
 )
 def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: str) -> None:
     found = simulated(change)
