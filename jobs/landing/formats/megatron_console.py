@@ -18,9 +18,11 @@ SOURCE_FORMAT: Final = "megatron-console"
 MOST_LINES: Final = 100_000
 
 _LINE: Final = re.compile(
-    rb"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]*\])?\s*iteration\s+(\d{1,18})/\s*(?:\d+|infinity)\s*\|"
-    rb".*?elapsed time per iteration \(ms\):\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+    rb"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,64}\][ \t]{0,64})?"
+    rb"\biteration[ \t]{1,64}(\d{1,18})/[ \t]{0,64}(?:\d{1,18}|infinity)[ \t]{0,64}\|"
+    rb".{0,2000}?elapsed time per iteration \(ms\):[ \t]{0,64}(\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,4})?)"
 )
+"""Every repeat has an end: from each of a line's many beginnings, one without would look at all the rest."""
 _LAYOUT: Final = re.compile(rb"using world size:\s*\d+,\s*data-parallel[- ]size:")
 _SIZES: Final = {
     "world_size": re.compile(rb"using world size:\s*(\d{1,9})\b"),

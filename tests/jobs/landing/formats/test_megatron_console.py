@@ -118,3 +118,19 @@ def test_ops_beside_a_console_count_and_the_console_is_named(tmp_path: Path) -> 
     assert landed.reasons("both") == {"a.log": "unknown_format", "c.log": "unknown_format"}
     assert landed.job("text")["manifest_status"] == "step_times_only"
     assert landed.reasons("text") == {"a.log": "unknown_format"}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        " iteration " + " " * 2**20,
+        "iteration 1/ 1|" * 2**16,
+        "[2026-01-05 12:00:00 " * 2**16,
+        "iteration 1" + "1" * 2**20,
+    ],
+)
+def test_a_line_with_many_beginnings_costs_as_little_as_others(hostile: str) -> None:
+    """From each of them a pattern once looked at all the rest: a megabyte took a minute, and packed no space."""
+    found = read({"train.log": (console([100.0] * 12) + hostile + "\n").encode()})
+    assert found.run.step_times is not None
+    assert len(found.run.step_times) == 12
