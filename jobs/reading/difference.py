@@ -1,0 +1,277 @@
+"""By how much one run is slower than another, and what makes the difference: days of runs in, parts out.
+
+All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from jobs.reading.before_after import LEAST, compare
+from schemas.unit import Unit
+from schemas.vocabulary import ALL_OP_TYPES, CAUSES, SCOPE_STAGE
+from udfs.kernel.arrays import Floats
+from udfs.lost import lost_fractions
+from udfs.two_runs import Divided
+
+Row = Mapping[str, Any]
+
+SLOWER: Final = "slower"
+FASTER: Final = "faster"
+SAME: Final = "no difference"
+CHANCE: Final = "may be chance"
+TOO_FEW: Final = "too few steps to tell"
+
+SMALLEST: Final = 0.01
+"""Part of A's step time below which a difference is none: healthy GPUs differ so."""
+MOST_BLOCKS: Final = 10
+"""Blocks that the steps of a side are put together to; steps that follow each other are not independent."""
+MANY_DAYS: Final = 5
+"""From so many on each is one block: steps of a day have more in common than days."""
+
+OF_STEP: Final = "step time"
+OF_CAUSE: Final = "cause"
+OF_OP_TYPE: Final = "op type"
+OF_STAGE: Final = "stage"
+OF_HOST: Final = "host"
+OF_EXPOSED: Final = "exposed communication"
+
+NOTHING_LOST: Final = "step without what is lost"
+LAUNCHES: Final = "launch delays, outside the replay"
+ORDER: Final = "order and number of ops"
+SEVERAL: Final = "several types at once"
+NOT_EXPOSED: Final = "all but exposed communication"
+"""What is left of the difference once the parts of a kind are taken away."""
+
+
+_Row = tuple[str, str, float | None, float | None, float]
+"""Kind and name of a part, what it takes on either side, and the difference."""
+_Rows = Iterator[_Row]
+
+
+class Day(NamedTuple):
+    """A unit, or as much of it as was found.
+
+    job        : its row of job_slowdown.
+    actual_s   : recorded step times. [s]
+    replayed_s : T of these steps; None where the unit was not replayed. [s]
+    causes, exposed : its rows of job_causes and exposed_communication.
+    """
+
+    unit: Unit
+    job: Row
+    actual_s: Floats
+    replayed_s: Floats | None = None
+    causes: Sequence[Row] = ()
+    exposed: Sequence[Row] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared, as it was asked for: at least one day, each with a step."""
+
+    name: str
+    days: Sequence[Day]
+
+    @property
+    def steps(self) -> int:
+        """How many were recorded."""
+        return sum(len(day.actual_s) for day in self.days)
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether all of its days were."""
+        return all(day.replayed_s is not None for day in self.days)
+
+    @property
+    def step_s(self) -> float:
+        """Mean recorded step time. [s]"""
+        return self.mean([float(day.actual_s.mean()) for day in self.days])
+
+    @property
+    def replayed_s(self) -> float:
+        """Mean replayed step time of a side that was replayed. [s]"""
+        return self.mean([float(np.mean(day.replayed_s)) for day in self.days if day.replayed_s is not None])
+
+    def mean(self, of_days: Sequence[float]) -> float:
+        """Mean over all steps of what is the same for all steps of a day."""
+        counts = [len(day.actual_s) for day in self.days]
+        return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
+
+    def lost_s(self) -> dict[str, float]:
+        """What each cause costs. [s]"""
+        by_day = [dict(zip(_names(day.causes), lost_fractions(day.causes), strict=True)) for day in self.days]
+        names = [cause for cause in CAUSES if any(cause in lost for lost in by_day)]
+        days = list(zip(self.days, by_day, strict=True))
+        return {
+            cause: self.mean([lost.get(cause, 0.0) * float(day.actual_s.mean()) for day, lost in days])
+            for cause in names
+        }
+
+    def exposed_s(self) -> dict[str, float]:
+        """By how much communication lengthens a step: that of each op type, and of ALL_OP_TYPES. [s]"""
+        by_day = [
+            {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != SCOPE_STAGE}
+            for day in self.days
+        ]
+        names = dict.fromkeys(name for of_day in by_day for name in of_day)
+        return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
+
+    def blocks_s(self) -> list[float]:
+        """Mean step times of blocks of steps that followed each other. [s]"""
+        if len(self.days) >= MANY_DAYS:
+            return [float(day.actual_s.mean()) for day in self.days]
+        blocks = []
+        for day in self.days:
+            number = max(1, min(MOST_BLOCKS // len(self.days), len(day.actual_s) // 2))
+            blocks += [float(each.mean()) for each in np.array_split(day.actual_s, number)]
+        return blocks
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    return [row["cause"] for row in rows]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the difference.
+
+    a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
+    share         : of the difference; None where that is none.
+    low_s, high_s : of the difference; None with too few steps. [s]
+    """
+
+    of: str
+    part: str
+    a_s: float | None
+    b_s: float | None
+    difference_s: float
+    share: float | None
+    low_s: float | None
+    high_s: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found: B less A.
+
+    reach_s : half of the interval of the difference; None with too few steps; 0 where no step differs from
+              another. [s]
+    """
+
+    a: Side
+    b: Side
+    reach_s: float | None
+    parts: Sequence[Part]
+
+    @property
+    def difference_s(self) -> float:
+        """By how much a step of B takes longer. [s]"""
+        return self.b.step_s - self.a.step_s
+
+    @property
+    def relative(self) -> float:
+        """The same as a share of A's step time."""
+        return self.difference_s / self.a.step_s
+
+    @property
+    def verdict(self) -> str:
+        """SLOWER or FASTER where the difference is neither small nor chance; else SAME, CHANCE or TOO_FEW."""
+        return _verdict(self.difference_s, self.reach_s, self.a.step_s)
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether B is slower by more than this share of A's step time, as far as the steps can tell."""
+        return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
+
+
+def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
+    if reach_s is None:
+        return TOO_FEW
+    if abs(difference_s) <= SMALLEST * of_s:
+        return SAME
+    if abs(difference_s) <= reach_s:
+        return CHANCE
+    return SLOWER if difference_s > 0 else FASTER
+
+
+def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
+    """Compare two sides.
+
+    by_ops : of their recorded ops; None where these are not known on both sides.
+    """
+    reach_s = _reach_s(a.blocks_s(), b.blocks_s(), confidence)
+    bare = Found(a, b, reach_s, ())
+    rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
+    if a.is_replayed and b.is_replayed:
+        rows += [*_by_cause(a, b), *_by_ops(a, b, by_ops), *_by_exposed(a, b)]
+
+    def part(of: str, name: str, a_s: float | None, b_s: float | None, difference_s: float) -> Part:
+        return Part(
+            of=of,
+            part=name,
+            a_s=a_s,
+            b_s=b_s,
+            difference_s=difference_s,
+            share=None if bare.verdict == SAME else difference_s / bare.difference_s,
+            # Parts that vary by chance make the whole vary: its interval is wide enough for each.
+            low_s=None if reach_s is None else difference_s - reach_s,
+            high_s=None if reach_s is None else difference_s + reach_s,
+            verdict=_verdict(difference_s, reach_s, a.step_s),
+        )
+
+    return Found(a, b, reach_s, [part(*row) for row in rows])
+
+
+def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> float | None:
+    found = compare(a_s, b_s, confidence)
+    if found.low is None or found.high is None:
+        return None if min(len(a_s), len(b_s)) < LEAST else 0.0
+    return (found.high - found.low) / 2
+
+
+def _by_cause(a: Side, b: Side) -> _Rows:
+    """Parts by cause, those that cost something; what is left is the step in which nothing is lost."""
+    before, after = a.lost_s(), b.lost_s()
+    yield from _both(OF_CAUSE, before, after, CAUSES)
+    yield _left(OF_CAUSE, NOTHING_LOST, a.step_s - fsum(before.values()), b.step_s - fsum(after.values()))
+
+
+def _by_exposed(a: Side, b: Side) -> _Rows:
+    """Parts by op type of communication; what several types delay together is a part of its own."""
+    before, after = a.exposed_s(), b.exposed_s()
+    if not (before or after):
+        return
+    together = [each.pop(ALL_OP_TYPES, 0.0) for each in (before, after)]
+    yield from _both(OF_EXPOSED, before, after, list(dict.fromkeys((*before, *after))))
+    a_s, b_s = together
+    yield _left(OF_EXPOSED, SEVERAL, a_s - fsum(before.values()), b_s - fsum(after.values()))
+    yield _left(OF_EXPOSED, NOT_EXPOSED, a.step_s - a_s, b.step_s - b_s)
+
+
+def _left(of: str, name: str, a_s: float, b_s: float) -> _Row:
+    return of, name, a_s, b_s, b_s - a_s
+
+
+def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], names: Sequence[str]) -> _Rows:
+    for name in names:
+        a_s, b_s = before.get(name, 0.0), after.get(name, 0.0)
+        if a_s or b_s:
+            yield of, name, a_s, b_s, b_s - a_s
+
+
+def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
+    """Parts by op type, stage and host; what is left is launches, and what the ops' times do not explain."""
+    if by_ops is None:
+        return
+    difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s
+    kinds = {OF_OP_TYPE: by_ops.by_op_type, OF_STAGE: by_ops.by_stage, OF_HOST: by_ops.by_host}
+    for of, parts in kinds.items():
+        if parts:
+            launches_s = difference_s - replayed_s
+            yield from ((of, name, None, None, each_s) for name, each_s in parts.items())
+            yield of, LAUNCHES, None, None, launches_s
+            yield of, ORDER, None, None, difference_s - launches_s - fsum(parts.values())
