@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from jobs.reading.before_after import LEAST, compare
+from schemas.part_tables import COUNTED_OP_TYPES
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_OP_TYPES, CAUSES, SCOPE_STAGE
 from udfs.kernel.arrays import Floats
@@ -246,7 +247,7 @@ def _by_exposed(a: Side, b: Side) -> _Rows:
     if not (before or after):
         return
     together = [each.pop(ALL_OP_TYPES, 0.0) for each in (before, after)]
-    yield from _both(OF_EXPOSED, before, after, list(dict.fromkeys((*before, *after))))
+    yield from _both(OF_EXPOSED, before, after, COUNTED_OP_TYPES)
     a_s, b_s = together
     yield _left(OF_EXPOSED, SEVERAL, a_s - fsum(before.values()), b_s - fsum(after.values()))
     yield _left(OF_EXPOSED, NOT_EXPOSED, a.step_s - a_s, b.step_s - b_s)

@@ -1,8 +1,8 @@
 """Evaluate `straggler diff`: equal runs, and runs of which one has a fault, drawn, recorded and compared.
 
-`python -m tests.evaluation.differences --seed S` prints the tables. Two equal runs have the same plan and other
-draws. A slower run has one fault more than the other; the truth is the very same run without it. Seeds 0 to
-99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.differences --seed S` prints the tables. Two equal runs have the same plan and
+other draws. A slower run has one fault more than the other; the truth is the very same run without it. Seeds
+0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -108,7 +108,7 @@ def _compared(a: JobPlan, b: JobPlan, confidence: float) -> Found | None:
         day = day_of(Unit(date.min, "generated", name), results, job.manifest)
         sides.append(Side(name, [day]))
         read.append([read_run(job.rank_steps, job.manifest, SETTINGS)])
-    found = find(*sides, confidence, divided(*read))
+    found = find(sides[0], sides[1], confidence, divided(*read))
     for kind in {part.of for part in found.parts}:
         total = sum(part.difference_s for part in found.parts if part.of == kind)
         if abs(total - found.difference_s) > SUMS * found.a.step_s:
