@@ -85,7 +85,8 @@ def test_parts_of_every_kind_add_up_to_the_difference() -> None:
 
 def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
     answer = found(wobbling(10, 0.1), wobbling(11, 0.1))
-    assert (answer.verdict, answer.relative) == (SLOWER, pytest.approx(0.1))
+    assert answer.verdict == SLOWER
+    assert answer.relative == pytest.approx(0.1)
     assert 0 < (answer.reach_s or 0) < 0.3
     assert found(wobbling(11, 0.1), wobbling(10, 0.1)).verdict == FASTER
     assert answer.exceeds(0.03)
