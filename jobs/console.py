@@ -30,6 +30,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "diff": _Entry("diff_runs", "what made a run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),
+        "mitigate": _Entry("mitigate_job", "what moving layers, balancing or planned pauses would return"),
         "timeline": _Entry("export_timeline", "one step as recorded, replayed and ideal, for Perfetto"),
     },
     "Ask the warehouse": {

@@ -103,8 +103,13 @@ def folder_side(text: str) -> Sources:
     return _sources(text, days, ops)
 
 
+def simulated_manifest(found: Analysis, *, has_day: bool) -> dict[str, Any]:
+    """Return the manifest as the simulation took it: with the log date, where that is known."""
+    return dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+
+
 def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
-    manifest = dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+    manifest = simulated_manifest(found, has_day=has_day)
     how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
     return read_run(found.read.rows.select(SIMULATED_COLUMNS), manifest, how)
 
