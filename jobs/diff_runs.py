@@ -15,9 +15,10 @@ from typing import ClassVar, Final
 import click
 
 from jobs.reading.command import ENGINE, reader_of, settings_entry_point
-from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, Side, find
+from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.printing import FORMATS, Result, write
 from jobs.reading.reader import Reader
+from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
 from jobs.report import wording
 from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability

@@ -14,10 +14,10 @@ import numpy as np
 
 from jobs.reading.changes import Change, Point, changes_of
 from jobs.reading.command import reader_entry_point
-from jobs.reading.difference import Day, Side
 from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
+from jobs.reading.side import Day, Side
 from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings

@@ -12,9 +12,9 @@ import numpy as np
 
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
-from jobs.reading.difference import Day, Row, Side
 from jobs.reading.question import AnswerError, QuestionError
 from jobs.reading.reader import Reader, on_units
+from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import NoSuchUnitError, read_unit
 from jobs.runtime.arguments import log_date
 from jobs.runtime.nearest import suggestion

@@ -14,7 +14,8 @@ from typing import Final
 import pandas as pd
 
 from jobs.diff_runs import CONFIDENCE
-from jobs.reading.difference import FASTER, NOTHING_LOST, OF_CAUSE, SLOWER, Found, Part, Side, find
+from jobs.reading.difference import FASTER, NOTHING_LOST, OF_CAUSE, SLOWER, Found, Part, find
+from jobs.reading.side import Side
 from jobs.reading.sides import day_of
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive, probability
 from jobs.synthetic.job import recorded_job

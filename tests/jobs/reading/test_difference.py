@@ -17,11 +17,10 @@ from jobs.reading.difference import (
     SEVERAL,
     SLOWER,
     TOO_FEW,
-    Day,
     Found,
-    Side,
     find,
 )
+from jobs.reading.side import Day, Side
 from schemas.unit import Unit
 from udfs.kernel.replay.other_times import Match
 from udfs.two_runs import Divided
