@@ -65,7 +65,7 @@ def test_the_last_day_alone_is_a_change() -> None:
     [
         [10.0] * 9,
         wobbling([10.0] * 12, 0.03),
-        wobbling([10.0] * 6 + [10.12] * 6),  # 1.2 %: less than counts
+        wobbling([10.0] * 30 + [10.12] * 30),  # 1.2 %, and beyond doubt: less than counts
         [10.0, 12.0],
         [10.0, 11.0, 10.0, 11.0, 10.0, 11.0, 10.0],  # that is how days differ
     ],
