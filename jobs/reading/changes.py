@@ -136,10 +136,11 @@ def changes_of(points: Sequence[Point]) -> list[Change]:
     errors = np.array([point.error for point in points])
     found = list(_changes(points, OF_STEP, steps, errors))
     replayed = [point for point in points if point.lost is not None]
+    # A part of the step is known no better than the step: what comes and goes makes both uncertain.
     for name in (OF_LOST, *CAUSES):
         lost = np.array([_part(point, name) for point in replayed])
         if lost.any():
-            found += _changes(replayed, name, lost, np.zeros(len(lost)))
+            found += _changes(replayed, name, lost, np.array([point.error for point in replayed]))
     return sorted(found, key=lambda change: change.since, reverse=True)
 
 

@@ -135,3 +135,11 @@ def test_what_changed_too_is_said() -> None:
         "hosts gone: node-1",
         "hosts new: node-2, node-3, node-4 and 3 more",
     ]
+
+
+def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
+    """Days of a job that loses 10 % in three of ten, where a day's steps leave 5 % of the step unknown."""
+    lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
+    steady = points(wobbling([10.0] * 10), lost)
+    assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}
+    assert changes_of([point._replace(error=0.05) for point in steady]) == []
