@@ -27,8 +27,10 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
             "analyse", "how slow a run is, why, and what a fix returns, straight from its logs"
         ),
         "convert": _Entry("convert", "reads logs of another tool: prints a summary, or writes rank logs"),
+        "diff": _Entry("diff_runs", "what made a run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),
+        "mitigate": _Entry("mitigate_job", "what moving layers, balancing or planned pauses would return"),
         "timeline": _Entry("export_timeline", "one step as recorded, replayed and ideal, for Perfetto"),
     },
     "Ask the warehouse": {
@@ -36,6 +38,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "headline": _Entry("named_query", "a headline figure over any period"),
         "cookbook": _Entry("cookbook", "the cookbook's questions, answered by this warehouse"),
         "describe": _Entry("describe", "what tables, views and columns mean"),
+        "changes": _Entry("job_changes", "since which day a job takes longer, and what changed with it"),
         "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
         "mcp": _Entry("serve_agents", "answers for agents, by the Model Context Protocol"),

@@ -15,7 +15,7 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
-from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive
+from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings
 from schemas.table import sql_strings
@@ -111,16 +111,6 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _confidence(text: str) -> float:
-    try:
-        probability = float(text)
-    except ValueError:
-        probability = 0.0
-    if not 0 < probability < 1:
-        raise ValueError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
-    return probability
-
-
 @reader_entry_point(
     "fix_effect",
     option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
@@ -130,7 +120,7 @@ def _confidence(text: str) -> float:
     option("--fleet", "of all jobs"),
     option("--label KEY=VALUE", "days after with this label against days before without", _label),
     option("--days N", "days on each side", positive, default=WINDOW_DAYS),
-    option("--confidence P", "of the interval", _confidence, default=CONFIDENCE),
+    option("--confidence P", "of the interval", probability, default=CONFIDENCE),
     FORMAT,
     one_of=("job_id", "team", "host", "fleet"),
 )

@@ -339,7 +339,8 @@ EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_WRONG_SETTINGS: Final = 2
 EXIT_GATE_REFUSED: Final = 3
-"""Exit statuses of every entry point; a retry can only help after EXIT_FAILED."""
+EXIT_SLOWER: Final = 4
+"""Exit statuses of every entry point; a retry can only help after EXIT_FAILED. 4 is that of `diff` alone."""
 
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"

@@ -39,7 +39,7 @@ from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
-_SHIPPED: Final = "base"
+SHIPPED: Final = "base"
 """The project's own settings: bounds of files, and what the simulation takes as ideal."""
 _JOB: Final = "job_days"
 _MOST_FILES: Final = 5
@@ -63,7 +63,7 @@ class Analysis(NamedTuple):
 
 def analysis(run: Run) -> Analysis:
     """Read a run, simulate and diagnose it; what is wrong with it is its status."""
-    settings = load_settings(_SHIPPED)
+    settings = load_settings(SHIPPED)
     return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
 
 
@@ -72,7 +72,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
     has_day : whether the log date is known; else it is that of the first line, where one has a time of day
     """
-    settings = load_settings(_SHIPPED)
+    settings = load_settings(SHIPPED)
     if not has_day:
         unit = unit._replace(log_date=_recorded_day(read.rows) or unit.log_date)
     manifest = dict(read.account.job or {})

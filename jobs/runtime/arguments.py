@@ -238,6 +238,17 @@ def not_negative_number(text: str) -> float:
     return value
 
 
+def probability(text: str) -> float:
+    """Read a number between 0 and 1, such as 0.95; raises ValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise ValueError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
+    return value
+
+
 def where(landing: str | None = None, warehouse: str | None = None) -> tuple[click.Parameter, ...]:
     """Return the arguments of every command that has settings.
 

@@ -71,15 +71,16 @@ class Choice(NamedTuple):
     left_out: Row
     is_partial: bool
 
-    def read(self, ops_together: int) -> Recorded:
+    def read(self, ops_together: int, *, diagnosed: bool = False) -> Recorded:
         """Read the rows for a replay of other scenarios than the tables have.
 
+        diagnosed : whether to keep what the diagnosis needs.
         raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
                  exchanged.
         """
         try:
             with defects_named(self.rows):
-                recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=False)
+                recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=diagnosed)
         except TraceError:
             self._raise(self.refused(None))
             raise

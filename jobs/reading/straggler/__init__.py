@@ -14,6 +14,8 @@
 ['scenario', 'ops', 'ops_share']
 >>> unit.what_if("stage_imbalance").arrow["scenario"].to_pylist()
 ['stage_imbalance', 'all causes']
+>>> unit.mitigate(96).arrow["plan"].to_pylist()[0].split(" instead of ")[1][:10]
+'24, 24, 24'
 >>> unit.figure()  # in a notebook: the map of its workers
 <Figure: slowdown by each worker of gpt-175b>
 
@@ -53,6 +55,7 @@ from jobs.runtime.settings import load_settings
 from schemas.unit import Unit as UnitKey
 from schemas.vocabulary import WORKER_SLOWDOWN
 from udfs.custom_scenario import Answer
+from udfs.mitigations import Mitigation, mitigated
 from udfs.simulate.unit_batches import UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
@@ -212,6 +215,19 @@ class Unit:
         found = replay_fixes(rows, manifest, understood, factor, load_settings().simulation, stored)
         answers = [answer for each in found for answer in each.answers]
         columns = {name: [getattr(each, name) for each in answers] for name in Answer.__annotations__}
+        return Rows(pa.table(columns))
+
+    def mitigate(self, *layers: int) -> Rows:
+        """Replay the unit with what could be done: layers moved, sequences balanced, collections planned.
+
+        layers : of the model, or of each of its chunks; none are moved without.
+        A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
+        that do not fit, and what replay_scenarios raises.
+        """
+        rows, manifest = read_unit(self._reader, self.key)
+        how = SimulationSettings(**load_settings().simulation.model_dump())
+        found = mitigated(rows, manifest, layers or None, how).answers
+        columns = {name: [getattr(each, name) for each in found] for name in Mitigation.__annotations__}
         return Rows(pa.table(columns))
 
     def figure(self) -> Figure:

@@ -7,13 +7,14 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.block_times import BlockTimes, Tensor
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import (
     Causes,
     Fixable,
     Fixed,
     Split,
+    Works,
     busiest,
     may_end,
     step_times,
@@ -36,7 +37,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     found = Found.of(job, blocks)
     logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
-    savings = savings_of(_replays(found), job.actual_s, shown)
+    savings = savings_of(replays(found), job.actual_s, shown)
     rest = savings.unexplained
     apart = slow_apart(found) if savings.alone[cause.SLOW_WORKER] >= LEAST_SAVED else 0
     flags = flags_of(found, savings, rest, _moving(found, savings), apart)
@@ -72,14 +73,18 @@ def _moving(found: Found, savings: Savings) -> float:
     return most
 
 
-def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
+def replays(found: Found, as_is_s: Tensor | None = None) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     """Function that gives the mean step time with each of several sets of causes fixed. [s]
 
     Causes of which nothing was found are never replayed: their fixes change nothing.
+
+    as_is_s : another work of the computes, which fixes of imbalances leave alone; left out: the job's. [s]
     """
     factors = found.factors
     present = _present(found)
     split = Split(factors, works(factors), found.rest) if factors is not None else None
+    if split is not None and as_is_s is not None:
+        split = split._replace(work=Works(as_is_s, as_is_s, as_is_s, as_is_s))
     computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
     parts = (found.blocks, computes, found.transfers, found.loads, found.own_times, found.late)
     fixable = [

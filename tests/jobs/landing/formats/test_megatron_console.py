@@ -130,7 +130,7 @@ def test_ops_beside_a_console_count_and_the_console_is_named(tmp_path: Path) -> 
     ],
 )
 def test_a_line_with_many_beginnings_costs_as_little_as_others(hostile: str) -> None:
-    """From each of them a pattern once looked at all the rest: a megabyte took a minute, and packed no space."""
+    """From each of them a pattern once looked at all the rest: a megabyte took a minute."""
     found = read({"train.log": (console([100.0] * 12) + hostile + "\n").encode()})
     assert found.run.step_times is not None
     assert len(found.run.step_times) == 12

@@ -1,0 +1,177 @@
+"""Diff: what made this run slower? Two runs, two folders of logs, two days, or before and after a date.
+
+`straggler diff RUN_A RUN_B`: by how much a step of B takes longer, and what causes, op types, stages, hosts
+and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, astuple, fields
+from pathlib import Path
+from typing import ClassVar, Final
+
+import click
+
+from jobs.reading.command import ENGINE, reader_of, settings_entry_point
+from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
+from jobs.reading.printing import FORMATS, Result, write
+from jobs.reading.reader import Reader
+from jobs.reading.side import Side
+from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
+from jobs.report import wording
+from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability
+from jobs.runtime.errors import PlainError
+from jobs.runtime.progress import working
+from jobs.runtime.settings import Settings
+from schemas.vocabulary import EXIT_SLOWER
+from udfs.kernel.replay.other_times import Match
+from udfs.two_runs import Divided
+from udfs.what_if import SimulationSettings
+
+WINDOW_DAYS: Final = 7
+CONFIDENCE: Final = 0.99
+"""Of 100 equal pairs one may look different: a check in CI runs often."""
+_SHOWN: Final = 0.02
+"""Share of a difference from which a table for people has a part; other forms have all."""
+
+
+class SlowerError(PlainError):
+    """Raised where B is slower by more than --fail-above allows."""
+
+    exit_status: ClassVar[int] = EXIT_SLOWER
+
+
+def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
+    """Compare two sides, and say what to know about the answer."""
+    divided, why_not = by_ops(a, b)
+    found = find(a.side, b.side, confidence, divided)
+    return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
+
+
+def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]:
+    if divided is None:
+        yield f"Not divided by op type, stage and host: {why_not}"
+    elif divided.match is not Match.WORKERS:
+        yield f"The layouts differ: times of ops are compared by {divided.match.value}; see {ORDER!r}"
+    for name, what in (("simulator_version", "versions of the simulator"), ("world_size", "numbers of GPUs")):
+        values = [sorted({str(day.job[name]) for day in side.days}) for side in (found.a, found.b)]
+        if values[0] != values[1]:
+            yield f"Different {what}: {', '.join(values[0])} and {', '.join(values[1])}"
+
+
+def says(found: Found) -> str:
+    """Say the answer in one sentence."""
+    interval = ""
+    if found.reach_s:
+        low, high = ((found.difference_s + sign * found.reach_s) / found.a.step_s for sign in (-1, 1))
+        interval = f" (between {wording.percent(low)} and {wording.percent(high)})"
+    step = f"a step takes {wording.seconds(found.b.step_s)} instead of {wording.seconds(found.a.step_s)}"
+    share = f"{'+' if found.relative > 0 else ''}{wording.percent(found.relative)}{interval}"
+    return f"B against A: {found.verdict}: {step}, {share}"
+
+
+def _of_side(side: Side) -> dict[str, object]:
+    units = [dict(zip(day.unit._fields, map(str, day.unit), strict=True)) for day in side.days]
+    return {"name": side.name, "units": units, "steps": side.steps, "step_s": side.step_s}
+
+
+def _print(found: Found, notes: list[str], args: Arguments) -> None:
+    """Print the answer: of JSON one object, of CSV and Markdown the parts alone on standard output."""
+    if args.format == "json":
+        answer = {
+            "a": _of_side(found.a),
+            "b": _of_side(found.b),
+            "difference_s": found.difference_s,
+            "relative": found.relative,
+            "reach_s": found.reach_s,
+            "confidence": args.confidence,
+            "verdict": found.verdict,
+            "notes": notes,
+            "parts": [asdict(part) for part in found.parts],
+        }
+        sys.stdout.write(json.dumps(answer, indent=1, allow_nan=False) + "\n")
+        return
+    is_table = args.format == FORMATS[0]
+    beside = sys.stdout if is_table else sys.stderr
+    sides = zip("AB", (found.a, found.b), strict=True)
+    lines = [f"{letter}: {side.name}, {wording.counted(side.steps, 'step')}" for letter, side in sides]
+    beside.write("\n".join([*lines, says(found), *notes]) + "\n")
+    parts = [part for part in found.parts if not is_table or _is_large(part, found)]
+    write(
+        Result([each.name for each in fields(Part)], [astuple(part) for part in parts]),
+        args.format,
+        sys.stdout,
+    )
+
+
+def _is_large(part: Part, found: Found) -> bool:
+    is_none = found.verdict == SAME
+    least_s = SMALLEST * found.a.step_s if is_none else _SHOWN * abs(found.difference_s)
+    return part.of == part.part or abs(part.difference_s) >= least_s
+
+
+def limit(text: str) -> float:
+    """Read a share such as 3% or 0.03; raises ValueError."""
+    number = text.removesuffix("%").strip()
+    try:
+        value = float(number) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is not a share such as 3% or 0.03")
+    return value
+
+
+def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
+    """Say what is compared: a folder by its name, else units of the warehouse."""
+    if (args.b is None) == (args.date is None):
+        raise click.UsageError("give either B, or --date for before and after it")
+    try:
+        if args.date is not None:
+            return around(args.a, args.date, args.days)
+        a, b = (text if Path(text).exists() else asked(text) for text in (args.a, args.b))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return a, b
+
+
+@settings_entry_point(
+    "diff",
+    ENGINE,
+    option("a A", "a folder of logs; or of the warehouse JOB, JOB/RUN, either with @DAY or @DAY..DAY"),
+    option("b B", "what is compared with A, named likewise", required=False),
+    option("--date DATE", "instead of B: before and from this day on, as 2026-01-05", log_date),
+    option("--days N", "days on either side of --date", positive, default=WINDOW_DAYS),
+    option("--fail-above SHARE", "end with the exit status 4 where B is slower by more, as 3%", limit),
+    option("--confidence P", "of the interval", probability, default=CONFIDENCE),
+    FORMAT,
+)
+def main(settings: Settings, args: Arguments) -> None:
+    """Say by how much run B is slower than run A, and what makes the difference."""
+    with ExitStack() as stack:
+        readers: list[Reader] = []
+        how = SimulationSettings(**settings.simulation.model_dump())
+
+        def source(of: str | Asked) -> Sources:
+            if isinstance(of, str):
+                return folder_side(of)
+            if not readers:
+                readers.append(stack.enter_context(reader_of(settings, "diff", args.engine)))
+            return warehouse_side(readers[0], of, how)
+
+        a, b = _asked(args)
+        with working("diff: reading both sides"):
+            found, notes = run(source(a), source(b), args.confidence)
+    _print(found, notes, args)
+    if args.fail_above is not None and found.exceeds(args.fail_above):
+        unsure = f" ({TOO_FEW}: by the means alone)" if found.verdict == TOO_FEW else ""
+        raise SlowerError(
+            f"B is slower than A by {wording.percent(found.relative)}, more than "
+            f"{wording.percent(args.fail_above)}{unsure}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

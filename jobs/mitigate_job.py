@@ -1,0 +1,116 @@
+"""Mitigate: what would layers between stages, balanced sequences or planned garbage collection return?
+
+`straggler mitigate gpt-175b --layers 96` replays one unit with each of them, slow workers and slow transfers
+as they are. Nothing is written.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow as pa
+
+from jobs.landing.one_run import NoRunError, runs_in
+from jobs.reading.analysis import SHIPPED, analysis
+from jobs.reading.command import ENGINE, reader_of, settings_entry_point
+from jobs.reading.printing import FORMATS, Result, shown, write
+from jobs.reading.question import QuestionError
+from jobs.reading.sides import Asked, asked, simulated_manifest
+from jobs.reading.unit import NotReplayedError, find_unit, read_unit
+from jobs.runtime.arguments import FORMAT, Arguments, option
+from jobs.runtime.progress import working
+from jobs.runtime.settings import Settings, load_settings
+from schemas.unit import Unit
+from udfs.errors import NothingToReplayError, TraceError
+from udfs.mitigations import LayersError, Mitigation, Mitigations, mitigated
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS
+from udfs.what_if import SimulationSettings
+
+LABEL: Final = "layers"
+"""Label of the manifest that says how many layers the model has, as --layers does."""
+
+_Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
+
+
+def layers(text: str) -> tuple[int, ...]:
+    """Read one number of layers, or one for each chunk of the model; raises ValueError."""
+    found = tuple(int(each) if each.isdecimal() else 0 for each in text.replace(" ", "").split(","))
+    if min(found) < 1:
+        raise ValueError(f"{text!r} is no number of layers such as 32, or 9,8,8,7 by chunk of the model")
+    return found
+
+
+def _of_folder(text: str) -> _Source:
+    runs = runs_in(Path(text))
+    if len(runs) > 1:
+        raise NoRunError(f"{text} holds {len(runs)} runs: name the folder of one")
+    found = analysis(runs[0])
+    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
+    manifest = simulated_manifest(found, has_day=runs[0].has_day)
+    return found.unit, found.read.rows.select(SIMULATED_COLUMNS), manifest, how
+
+
+def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
+    if of.first != of.last:
+        raise click.UsageError(f"{of.text} names several days: one unit is replayed")
+    with reader_of(settings, "mitigate", engine) as reader:
+        unit = find_unit(reader, of.job_id, of.run_id, of.first)
+        return unit, *read_unit(reader, unit), SimulationSettings(**settings.simulation.model_dump())
+
+
+def _layers(args: Arguments, manifest: Mapping[str, Any]) -> Sequence[int] | None:
+    """Layers as they were given, else as a label of the manifest says; None where neither does."""
+    label = (manifest.get("labels") or {}).get(LABEL)
+    given: Sequence[int] | None = args.layers
+    if given is not None or label is None:
+        return given
+    try:
+        return layers(label)
+    except ValueError:
+        return None
+
+
+def _heading(unit: Unit, found: Mitigations) -> str:
+    recorded = f"{found.steps} steps, {shown(found.actual_step_s)} s recorded (T_actual)"
+    named = f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {recorded}"
+    lines = [named, *(f"no {name}: {why}" for name, why in found.without.items())]
+    return "\n".join(lines) + "\n"
+
+
+@settings_entry_point(
+    "mitigate",
+    ENGINE,
+    option("of RUN", "a folder of logs; or of the warehouse JOB or JOB/RUN, of its latest day or @DAY"),
+    option(
+        "--layers N|N,N,...",
+        f"layers of the model, or of each of its chunks; as its label {LABEL!r} says, if left out",
+        layers,
+    ),
+    FORMAT,
+)
+def main(settings: Settings, args: Arguments) -> None:
+    """Say what mitigations of one unit return: layers moved, sequences balanced, collections planned."""
+    try:
+        of = args.of if Path(args.of).exists() else asked(args.of)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        with working("mitigate: replaying"):
+            source = _of_folder(of) if isinstance(of, str) else _of_warehouse(settings, of, args.engine)
+            unit, rank_steps, manifest, how = source
+            found = mitigated(rank_steps, manifest, _layers(args, manifest), how)
+    except LayersError as error:
+        raise QuestionError(f"--layers: {error}") from error
+    except (NothingToReplayError, TraceError) as error:
+        raise NotReplayedError(str(error)) from error
+    # A program that reads csv or json finds only rows on standard output.
+    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found))
+    columns = [field.name for field in fields(Mitigation)]
+    write(Result(columns, [astuple(each) for each in found.answers]), args.format, sys.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Since which day: change points of a job's step time and of what it loses, over its days and runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from schemas.unit import Unit
+from schemas.vocabulary import CAUSES
+from udfs.kernel.arrays import Floats
+
+OF_STEP: Final = "step time"
+OF_LOST: Final = "lost"
+NO_CAUSE: Final = "no cause recorded"
+
+LEAST_DAYS: Final = 3
+"""Of two days nobody knows how far days differ anyway."""
+SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}
+"""Least change that counts: a share of the step time; of what is lost, and of a cause, a part of the step."""
+SPREAD: Final = {OF_STEP: 0.005, OF_LOST: 0.01}
+"""Least standard deviation from day to day: healthy GPUs differ so, and what is lost is an estimate."""
+FEW_DAYS: Final = 5
+"""Of fewer days the spread is taken to be twice as large: there are too few to measure it."""
+PENALTY: Final = 12.0
+"""Squared errors that a change must explain, beside 2 log(days)."""
+MAD_TO_SIGMA: Final = 1.4826
+MOST_HOSTS: Final = 3
+"""Hosts that are named."""
+
+
+class Point(NamedTuple):
+    """A unit: one day of a run.
+
+    step_s  : mean recorded step time. [s]
+    error   : its standard error within the day, as a share of it.
+    lost    : lost_fraction by cause; None where the unit was not replayed.
+    facts   : what may have changed too, by name.
+    hosts   : of its workers.
+    """
+
+    unit: Unit
+    step_s: float
+    error: float
+    lost: Mapping[str, float] | None
+    facts: Mapping[str, Any]
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A level that holds from a day on.
+
+    since, run_id : first day, and run, of the new level.
+    until         : its last day; days, days_before: how many units have it, and the level before.
+    of            : OF_STEP, OF_LOST or a cause.
+    before, after : levels. Step times in seconds; others as parts of the step.
+    change        : of step times relative, of others the difference.
+    cause         : whose part of the step changed with the step time, or NO_CAUSE; None for others.
+    also          : what else changed then.
+    """
+
+    job_id: str
+    since: str
+    run_id: str
+    until: str
+    days_before: int
+    days: int
+    of: str
+    before: float
+    after: float
+    change: float
+    cause: str | None
+    also: Sequence[str]
+
+
+def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
+    """Positions at which a new level begins.
+
+    The levels that leave least, each change paid for; then the smallest change goes until none is too small.
+
+    values   : in order.
+    errors   : standard error of each.
+    spread   : least standard deviation from one to the next beside that.
+    smallest : least difference of two levels that counts.
+    """
+    number = len(values)
+    if number < LEAST_DAYS:
+        return []
+    weight = 1.0 / (errors**2 + _spread(values, errors, spread) ** 2)
+    sums = [np.concatenate([[0.0], np.cumsum(weight * values**power)]) for power in (0, 1, 2)]
+    best, start = np.zeros(number + 1), [0] * (number + 1)
+    for end in range(1, number + 1):
+        of_weight, of_values, of_squares = (each[end] - each[:end] for each in sums)
+        left = best[:end] + of_squares - of_values**2 / of_weight
+        left[1:] += PENALTY + 2 * log(number)
+        start[end] = int(left.argmin())
+        best[end] = left[start[end]]
+    found: list[int] = []
+    while number := start[number]:
+        found.insert(0, number)
+    return _without_small(values, weight, found, smallest)
+
+
+def _spread(values: Floats, errors: Floats, least: float) -> float:
+    """Standard deviation from one value to the next beside their errors; a few changes do not raise it."""
+    least = least * 2 if len(values) < FEW_DAYS else least
+    steps = np.sort(np.abs(np.diff(values)))
+    squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
+    return max(least, squared**0.5 if squared > 0.0 else 0.0)
+
+
+def _without_small(values: Floats, weight: Floats, found: list[int], smallest: float) -> list[int]:
+    while found:
+        levels = levels_of(values, weight, found)
+        sizes = np.abs(np.diff(levels))
+        if sizes.min() >= smallest:
+            break
+        del found[int(sizes.argmin())]
+    return found
+
+
+def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:
+    """Weighted mean of each stretch."""
+    parts = zip(np.split(values, found), np.split(weight, found), strict=True)
+    return np.array([np.average(each, weights=of_each) for each, of_each in parts])
+
+
+def changes_of(points: Sequence[Point]) -> list[Change]:
+    """All changes of one job's step time, of what it loses, and of each cause, the latest first.
+
+    points : its units by day.
+    """
+    steps = np.log([point.step_s for point in points])
+    errors = np.array([point.error for point in points])
+    found = list(_changes(points, OF_STEP, steps, errors))
+    replayed = [point for point in points if point.lost is not None]
+    # A part of the step is known no better than the step: what comes and goes makes both uncertain.
+    for name in (OF_LOST, *CAUSES):
+        lost = np.array([_part(point, name) for point in replayed])
+        if lost.any():
+            found += _changes(replayed, name, lost, np.array([point.error for point in replayed]))
+    return sorted(found, key=lambda change: change.since, reverse=True)
+
+
+def _part(point: Point, name: str) -> float:
+    lost = point.lost or {}
+    return sum(lost.values()) if name == OF_LOST else lost.get(name, 0.0)
+
+
+def _changes(points: Sequence[Point], of: str, values: Floats, errors: Floats) -> Iterator[Change]:
+    kind = OF_STEP if of == OF_STEP else OF_LOST
+    found = change_points(values, errors, SPREAD[kind], SMALLEST[kind])
+    edges = [0, *found, len(points)]
+    for first, middle, end in zip(edges, edges[1:], edges[2:], strict=False):
+        before, after = points[first:middle], points[middle:end]
+        if of == OF_STEP:
+            levels = [float(np.mean([point.step_s for point in side])) for side in (before, after)]
+            size, cause = levels[1] / levels[0] - 1, _cause(before, after, levels[1] - levels[0])
+        else:
+            levels = [float(values[first:middle].mean()), float(values[middle:end].mean())]
+            size, cause = levels[1] - levels[0], None
+        new = after[0].unit
+        yield Change(
+            job_id=new.job_id,
+            since=new.log_date.isoformat(),
+            run_id=new.run_id,
+            until=after[-1].unit.log_date.isoformat(),
+            days_before=len(before),
+            days=len(after),
+            of=of,
+            before=levels[0],
+            after=levels[1],
+            change=size,
+            cause=cause,
+            also=list(also_changed(before[-1], after[0])),
+        )
+
+
+def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float) -> str:
+    """Cause whose part of the step changed by at least half of the difference, or that none did."""
+
+    def lost_s(points: Sequence[Point], cause: str) -> float:
+        return float(np.mean([_part(point, cause) * point.step_s for point in points]))
+
+    if any(point.lost is None for point in (*before, *after)):
+        return NO_CAUSE
+    shares = {cause: (lost_s(after, cause) - lost_s(before, cause)) / difference_s for cause in CAUSES}
+    largest = max(shares, key=shares.__getitem__)
+    return largest if shares[largest] >= 0.5 else NO_CAUSE
+
+
+def also_changed(before: Point, after: Point) -> Iterator[str]:
+    """Say what else is not as on the day before."""
+    if before.unit.run_id != after.unit.run_id:
+        yield f"run {before.unit.run_id} -> {after.unit.run_id}"
+    for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):
+        old, new = before.facts.get(name), after.facts.get(name)
+        if old != new:
+            yield f"{name} {old} -> {new}"
+    for word, hosts in (("gone", before.hosts - after.hosts), ("new", after.hosts - before.hosts)):
+        if hosts:
+            named = ", ".join(sorted(hosts)[:MOST_HOSTS])
+            more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
+            yield f"hosts {word}: {named}{more}"

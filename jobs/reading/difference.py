@@ -1,0 +1,185 @@
+"""By how much one run is slower than another, and what makes the difference: days of runs in, parts out.
+
+All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Final
+
+from jobs.reading.before_after import LEAST, compare
+from jobs.reading.side import Side
+from schemas.part_tables import COUNTED_OP_TYPES
+from schemas.vocabulary import ALL_OP_TYPES, CAUSES
+from udfs.two_runs import Divided
+
+SLOWER: Final = "slower"
+FASTER: Final = "faster"
+SAME: Final = "no difference"
+CHANCE: Final = "may be chance"
+TOO_FEW: Final = "too few steps to tell"
+
+SMALLEST: Final = 0.01
+"""Part of A's step time below which a difference is none: healthy GPUs differ so."""
+
+OF_STEP: Final = "step time"
+OF_CAUSE: Final = "cause"
+OF_OP_TYPE: Final = "op type"
+OF_STAGE: Final = "stage"
+OF_HOST: Final = "host"
+OF_EXPOSED: Final = "exposed communication"
+
+NOTHING_LOST: Final = "step without what is lost"
+LAUNCHES: Final = "launch delays, outside the replay"
+ORDER: Final = "order and number of ops"
+SEVERAL: Final = "several types at once"
+NOT_EXPOSED: Final = "all but exposed communication"
+"""What is left of the difference once the parts of a kind are taken away."""
+
+
+_Row = tuple[str, str, float | None, float | None, float]
+"""Kind and name of a part, what it takes on either side, and the difference."""
+_Rows = Iterator[_Row]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the difference.
+
+    a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
+    share         : of the difference; None where that is none.
+    low_s, high_s : of the difference; None with too few steps. [s]
+    """
+
+    of: str
+    part: str
+    a_s: float | None
+    b_s: float | None
+    difference_s: float
+    share: float | None
+    low_s: float | None
+    high_s: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found: B less A.
+
+    reach_s : half of the interval of the difference; None with too few steps; 0 where no step differs from
+              another. [s]
+    """
+
+    a: Side
+    b: Side
+    reach_s: float | None
+    parts: Sequence[Part]
+
+    @property
+    def difference_s(self) -> float:
+        """By how much a step of B takes longer. [s]"""
+        return self.b.step_s - self.a.step_s
+
+    @property
+    def relative(self) -> float:
+        """The same as a share of A's step time."""
+        return self.difference_s / self.a.step_s
+
+    @property
+    def verdict(self) -> str:
+        """SLOWER or FASTER where the difference is neither small nor chance; else SAME, CHANCE or TOO_FEW."""
+        return _verdict(self.difference_s, self.reach_s, self.a.step_s)
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether B is slower by more than this share of A's step time, as far as the steps can tell."""
+        return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
+
+
+def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
+    if reach_s is None:
+        return TOO_FEW
+    if abs(difference_s) <= SMALLEST * of_s:
+        return SAME
+    if abs(difference_s) <= reach_s:
+        return CHANCE
+    return SLOWER if difference_s > 0 else FASTER
+
+
+def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
+    """Compare two sides.
+
+    by_ops : of their recorded ops; None where these are not known on both sides.
+    """
+    reach_s = _reach_s(a.blocks_s(), b.blocks_s(), confidence)
+    bare = Found(a, b, reach_s, ())
+    rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
+    if a.is_replayed and b.is_replayed:
+        rows += [*_by_cause(a, b), *_by_ops(a, b, by_ops), *_by_exposed(a, b)]
+
+    def part(of: str, name: str, a_s: float | None, b_s: float | None, difference_s: float) -> Part:
+        return Part(
+            of=of,
+            part=name,
+            a_s=a_s,
+            b_s=b_s,
+            difference_s=difference_s,
+            share=None if bare.verdict == SAME else difference_s / bare.difference_s,
+            # Parts that vary by chance make the whole vary: its interval is wide enough for each.
+            low_s=None if reach_s is None else difference_s - reach_s,
+            high_s=None if reach_s is None else difference_s + reach_s,
+            verdict=_verdict(difference_s, reach_s, a.step_s),
+        )
+
+    return Found(a, b, reach_s, [part(*row) for row in rows])
+
+
+def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> float | None:
+    found = compare(a_s, b_s, confidence)
+    if found.low is None or found.high is None:
+        return None if min(len(a_s), len(b_s)) < LEAST else 0.0
+    return (found.high - found.low) / 2
+
+
+def _by_cause(a: Side, b: Side) -> _Rows:
+    """Parts by cause, those that cost something; what is left is the step in which nothing is lost."""
+    before, after = a.lost_s(), b.lost_s()
+    yield from _both(OF_CAUSE, before, after, CAUSES)
+    yield _left(OF_CAUSE, NOTHING_LOST, a.step_s - fsum(before.values()), b.step_s - fsum(after.values()))
+
+
+def _by_exposed(a: Side, b: Side) -> _Rows:
+    """Parts by op type of communication; what several types delay together is a part of its own."""
+    before, after = a.exposed_s(), b.exposed_s()
+    if not (before or after):
+        return
+    together = [each.pop(ALL_OP_TYPES, 0.0) for each in (before, after)]
+    yield from _both(OF_EXPOSED, before, after, COUNTED_OP_TYPES)
+    a_s, b_s = together
+    yield _left(OF_EXPOSED, SEVERAL, a_s - fsum(before.values()), b_s - fsum(after.values()))
+    yield _left(OF_EXPOSED, NOT_EXPOSED, a.step_s - a_s, b.step_s - b_s)
+
+
+def _left(of: str, name: str, a_s: float, b_s: float) -> _Row:
+    return of, name, a_s, b_s, b_s - a_s
+
+
+def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], names: Sequence[str]) -> _Rows:
+    for name in names:
+        a_s, b_s = before.get(name, 0.0), after.get(name, 0.0)
+        if a_s or b_s:
+            yield of, name, a_s, b_s, b_s - a_s
+
+
+def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
+    """Parts by op type, stage and host; what is left is launches, and what the ops' times do not explain."""
+    if by_ops is None:
+        return
+    difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s
+    kinds = {OF_OP_TYPE: by_ops.by_op_type, OF_STAGE: by_ops.by_stage, OF_HOST: by_ops.by_host}
+    for of, parts in kinds.items():
+        if parts:
+            launches_s = difference_s - replayed_s
+            yield from ((of, name, None, None, each_s) for name, each_s in parts.items())
+            yield of, LAUNCHES, None, None, launches_s
+            yield of, ORDER, None, None, difference_s - launches_s - fsum(parts.values())

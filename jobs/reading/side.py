@@ -1,0 +1,103 @@
+"""Days of runs that are compared: their step times, and what the tables say of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from schemas.unit import Unit
+from schemas.vocabulary import CAUSES, SCOPE_STAGE
+from udfs.kernel.arrays import Floats
+from udfs.lost import lost_fractions
+
+Row = Mapping[str, Any]
+
+MOST_BLOCKS: Final = 10
+"""Blocks that the steps of a side are put together to; steps that follow each other are not independent."""
+MANY_DAYS: Final = 5
+"""From so many on each is one block: steps of a day have more in common than days."""
+
+
+class Day(NamedTuple):
+    """A unit, or as much of it as was found.
+
+    job        : its row of job_slowdown.
+    actual_s   : recorded step times. [s]
+    replayed_s : T of these steps; None where the unit was not replayed. [s]
+    causes, exposed : its rows of job_causes and exposed_communication.
+    """
+
+    unit: Unit
+    job: Row
+    actual_s: Floats
+    replayed_s: Floats | None = None
+    causes: Sequence[Row] = ()
+    exposed: Sequence[Row] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared, as it was asked for: at least one day, each with a step."""
+
+    name: str
+    days: Sequence[Day]
+
+    @property
+    def steps(self) -> int:
+        """How many were recorded."""
+        return sum(len(day.actual_s) for day in self.days)
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether all of its days were."""
+        return all(day.replayed_s is not None for day in self.days)
+
+    @property
+    def step_s(self) -> float:
+        """Mean recorded step time. [s]"""
+        return self.mean([float(day.actual_s.mean()) for day in self.days])
+
+    @property
+    def replayed_s(self) -> float:
+        """Mean replayed step time of a side that was replayed. [s]"""
+        return self.mean([float(np.mean(day.replayed_s)) for day in self.days if day.replayed_s is not None])
+
+    def mean(self, of_days: Sequence[float]) -> float:
+        """Mean over all steps of what is the same for all steps of a day."""
+        counts = [len(day.actual_s) for day in self.days]
+        return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
+
+    def lost_s(self) -> dict[str, float]:
+        """What each cause costs. [s]"""
+        by_day = [dict(zip(_names(day.causes), lost_fractions(day.causes), strict=True)) for day in self.days]
+        names = [cause for cause in CAUSES if any(cause in lost for lost in by_day)]
+        days = list(zip(self.days, by_day, strict=True))
+        return {
+            cause: self.mean([lost.get(cause, 0.0) * float(day.actual_s.mean()) for day, lost in days])
+            for cause in names
+        }
+
+    def exposed_s(self) -> dict[str, float]:
+        """By how much communication lengthens a step: that of each op type, and of ALL_OP_TYPES. [s]"""
+        by_day = [
+            {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != SCOPE_STAGE}
+            for day in self.days
+        ]
+        names = dict.fromkeys(name for of_day in by_day for name in of_day)
+        return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
+
+    def blocks_s(self) -> list[float]:
+        """Mean step times of blocks of steps that followed each other. [s]"""
+        if len(self.days) >= MANY_DAYS:
+            return [float(day.actual_s.mean()) for day in self.days]
+        blocks = []
+        for day in self.days:
+            number = max(1, min(MOST_BLOCKS // len(self.days), len(day.actual_s) // 2))
+            blocks += [float(each.mean()) for each in np.array_split(day.actual_s, number)]
+        return blocks
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    return [row["cause"] for row in rows]

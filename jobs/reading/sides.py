@@ -1,0 +1,213 @@
+"""The two sides of a comparison: folders of logs, or units of the warehouse, found by name and read."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from jobs.landing.one_run import NoRunError, runs_in
+from jobs.reading.analysis import SHIPPED, Analysis, analysis
+from jobs.reading.question import AnswerError, QuestionError
+from jobs.reading.reader import Reader, on_units
+from jobs.reading.side import Day, Row, Side
+from jobs.reading.unit import NoSuchUnitError, read_unit
+from jobs.runtime.arguments import log_date
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.settings import load_settings
+from schemas.table import sql_strings
+from schemas.unit import Unit
+from schemas.vocabulary import (
+    EXPOSED_COMMUNICATION,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    STEP_SLOWDOWN,
+    UNIT_KEY,
+)
+from udfs.errors import NothingToReplayError, TraceError
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS
+from udfs.two_runs import Divided, ReadRun, divided, read_run
+from udfs.what_if import SimulationSettings
+
+MOST_OPS: Final = 20_000_000
+"""Recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
+_KEY: Final = ", ".join(UNIT_KEY)
+_TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
+_ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
+
+ReadOps = Callable[[], ReadRun]
+
+
+class Asked(NamedTuple):
+    """Units of the warehouse, and the text that names them.
+
+    run_id      : None: all runs of the job.
+    first, last : days, both included; None: all.
+    """
+
+    text: str
+    job_id: str
+    run_id: str | None = None
+    first: date | None = None
+    last: date | None = None
+
+
+class Sources(NamedTuple):
+    """A side, what reads the recorded ops of each of its days, and what was left out of it."""
+
+    side: Side
+    ops: Sequence[ReadOps]
+    left_out: Sequence[str] = ()
+
+
+def asked(text: str) -> Asked:
+    """Read JOB, JOB/RUN, and either with @DAY or @DAY..DAY. Raises ValueError for a day that is none."""
+    found = _ON_DAYS.fullmatch(text)
+    of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
+    job_id, is_run, run_id = of.partition("/")
+    days = None if first is None else (log_date(first), log_date(last or first))
+    return Asked(text, job_id, run_id if is_run else None, *(days or (None, None)))
+
+
+def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
+    """Units that a text names before a day, and from it on. Raises ValueError where it names days itself."""
+    of = asked(text)
+    if of.first is not None:
+        raise ValueError(f"{text} names days, and so does --date")
+    before = of._replace(text=f"{text} before {day}", first=day - timedelta(days), last=day - timedelta(1))
+    return before, of._replace(text=f"{text} from {day}", first=day, last=day + timedelta(days - 1))
+
+
+def folder_side(text: str) -> Sources:
+    """Read and simulate the runs in a folder.
+
+    Raises NoRunError where it has none, or those of several jobs.
+    """
+    runs = runs_in(Path(text))
+    jobs = sorted({run.unit.job_id for run in runs})
+    if len(jobs) > 1:
+        raise NoRunError(
+            f"{text} holds runs of {len(jobs)} jobs, {', '.join(jobs[:5])}: name the folder of one"
+        )
+    days, ops = [], []
+    for run in runs:
+        found = analysis(run)
+        rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
+        days.append(day_of(found.unit, rows, found.read.account.job or {}))
+        ops.append(partial(_ops_of_folder, found, has_day=run.has_day))
+    return _sources(text, days, ops)
+
+
+def simulated_manifest(found: Analysis, *, has_day: bool) -> dict[str, Any]:
+    """Return the manifest as the simulation took it: with the log date, where that is known."""
+    return dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+
+
+def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
+    manifest = simulated_manifest(found, has_day=has_day)
+    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
+    return read_run(found.read.rows.select(SIMULATED_COLUMNS), manifest, how)
+
+
+def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
+    """Read what the nights found of the units that are meant.
+
+    Raises NoSuchUnitError where there is none, QuestionError where none was simulated.
+    """
+    units = _units(reader, of)
+    are_meant = on_units([unit.log_date for unit in units], units)
+    found: dict[Unit, dict[str, list[Row]]] = defaultdict(lambda: {name: [] for name in _TABLES})
+    for name in _TABLES:
+        for row in reader.rows(f"SELECT * FROM {name} WHERE {are_meant}").to_pylist(maps_as_pydicts="strict"):
+            found[Unit(row["log_date"], row["job_id"], row["run_id"])][name].append(row)
+    manifests = {
+        Unit(row["log_date"], row["job_id"], row["run_id"]): row
+        for row in reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}").to_pylist()
+    }
+    simulated = [unit for unit in units if found[unit][JOB_SLOWDOWN]]
+    if not simulated:
+        raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
+    days = [day_of(unit, found[unit], manifests[unit]) for unit in simulated]
+    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in simulated])
+
+
+def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> ReadRun:
+    rank_steps, manifest = read_unit(reader, unit)
+    if not rank_steps.num_rows:
+        raise NothingToReplayError("its recorded ops are no longer stored")
+    return read_run(rank_steps, manifest, how)
+
+
+def _units(reader: Reader, of: Asked) -> list[Unit]:
+    """Units that are meant, by day. Raises NoSuchUnitError where there is none."""
+    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([of.job_id])}")
+    units = sorted(Unit(**row) for row in rows.to_pylist())
+    if not units:
+        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        known = suggestion(of.job_id, names) if names else f"{reader.root} has no jobs"
+        raise NoSuchUnitError(f"{of.text} is no folder, and no job of the warehouse: {known}")
+    fitting = [
+        unit
+        for unit in units
+        if of.run_id in (None, unit.run_id)
+        and (of.first or date.min) <= unit.log_date <= (of.last or date.max)
+    ]
+    if not fitting:
+        listed = ", ".join(f"run {unit.run_id} on {unit.log_date}" for unit in units[-5:])
+        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no such run or day; its last are {listed}")
+    return fitting
+
+
+def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str, Any]) -> Day:
+    """Make a day of a unit's result tables.
+
+    rows : of job_slowdown, step_slowdown, job_causes and exposed_communication, by table.
+    """
+    (job,) = rows[JOB_SLOWDOWN]
+    steps = sorted(rows[STEP_SLOWDOWN], key=lambda row: row["step"])
+    if not steps:
+        # The first line of a console log holds what the job needs to begin.
+        printed = [line["step_s"] for line in manifest.get("step_times") or ()]
+        return Day(unit, job, np.array(printed[1:] if len(printed) > 1 else printed, dtype=np.float64))
+    actual_s, replayed_s = (
+        np.array([row[f"{name}_step_s"] for row in steps]) for name in ("actual", "simulated")
+    )
+    return Day(unit, job, actual_s, replayed_s, rows[JOB_CAUSES], rows[EXPOSED_COMMUNICATION])
+
+
+def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
+    """Keep the days that have steps. Raises AnswerError where none has."""
+    left_out = [
+        f"{text}: run {day.unit.run_id} on {day.unit.log_date} is left out: {day.job['status']}"
+        + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
+        for day in days
+        if not len(day.actual_s)
+    ]
+    kept = [place for place, day in enumerate(days) if len(day.actual_s)]
+    if not kept:
+        raise AnswerError(f"no step times to compare: {'; '.join(left_out)}")
+    return Sources(Side(text, [days[place] for place in kept]), [ops[place] for place in kept], left_out)
+
+
+def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
+    """Compare the recorded ops of both sides; where that cannot be, say why."""
+    sides = (a.side, b.side)
+    if not all(side.is_replayed for side in sides):
+        return None, "a side was not replayed"
+    ops = sum(day.job["ops"] for side in sides for day in side.days)
+    if ops > MOST_OPS:
+        return None, f"{ops:,} ops, more than {MOST_OPS:,}: name fewer days"
+    read: list[list[ReadRun]] = []
+    for sources in (a, b):
+        try:
+            read.append([each() for each in sources.ops])
+        except (NothingToReplayError, TraceError) as error:
+            return None, f"{sources.side.name}: {error}"
+        if len({run.layout._replace(blocking=None) for run in read[-1]}) > 1:
+            return None, f"{sources.side.name} has runs of several layouts"
+    return divided(*read), ""

@@ -1,0 +1,175 @@
+"""Evaluate `straggler changes`: jobs of many days, steady ones, and those that a fault meets on some day.
+
+`python -m tests.evaluation.changes --seed S` prints the tables. Each day has draws of its own, and GPUs whose
+speeds are drawn anew. The truth of a fault is the very same days without it. Seeds 0 to 99,999 are for
+tuning, those from 1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Final
+
+import pandas as pd
+
+from jobs.job_changes import point_of
+from jobs.reading.changes import OF_LOST, OF_STEP, Change, Point, changes_of
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
+from schemas.unit import Unit
+from schemas.vocabulary import (
+    EXIT_DONE,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    STATUS_ANALYSED,
+    STEP_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+from tests.evaluation.judge import Row
+from tests.evaluation.report import FORMATS, Section, rendered
+from udfs.what_if import simulate_job
+
+FIRST: Final = date(2026, 1, 1)
+LEAST_PERCENT: Final = (0.0, 2.0, 5.0, 10.0)
+"""Classes of faults by what they cost [% of the step without]."""
+OF_DAY: Final = 2**32
+"""A day's seed: the job's, and so much more for each day."""
+
+
+def steady(seed: int, days: int, most_ops: int) -> Row | None:
+    """Count changes of a job on which nothing changes; None where a day is not analysed."""
+    plan = sample_job(seed, most_ops=most_ops)
+    plan = replace(plan, mechanisms=[_always(each) for each in plan.mechanisms])
+    points = _points([plan] * days, seed)
+    if points is None:
+        return None
+    found = changes_of(points)
+    kinds = {change.of for change in found}
+    return {
+        "seed": seed,
+        "faults": ", ".join(plan.causes) or "none",
+        "step time": OF_STEP in kinds,
+        "lost": OF_LOST in kinds,
+        "a cause": bool(kinds - {OF_STEP, OF_LOST}),
+        "changes": _named(found),
+    }
+
+
+def meets(seed: int, days: int, most_ops: int) -> Row | None:
+    """Look for the day on which a fault begins; None where it draws none, or a day is not analysed."""
+    plan = sample_job(seed, most_ops=most_ops)
+    faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
+    if not faults:
+        return None
+    nuisances = [each for each in plan.mechanisms if each.cause is None]
+    begins = int(child_rng(seed, "begins").integers(min(2, days - 2), days - 1))
+    undone = faults[0].without()
+    before = replace(plan, mechanisms=[*([] if undone is None else [undone]), *nuisances])
+    after = replace(plan, mechanisms=[faults[0], *nuisances])
+    points = _points([before] * begins + [after] * (days - begins), seed)
+    if points is None:
+        return None
+    simulation = Simulation(after)
+    costs = [simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0})]
+    true = 100 * (float(costs[0] / costs[1]) - 1)
+    found = [change for change in changes_of(points) if change.of == OF_STEP]
+    off = [abs((date.fromisoformat(change.since) - FIRST).days - begins) for change in found]
+    nearest = min(range(len(found)), key=off.__getitem__, default=None)
+    is_found = nearest is not None and off[nearest] <= 1
+    return {
+        "seed": seed,
+        "fault": type(faults[0]).__name__,
+        "class": max(each for each in LEAST_PERCENT if true >= each or each == LEAST_PERCENT[0]),
+        "true": true,
+        "found": is_found,
+        "day right": off[nearest] == 0 if nearest is not None and is_found else None,
+        "cause right": found[nearest].cause == faults[0].cause if nearest is not None and is_found else None,
+        "others": len(found) - is_found,
+    }
+
+
+def _always(mechanism: Mechanism) -> Mechanism:
+    """The same on all steps: days count by themselves."""
+    return replace(mechanism, window=ALWAYS) if isinstance(mechanism, Windowed) else mechanism
+
+
+def _points(plans: Sequence[JobPlan], seed: int) -> list[Point] | None:
+    points = []
+    for day, plan in enumerate(plans):
+        job = recorded_job(Simulation(replace(plan, seed=seed + OF_DAY * (day + 1))))
+        found = {
+            name: table.to_pylist(maps_as_pydicts="strict")
+            for name, table in simulate_job(job.rank_steps, job.manifest).items()
+        }
+        if found[JOB_SLOWDOWN][0]["status"] != STATUS_ANALYSED:
+            return None
+        rows = (found[name] for name in (STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN))
+        points.append(point_of(Unit(FIRST + timedelta(day), "generated", "r0"), job.manifest, *rows))
+    return points
+
+
+def _named(found: Sequence[Change]) -> str:
+    return ", ".join(f"{change.of} {100 * change.change:+.1f} %" for change in found)
+
+
+def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
+    """False alarms, and how faults are found."""
+    alarms = {
+        "jobs": len(quiet),
+        **{f"{name} [%]": 100 * quiet[name].mean() for name in ("step time", "lost", "a cause")},
+    }
+    columns = {
+        "jobs": ("seed", "size"),
+        "found [%]": ("found", _percent),
+        "day right [%]": ("day right", _percent),
+        "cause right [%]": ("cause right", _percent),
+        "other changes": ("others", "sum"),
+    }
+    return [
+        Section("False alarms", "Steady jobs with any change of", pd.DataFrame([alarms])),
+        Section(
+            "A fault begins",
+            "By its cost, from so many per cent of the step on. Found: a change within a day of it.",
+            faulty.groupby("class", as_index=False).agg(**columns),
+        ),
+        Section("Steady jobs with a change", "", quiet[quiet.changes != ""]),
+    ]
+
+
+def _percent(column: "pd.Series[bool]") -> float:
+    known = column.dropna()
+    return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
+
+
+@command(
+    "tests.evaluation.changes",
+    option("--jobs N", "steady jobs, and as many that a fault meets", positive, default=100),
+    option("--days N", "days of each", positive, default=14),
+    option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--most-ops N", "ops of a job on a day, about", positive, default=4_000),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge change points."""
+    judged, last = [], args.seed
+    for judge in (steady, meets):
+        rows: list[Row] = []
+        seed = args.seed
+        while len(rows) < args.jobs:
+            row = judge(seed, args.days, args.most_ops)
+            rows += [] if row is None else [row]
+            seed += 1
+        judged.append(pd.DataFrame(rows))
+        last = max(last, seed - 1)
+    jobs = f"{args.jobs} steady jobs and as many with a fault, {args.days} days each"
+    heading = f"{jobs}, of seeds {args.seed} to {last}."
+    sys.stdout.write(rendered(heading, tables(*judged), args.format))
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""What a comparison says: parts that add up, chance and small differences, too few steps."""
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.reading.difference import (
+    CHANCE,
+    FASTER,
+    NOT_EXPOSED,
+    NOTHING_LOST,
+    OF_CAUSE,
+    OF_EXPOSED,
+    SAME,
+    SEVERAL,
+    SLOWER,
+    TOO_FEW,
+    Found,
+    find,
+)
+from jobs.reading.side import Day, Side
+from schemas.unit import Unit
+from udfs.kernel.replay.other_times import Match
+from udfs.two_runs import Divided
+
+NO_JOB: dict[str, Any] = {}
+
+
+def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
+    """Steps of these times, of which a slow worker costs a part, and sends a part beside a scatter."""
+    causes = [
+        {
+            "cause": "slow_worker",
+            "is_cause": lost > 0,
+            "attributed_fraction": lost,
+            "time_saved_fraction": lost,
+        },
+        {"cause": "unexplained", "is_cause": False, "attributed_fraction": 0.0, "time_saved_fraction": 0.0},
+    ]
+    exposed = [
+        {"scope": "job", "op_type": "all", "exposed_s": 1.5 * exposed_s},
+        {"scope": "stage", "op_type": "all", "exposed_s": 9.0},
+        {"scope": "op_type", "op_type": "forward-pp-comm", "exposed_s": exposed_s},
+        {"scope": "op_type", "op_type": "grads-reduce-scatter", "exposed_s": exposed_s},
+    ]
+    times = np.array(steps_s)
+    return Day(Unit(date(2026, 1, number), "llm", "r"), NO_JOB, times, times - 0.125, causes, exposed)
+
+
+def side(*days: Day) -> Side:
+    return Side("a side", days)
+
+
+def wobbling(middle: float, spread: float, steps: int = 20) -> list[float]:
+    return [middle + spread * (7 * step * step % 5 - 2) for step in range(steps)]
+
+
+def found(a: list[float], b: list[float], confidence: float = 0.99) -> Found:
+    return find(side(day(a)), side(day(b)), confidence, None)
+
+
+def test_parts_of_every_kind_add_up_to_the_difference() -> None:
+    by_ops = Divided(
+        Match.WORKERS, 1.0, 2.0, 1.5, {"forward-compute": 0.4, "gc": 0.1}, {"stage 0": 0.5}, {"node-1": 0.5}
+    )
+    a, b = side(day(wobbling(10, 0.1), exposed_s=0.5)), side(day(wobbling(12, 0.1), 0.1, 1.0))
+    answer = find(a, b, 0.99, by_ops)
+    kinds = {part.of for part in answer.parts}
+    assert kinds == {"step time", "cause", "op type", "stage", "host", "exposed communication"}
+    for kind in kinds:
+        parts = [part for part in answer.parts if part.of == kind]
+        assert sum(part.difference_s for part in parts) == pytest.approx(answer.difference_s, abs=1e-12)
+        assert sum(part.share or 0.0 for part in parts) == pytest.approx(1.0)
+        assert all(part.b_s is None or part.b_s - part.a_s == part.difference_s for part in parts if part.a_s)
+    at = {(part.of, part.part): part for part in answer.parts}
+    assert at[OF_CAUSE, "slow_worker"].difference_s == pytest.approx(1.2)
+    assert at[OF_CAUSE, NOTHING_LOST].difference_s == pytest.approx(0.8)
+    assert at[OF_EXPOSED, SEVERAL].b_s == pytest.approx(-0.5)
+    assert at[OF_EXPOSED, NOT_EXPOSED].b_s == pytest.approx(10.5)
+    assert at[OF_EXPOSED, "forward-pp-comm"].verdict == SLOWER
+
+
+def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
+    answer = found(wobbling(10, 0.1), wobbling(11, 0.1))
+    assert answer.verdict == SLOWER
+    assert answer.relative == pytest.approx(0.1)
+    assert 0 < (answer.reach_s or 0) < 0.3
+    assert found(wobbling(11, 0.1), wobbling(10, 0.1)).verdict == FASTER
+    assert answer.exceeds(0.03)
+    assert not answer.exceeds(0.2)
+
+
+def test_what_steps_vary_by_anyhow_is_chance() -> None:
+    blocks = [8.0] * 10 + [12.0] * 10
+    answer = found(blocks, [1.02 * each for each in reversed(blocks)])
+    assert answer.verdict == CHANCE
+    assert not answer.exceeds(0.01)
+
+
+def test_steps_that_follow_each_other_count_together() -> None:
+    """Ten slow steps in a row are one piece of evidence, not ten: the interval is wide."""
+    alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
+    in_a_row = found([9.0] * 20 + [11.0] * 20, [10.0] * 20 + [12.0] * 20)
+    assert (in_a_row.reach_s or 0) > 2 * (alone.reach_s or 0)
+
+
+def test_a_small_difference_is_none_however_sure() -> None:
+    answer = found([10.0] * 20, [10.09] * 20)
+    assert (answer.verdict, answer.reach_s) == (SAME, 0.0)
+    assert {part.share for part in answer.parts} == {None}
+    assert answer.exceeds(0.005)
+
+
+def test_too_few_steps_are_judged_by_their_means() -> None:
+    answer = found([10.0, 10.1, 10.0], [11.0, 11.1, 11.0])
+    assert (answer.verdict, answer.reach_s) == (TOO_FEW, None)
+    assert {part.low_s for part in answer.parts} == {None}
+    assert answer.exceeds(0.03)
+
+
+def test_days_count_by_their_steps_and_many_of_them_one_by_one() -> None:
+    uneven = side(day([10.0] * 30), day([14.0] * 10, number=6))
+    assert uneven.step_s == 11.0
+    assert len(uneven.blocks_s()) == 10
+    assert len(side(*(day([10.0] * 20, number=number) for number in range(1, 7))).blocks_s()) == 6
+
+
+def test_a_log_of_step_times_alone_has_no_parts() -> None:
+    times = Day(Unit(date(2026, 1, 5), "llm", "r"), NO_JOB, np.array(wobbling(11, 0.1)))
+    answer = find(side(day(wobbling(10, 0.1))), side(times), 0.99, None)
+    assert [part.of for part in answer.parts] == ["step time"]
+    assert answer.verdict == SLOWER

@@ -1,0 +1,179 @@
+"""The command: two folders, two days, before and after a date; exit status 4; wrong arguments."""
+
+import json
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.diff_runs import main
+from jobs.landing.one_run import runs_in
+from jobs.reading.analysis import analysis
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.log_files import write_rank_logs
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import JobIdentity, JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation
+from schemas.vocabulary import EXIT_SLOWER, JOBS, RANK_STEPS, RESULT_TABLES
+from tests.jobs.conftest import Ask, Said
+from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, table_rows
+
+SHAPE = JobShape(dp_size=4, pp_size=2, tp_size=4, microbatches=4, steps=12, noop_transfers="all")
+SLOW = WeakGpu(dp_rank=1, pp_rank=1, factor=1.3)
+SLOW_FROM = DAY + timedelta(days=2)
+DAYS = [DAY + timedelta(days=number) for number in range(4)]
+TOP = ["a", "b", "difference_s", "relative", "reach_s", "confidence", "verdict", "notes", "parts"]
+PART = ["of", "part", "a_s", "b_s", "difference_s", "share", "low_s", "high_s", "verdict"]
+
+Diff = Callable[..., Said]
+
+
+def written(landing: Path, day: date, seed: int, shape: JobShape = SHAPE, *faults: WeakGpu) -> Path:
+    """One day of a run, with these faults."""
+    plan = JobPlan(shape, faults, seed, JobIdentity("llm", f"r{day.day}"))
+    return write_rank_logs(landing, day, recorded_job(Simulation(plan)))
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four days of job llm, a run each; one worker is slow from the third day on."""
+    folder = tmp_path_factory.mktemp("landing")
+    for seed, day in enumerate(DAYS):
+        written(folder, day, seed, SHAPE, *([SLOW] if day >= SLOW_FROM else []))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a night makes of the landing, before it revises; recorded ops of the first day have expired."""
+    tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
+    jobs: list[dict[str, Any]] = []
+    for run in runs_in(landing):
+        found = analysis(run)
+        for name in RESULT_TABLES:
+            tables[name].append(found.results[name])
+        if run.unit.log_date > DAY:
+            day = pa.repeat(pa.scalar(run.unit.log_date), found.read.rows.num_rows)
+            tables[RANK_STEPS].append(found.read.rows.append_column("log_date", day))
+        jobs.append(run.unit._asdict() | dict(found.read.account.job or {}))
+    made = {name: pa.concat_tables(each) for name, each in tables.items()}
+    return warehouse_of(
+        tmp_path_factory.mktemp("warehouse"),
+        **{name: each for name, each in made.items() if each.num_rows},
+        **{JOBS: table_rows(JOBS, jobs)},
+    ).root
+
+
+def folder(landing: Path, day: date) -> Path:
+    return landing / f"log_date={day}" / "job_id=llm" / f"run_id=r{day.day}"
+
+
+def answer(said: Said) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(said.out)
+    return read
+
+
+def test_a_slower_folder_is_named_with_its_cause_stage_and_host(call: Ask, landing: Path) -> None:
+    a, b = folder(landing, DAYS[0]), folder(landing, DAYS[2])
+    said = call(main, a, b, "--format", "json", "--fail-above", "3%")
+    assert said.status == EXIT_SLOWER == 4
+    assert said.err.startswith("diff: error: B is slower than A by ")
+    assert said.err.endswith("more than 3.0 %\n")
+    assert said.err.count("\n") == 1
+    found = answer(said)
+    assert list(found) == TOP
+    assert {tuple(part) for part in found["parts"]} == {tuple(PART)}
+    assert found["verdict"] == "slower"
+    assert found["relative"] == pytest.approx(0.2, abs=0.05)
+    largest: dict[str, Any] = {}
+    for part in sorted(found["parts"], key=lambda part: part["difference_s"]):
+        largest[part["of"]] = part
+    assert largest["cause"]["part"] == "slow_worker"
+    assert largest["op type"]["part"] == "backward-compute"
+    assert largest["stage"]["part"] == "stage 1"
+    assert largest["host"]["part"] == "node-0002"
+    assert largest["stage"]["share"] == pytest.approx(1.0, abs=0.05)
+    for kind in largest:
+        total = sum(part["difference_s"] for part in found["parts"] if part["of"] == kind)
+        assert total == pytest.approx(found["difference_s"], abs=1e-9)
+
+
+def test_an_equal_run_is_no_failure_and_the_table_is_short(call: Ask, landing: Path) -> None:
+    said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[1]), "--fail-above", "0.03")
+    assert (said.status, said.err) == (0, "")
+    assert "B against A: no difference: a step takes " in said.out
+    assert [line.split()[:2] for line in said.out.splitlines() if line.startswith(" step time")] == [
+        ["step", "time"]
+    ]
+
+
+def test_other_layouts_say_what_is_compared(call: Ask, landing: Path, tmp_path: Path) -> None:
+    shape = JobShape(dp_size=2, pp_size=4, tp_size=4, microbatches=4, steps=12, noop_transfers="all")
+    said = call(main, folder(landing, DAY), written(tmp_path, DAY, 9, shape), "--format", "json")
+    found = answer(said)
+    assert said.status == 0
+    assert found["notes"] == [
+        "The layouts differ: times of ops are compared by op type; see 'order and number of ops'"
+    ]
+    assert {part["of"] for part in found["parts"]} == {
+        "step time", "cause", "op type", "exposed communication",
+    }  # fmt: skip
+
+
+def test_two_runs_of_the_warehouse_answer_as_their_folders(ask: Ask, landing: Path) -> None:
+    of_folders = answer(ask(main, folder(landing, DAYS[1]), folder(landing, DAYS[3]), "--format", "json"))
+    for names in (["llm/r6", "llm/r8"], ["llm@2026-01-06", "llm/r8@2026-01-08"]):
+        of_warehouse = answer(ask(main, *names, "--format", "json"))
+        assert of_warehouse["parts"] == of_folders["parts"]
+        assert of_warehouse["a"]["units"] == of_folders["a"]["units"]
+    beside = answer(ask(main, folder(landing, DAYS[1]), "llm@2026-01-08", "--format", "json"))
+    assert beside["parts"] == of_folders["parts"]
+
+
+def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
+    said = ask(main, "llm", "--date", SLOW_FROM, "--format", "json", "--fail-above", "3%")
+    found = answer(said)
+    assert said.status == EXIT_SLOWER
+    assert [len(found[side]["units"]) for side in "ab"] == [2, 2]
+    assert [found[side]["steps"] for side in "ab"] == [24, 24]
+    (note,) = found["notes"]
+    assert note == (
+        "Not divided by op type, stage and host: llm before 2026-01-07: its recorded ops are no longer stored"
+    )
+    assert {part["of"] for part in found["parts"]} == {"step time", "cause", "exposed communication"}
+    short = answer(ask(main, "llm", "--date", SLOW_FROM, "--days", "1", "--format", "json"))
+    assert {part["part"] for part in short["parts"] if part["of"] == "host"} >= {"node-0002"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["llm"], "give either B, or --date for before and after it"),
+        (["llm", "llm", "--date", "2026-01-07"], "give either B, or --date for before and after it"),
+        (["llm@2026-01-06", "--date", "2026-01-07"], "llm@2026-01-06 names days, and so does --date"),
+        (["llm@2026-01-06", "llm@2026-01-40"], "'2026-01-40' is not a date such as 2026-01-05"),
+        (["lm", "llm@2026-01-06"], "lm is no folder, and no job of the warehouse: did you mean llm?"),
+        (
+            ["llm@2026-01-06..2026-01-07", "llm/r9"],
+            "llm/r9: job llm has no such run or day; its last are run",
+        ),
+        (["llm", "llm", "--fail-above", "3"], "'3' is not a share such as 3% or 0.03"),
+    ],
+)
+def test_wrong_arguments_give_one_line(ask: Ask, arguments: list[str], message: str) -> None:
+    status, out, err = ask(main, *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_a_side_without_steps_says_why(call: Ask, landing: Path, tmp_path: Path) -> None:
+    run = written(tmp_path, DAY, 1, SHAPE)
+    (run / "job.json").write_text("{}")
+    status, out, err = call(main, folder(landing, DAY), run)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "no step times to compare" in err
+    assert "bad_layout" in err

@@ -1,0 +1,75 @@
+"""The command changes, over a warehouse of results; and its evaluation."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs.job_changes import main
+from schemas.vocabulary import CAUSES, JOB_CAUSES, JOBS, STEP_SLOWDOWN, WORKER_SLOWDOWN
+from tests.evaluation import changes
+from tests.jobs.conftest import Ask
+from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, table_rows
+
+COLUMNS = [
+    *("job_id", "since", "run_id", "until", "days_before", "days", "of", "before", "after", "change"),
+    *("cause", "also"),
+]
+DAYS = 8
+SLOW_FROM = 5
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays as it is."""
+    rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
+    for number in range(DAYS):
+        for job_id in ("llm", "vision"):
+            is_slow = job_id == "llm" and number >= SLOW_FROM
+            key = {"log_date": DAY + timedelta(number), "job_id": job_id, "run_id": f"r{number // SLOW_FROM}"}
+            rows[JOBS].append(key)
+            rows[WORKER_SLOWDOWN].append(key | {"host": "node-9" if is_slow else "node-3"})
+            for step in range(10):
+                step_s = (5.0 if is_slow else 4.0) * (1 + 0.001 * ((step + number) % 3))
+                rows[STEP_SLOWDOWN].append(key | {"step": step, "actual_step_s": step_s})
+            for cause in CAUSES:
+                saved = 0.2 if is_slow and cause == "slow_worker" else 0.0
+                found = {"is_cause": saved > 0, "time_saved_fraction": saved, "attributed_fraction": saved}
+                rows[JOB_CAUSES].append(key | {"cause": cause} | found)
+    tables = {name: table_rows(name, each) for name, each in rows.items()}
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
+
+
+def test_changes_of_all_jobs(ask: Ask) -> None:
+    status, out, _ = ask(main, "--format", "json")
+    found = json.loads(out)
+    assert status == 0
+    assert {tuple(row) for row in found} == {tuple(COLUMNS)}
+    assert {row["job_id"] for row in found} == {"llm"}
+    assert [row["of"] for row in found] == ["step time", "lost", "slow_worker"]
+    step = found[0]
+    assert (step["since"], step["until"], step["run_id"]) == ("2026-01-10", "2026-01-12", "r1")
+    assert (step["days_before"], step["days"], step["cause"]) == (5, 3, "slow_worker")
+    assert step["change"] == pytest.approx(0.25, abs=0.01)
+    assert step["also"] == ["run r0 -> r1", "hosts gone: node-3", "hosts new: node-9"]
+
+
+def test_of_one_job_and_a_period(ask: Ask) -> None:
+    assert ask(main, "--job-id", "vision", "--format", "json").out == "[]\n"
+    assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
+    assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
+    status, out, err = ask(main, "--job-id", "lm")
+    assert (status, out, err) == (2, "", "job_changes: error: no job lm: did you mean llm?\n")
+
+
+def test_the_evaluation_knows_the_day(capsys: pytest.CaptureFixture[str]) -> None:
+    found = changes.meets(8018, 6, 1_500)
+    assert found is not None
+    assert found["true"] == pytest.approx(17, abs=0.5)
+    assert found["day right"]
+    assert found["cause right"]
+    assert changes.main(["--jobs", "1", "--days", "3", "--seed", "8000", "--most-ops", "1500"]) == 0
+    assert "1 steady jobs and as many with a fault, 3 days each" in capsys.readouterr().out

@@ -1,0 +1,160 @@
+"""Mitigations against the very same job run with them, and what is said where there is none."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
+from jobs.synthetic.shape import JobShape, Workload
+from jobs.synthetic.simulation import JobPlan, Simulation
+from tests.evaluation.mitigations import Exchanged, PlannedCollections, judge, main
+from udfs.errors import NothingToReplayError
+from udfs.kernel.diagnosis.mitigations import assigned
+from udfs.mitigations import (
+    COLLECTIONS,
+    LAYERS,
+    OVER_DP_RANKS,
+    SEQUENCES,
+    LayersError,
+    Mitigation,
+    Mitigations,
+    mitigated,
+)
+
+SHAPE = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=12, noop_transfers="all")
+CALM = Workload(noise=0.002)
+LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
+SEQUENCES_OF_ALL = PackedSequences(token_limit=32768, median_tokens=2000, spread=1.0)
+
+
+def plan(*mechanisms: Mechanism, shape: JobShape = SHAPE) -> JobPlan:
+    return JobPlan(shape, mechanisms, seed=3, workload=CALM)
+
+
+def job(*mechanisms: Mechanism, shape: JobShape = SHAPE) -> GeneratedJob:
+    return recorded_job(Simulation(plan(*mechanisms, shape=shape)))
+
+
+def found(
+    *mechanisms: Mechanism, layers: Sequence[int] | None = None, shape: JobShape = SHAPE
+) -> Mitigations:
+    generated = job(*mechanisms, shape=shape)
+    return mitigated(generated.rank_steps, generated.manifest | {"gpu_hours": 100.0}, layers)
+
+
+def answer(of: Mitigations, name: str) -> Mitigation:
+    (one,) = [each for each in of.answers if each.mitigation == name]
+    return one
+
+
+def step_s(*mechanisms: Mechanism) -> float:
+    simulation = Simulation(plan(*mechanisms))
+    return float(simulation.step_us(simulation.timeline()).mean()) / 1e6
+
+
+def test_layers_leave_the_stage_that_computes_the_loss() -> None:
+    """A layer takes 50 / 8 ms forward: the last stage has the loss beside it, worth four to five layers."""
+    one = answer(found(LOSS, layers=[32]), LAYERS)
+    after, before = ([int(each) for each in text.split(", ")] for text in one.plan.split(" instead of "))
+    assert before == [8, 8, 8, 8]
+    assert sum(after) == 32
+    assert after[-1] == min(after) < 7
+    true_s = step_s(LOSS, UnevenLayers(tuple(float(each) for each in after)))
+    assert one.step_s == pytest.approx(true_s, rel=0.002)
+    assert one.time_saved_fraction == pytest.approx(1 - true_s / step_s(LOSS), abs=0.002)
+    assert one.gpu_hours_saved == pytest.approx(100 * one.time_saved_fraction)
+    for other in ((9, 9, 9, 5), (8, 8, 9, 7)):  # no other split of those near it is better
+        if list(other) != after:
+            assert step_s(LOSS, UnevenLayers(other)) >= true_s * 0.999
+
+
+def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
+    uneven = UnevenLayers((10, 8, 7, 7))
+    one = answer(found(uneven, layers=[10, 8, 7, 7]), LAYERS)
+    assert one.plan == "8, 8, 8, 8 instead of 10, 8, 7, 7"
+    assert one.step_s == pytest.approx(step_s(), rel=0.003)
+
+
+def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
+    shape = replace(SHAPE, vpp_size=2)
+    one = answer(found(LOSS, layers=[64], shape=shape), LAYERS)
+    assert one.time_saved_fraction > 0.03
+    assert len(one.plan.split(" instead of ")[0].split(", ")) == 8
+
+
+def test_even_stages_stay_as_they_are() -> None:
+    one = answer(found(layers=[32]), LAYERS)
+    assert (one.plan, one.time_saved_fraction) == ("as they are", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        (OVER_DP_RANKS, Exchanged(**vars(SEQUENCES_OF_ALL))),
+        (SEQUENCES, replace(SEQUENCES_OF_ALL, is_balanced=True)),
+    ],
+)
+def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
+    """Beside a slow worker, which stays slow."""
+    slow = WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
+    one = answer(found(SEQUENCES_OF_ALL, slow), name)
+    true = 1 - step_s(after, slow) / step_s(SEQUENCES_OF_ALL, slow)
+    assert one.time_saved_fraction == pytest.approx(true, abs=0.01)
+    assert true > 0.02
+
+
+def test_collections_are_planned() -> None:
+    pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
+    one = answer(found(pauses), COLLECTIONS)
+    assert one.plan.startswith("collect on all workers after every 4 steps, ")
+    true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4))
+    assert one.step_s == pytest.approx(true_s, rel=0.01)
+    assert one.time_saved_fraction > 0.1
+
+
+def test_of_what_is_not_there_the_reason_is_said() -> None:
+    calm = found()
+    assert calm.answers == []
+    assert calm.without == {
+        LAYERS: "how many layers the model has is not known (--layers)",
+        OVER_DP_RANKS: "no microbatch is known to be heavier than others",
+        SEQUENCES: "no microbatch is known to be heavier than others",
+        COLLECTIONS: "no worker pauses",
+    }
+    alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))
+    assert alone.without[LAYERS] == "there is no pipeline"
+    assert alone.without[OVER_DP_RANKS] == "there is one dp rank"
+
+
+@pytest.mark.parametrize("layers", [[31], [8, 8], [8, 8, 8, 0], [0]])
+def test_layers_that_do_not_fit(layers: list[int]) -> None:
+    with pytest.raises(LayersError, match=r"do not fit 4 chunks of the model \(4 stages x 1\)"):
+        found(layers=layers)
+
+
+def test_a_unit_without_ops_has_no_answer() -> None:
+    generated = job()
+    with pytest.raises(NothingToReplayError, match="no_ops"):
+        mitigated(generated.rank_steps.slice(0, 0), generated.manifest)
+
+
+def test_the_heaviest_microbatches_are_kept_apart() -> None:
+    """Of 9, 1 | 8, 2 the ranks get 9, 1 and 8, 2; of 9, 8 | 1, 2 the same."""
+    weight = np.array([[[9.0, 1.0], [8.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    source = assigned(weight)
+    moved = np.take_along_axis(weight.reshape(2, -1), source.reshape(2, -1), axis=1).reshape(2, 2, 2)
+    assert moved[0].T.tolist() == [[9.0, 1.0], [8.0, 2.0]]
+    assert [sorted(each) for each in source.reshape(2, -1).tolist()] == [[0, 1, 2, 3]] * 2
+
+
+def test_the_evaluation_knows_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row for seed in range(6000, 6006) if (row := judge(seed, LAYERS, 3_000)) is not None]
+    assert rows
+    assert all(abs(row["error"]) < 1.0 for row in rows)
+    assert main(["--jobs", "1", "--seed", "6002", "--most-ops", "2000", "--format", "json"]) == 0
+    assert "1 generated jobs for each mitigation, of seeds 6002 to " in capsys.readouterr().out

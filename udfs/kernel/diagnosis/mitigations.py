@@ -1,0 +1,196 @@
+"""What mitigations return, by replay: the same job with its work in another place, slow workers as they are.
+
+A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
+stages, whole microbatches between dp ranks, and pauses that workers took when they liked are taken together.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import cause
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.diagnose import replays
+from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
+from udfs.kernel.diagnosis.found import Found
+from udfs.kernel.diagnosis.savings import NOTHING
+from udfs.kernel.selection import medians_along
+
+WITHOUT_PAUSES: Final = frozenset({cause.PAUSE})
+BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
+NEIGHBOURS: Final = 2
+"""Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
+
+
+class Layers(NamedTuple):
+    """Layers between stages.
+
+    before, after : int, shape (chunk of the model,); layers of each.
+    layer_s       : what one takes in a microbatch, forward and backward. [s]
+    step_s        : mean replayed step time with them. [s]
+    """
+
+    before: Ints
+    after: Ints
+    layer_s: Floats
+    step_s: float
+
+
+class Collections(NamedTuple):
+    """Planned garbage collection.
+
+    every_steps : how often each worker pauses now, and all would together; whole steps.
+    pause_s     : how long they then all wait: the longest of as many pauses as there are workers. [s]
+    step_s      : mean replayed step time with it. [s]
+    pays_from   : least number of steps between collections from which on it saves anything.
+    """
+
+    every_steps: int
+    pause_s: float
+    step_s: float
+    pays_from: float
+
+
+def as_it_is(found: Found) -> float:
+    """Mean replayed step time with nothing changed. [s]"""
+    return replays(found)([NOTHING])[NOTHING]
+
+
+def layers_between_stages(found: Found, layers: Ints) -> Layers | None:
+    """Best split of whole layers over the chunks of the model.
+
+    A layer takes what the usual chunk takes for each of its layers; what a chunk takes beside its layers, as
+    the loss or an embedding, stays where it is.
+
+    layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
+    returns : None without a pipeline, or where computes could not be told apart.
+    """
+    factors = found.factors
+    if factors is None or found.job.layout.pp_size == 1:
+        return None
+    p, k, c = factors.noise.shape[:3]
+    usual_s = np.broadcast_to(factors.work_s.mean(axis=(3, 4, 5)), (p, k, c))
+    by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
+    layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
+    candidates = list(_splits(by_chunk_s, layers, layer_s, p))
+    times_s = [_with_layers(found, factors, after - layers, layer_s) for after in candidates]
+    best = int(np.argmin(times_s))
+    return Layers(layers, candidates[best], layer_s, times_s[best])
+
+
+def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> Iterator[Ints]:
+    """Splits to replay: the present one, the most even one by sums of stages, and some a layer beside it."""
+    yield layers
+    total_s, each_s = by_chunk_s.sum(axis=1), float(layer_s.sum())
+    beside_s = total_s - layers * each_s
+    even = np.ones_like(layers)
+
+    def of_stages(split: Ints) -> Floats:
+        sums_s: Floats = (beside_s + split * each_s).reshape(-1, stages).sum(axis=0)
+        return sums_s
+
+    def chunk_of(stage: int, split: Ints, sign: int) -> int:
+        """Chunk of a stage that gets a layer (sign 1), or gives one (-1): the one with fewest, or most."""
+        own = np.arange(stage, len(split), stages)
+        return int(own[np.argmin(sign * split[own])])
+
+    for _ in range(int(layers.sum()) - len(layers)):
+        even[chunk_of(int(of_stages(even).argmin()), even, 1)] += 1
+    yield even
+    by_time = np.argsort(of_stages(even), kind="stable")
+    for heavy in by_time[-NEIGHBOURS:].tolist():
+        for light in by_time[:NEIGHBOURS].tolist():
+            moved = even.copy()
+            moved[chunk_of(heavy, even, -1)] -= 1
+            moved[chunk_of(light, even, 1)] += 1
+            if heavy != light and moved.min() > 0:
+                yield moved
+
+
+def _with_layers(found: Found, factors: Factors, more: Ints, layer_s: Floats) -> float:
+    """Mean step time if chunks have so many more layers. [s]"""
+    p, _, c, *_ = factors.noise.shape
+    more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
+    weight = factors.data.weight[None, :, None]
+    least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
+    work_s = np.maximum(factors.work_s + more_s * weight, least_s)
+    return replays(found, work_s * factors.noise)([NOTHING])[NOTHING]
+
+
+def microbatches_over_dp_ranks(found: Found) -> float | None:
+    """Mean step time if dp ranks exchanged whole microbatches within each step. [s]
+
+    The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
+
+    returns : None where microbatches are even, or there is one rank.
+    """
+    factors = found.factors
+    if factors is None or not factors.data.is_real or found.job.layout.dp_size == 1:
+        return None
+    total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
+    source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
+    steps, microbatches, ranks = source.shape
+    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it.
+    worker = factors.noise.mean(axis=(3, 4), keepdims=True)
+    own_s = factors.work_s * (factors.noise / worker)
+    by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
+    moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
+    moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
+    return replays(found, moved_s * worker)([NOTHING])[NOTHING]
+
+
+def assigned(weight: Floats) -> Ints:
+    """Which microbatch goes where, so that dp ranks have alike much work in each step.
+
+    weight  : shape (step, microbatch, dp_rank).
+    returns : of the same shape; where each comes from: microbatch * dp ranks + dp rank. Each rank begins
+              with its heaviest.
+    """
+    steps, microbatches, ranks = weight.shape
+    flat = weight.reshape(steps, -1)
+    order = np.argsort(-flat, axis=1, kind="stable")
+    load, room = np.zeros((steps, ranks)), np.full((steps, ranks), microbatches)
+    found = np.zeros((steps, ranks, microbatches), dtype=np.int64)
+    rows = np.arange(steps)
+    for place in order.T:
+        rank = np.where(room > 0, load, np.inf).argmin(axis=1)
+        found[rows, rank, microbatches - room[rows, rank]] = place
+        room[rows, rank] -= 1
+        load[rows, rank] += flat[rows, place]
+    return found.swapaxes(1, 2)
+
+
+def planned_collections(found: Found) -> Collections | None:
+    """All workers pause together, as often as each did by itself, when a step is over.
+
+    returns : None where no worker pauses.
+    """
+    pauses_s = _pauses(found)
+    if pauses_s is None:
+        return None
+    lengths_s, workers = np.sort(pauses_s[pauses_s > 0.0]), pauses_s.shape[0] * pauses_s.shape[2]
+    every_steps = max(1, round(pauses_s.size / len(lengths_s)))
+    share = np.arange(len(lengths_s) + 1) / len(lengths_s)
+    longest_s = float(lengths_s @ np.diff(share**workers))
+    times_s = replays(found)([NOTHING, WITHOUT_PAUSES])
+    saved_s = times_s[NOTHING] - times_s[WITHOUT_PAUSES]
+    pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
+    return Collections(
+        every_steps, longest_s, times_s[WITHOUT_PAUSES] + longest_s / every_steps, float(pays_from)
+    )
+
+
+def _pauses(found: Found) -> Tensor | None:
+    """How long each worker paused in each step, shape (stage, step, dp_rank); None without any pause. [s]"""
+    parts = list(found.own.pauses.values())
+    if found.factors is not None and found.factors.pause_s is not None:
+        parts.append(found.factors.pause_s.sum(axis=(1, 2, 3)))
+    if not parts:
+        return None
+    shapes = {part.shape for part in parts}
+    if len(shapes) > 1:  # computes of the usual steps, own ops of all
+        parts = [max(parts, key=np.size)]
+    total_s: Tensor = np.sum(parts, axis=0)
+    return total_s if (total_s > 0.0).any() else None

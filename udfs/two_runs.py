@@ -1,0 +1,167 @@
+"""Two runs of a job, callable without Spark: which op types, stages and hosts make one slower than the other.
+
+`divided([read_run(rows, manifest)], [read_run(other_rows, other_manifest)]).by_op_type`
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.recorded.first_pass import Recorded
+from udfs.kernel.replay.masked import op_stages
+from udfs.kernel.replay.other_times import (
+    Match,
+    change_by_group,
+    parts_of,
+    times_by_key,
+    with_other_times,
+)
+from udfs.kernel.replay.replay import step_times
+from udfs.kernel.replay.scenario_rows import TYPE_GROUP
+from udfs.scenario.op_columns import BlockColumns, WorkerRows
+from udfs.simulate.choice import chosen
+from udfs.simulate.rank_rows import ReplayedRows
+from udfs.what_if import SimulationSettings, garbage_collection_paused
+
+MOST_GROUPS: Final = 16
+"""Stages, or hosts, that have a part of their own: those whose ops change most."""
+OTHERS: Final = "all others"
+_UNKNOWN: Final = "host not logged"
+
+
+class ReadRun(NamedTuple):
+    """A run, or a day of one, ready to be replayed."""
+
+    rows: ReplayedRows
+    layout: Layout
+    recorded: Recorded
+
+
+class Divided(NamedTuple):
+    """What groups of ops make of the difference of two runs' replayed step times; seconds for each step.
+
+    match       : of which ops the times were compared.
+    first_s, second_s : T of the first run and of the second.
+    matched_s   : T of the second with the times of the first: what is left of their difference lies in order
+                  and number of ops, and in ops that only one of them has.
+    by_op_type, by_stage, by_host : parts of second_s - matched_s by name, in order; each adds up to it. No
+                  stage or host where the layouts differ in what it takes.
+    """
+
+    match: Match
+    first_s: float
+    second_s: float
+    matched_s: float
+    by_op_type: Mapping[str, float]
+    by_stage: Mapping[str, float]
+    by_host: Mapping[str, float]
+
+
+def read_run(
+    rank_steps: pa.Table, manifest: Mapping[str, object], settings: SimulationSettings | None = None
+) -> ReadRun:
+    """Read a unit, as custom_scenario.replay_scenarios does; it raises what that raises."""
+    how = settings or SimulationSettings()
+    with garbage_collection_paused():
+        choice = chosen(rank_steps, manifest, how)
+        return ReadRun(choice.rows, choice.layout, choice.read(how.ops_together))
+
+
+def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
+    """Share out by how much the second run is slower than the first.
+
+    first, second : units of one layout each.
+    """
+    layout, other = second[0].layout, first[0].layout
+    match = _match(layout, other)
+    blocks = [block for run in second for block in run.recorded.blocks]
+    references = [block for run in first for block in run.recorded.blocks]
+    with garbage_collection_paused():
+        taken_s = with_other_times(
+            blocks, layout.dp_size, match, times_by_key(references, other.dp_size, match)
+        )
+
+        def shared(groups: Sequence[Ints], names: Sequence[str]) -> tuple[float, float, dict[str, float]]:
+            change_s = change_by_group(blocks, taken_s, groups, len(names))
+            kept, named = _largest(change_s, names)
+            found = parts_of(blocks, taken_s, [kept[each] for each in groups], len(named))
+            return found.recorded_s, found.all_s, dict(zip(named, found.parts_s.tolist(), strict=True))
+
+        types = [np.array(TYPE_GROUP)[list(block.graph.op_types)][:, None, None] for block in blocks]
+        second_s, matched_s, by_op_type = shared(types, [OP_TYPE_GROUPS.get(each, each) for each in OP_TYPES])
+        by_stage: dict[str, float] = {}
+        by_host: dict[str, float] = {}
+        if match is not Match.OP_TYPES and layout.pp_size > 1:
+            stages = [op_stages(block.graph)[:, None] for block in blocks]
+            by_stage = shared(stages, [f"stage {stage}" for stage in range(layout.pp_size)])[2]
+        if match is Match.WORKERS:
+            hosts, names = _hosts(first, second)
+            by_host = shared(hosts, names)[2] if len(names) > 1 else {}
+    steps = sum(len(run.rows.steps) for run in first)
+    first_s = sum(_total_s(run) for run in first) / steps
+    return Divided(match, first_s, second_s, matched_s, by_op_type, by_stage, by_host)
+
+
+def _match(layout: Layout, other: Layout) -> Match:
+    """Of which ops the times of two layouts can be compared."""
+    if (layout.pp_size, layout.vpp_size) != (other.pp_size, other.vpp_size):
+        return Match.OP_TYPES
+    return Match.WORKERS if layout.dp_size == other.dp_size else Match.STAGES
+
+
+def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
+    """New number of each group, and the names: of those that change most, the rest together.
+
+    What does not change is put with any: its times are the same.
+    """
+    changing = [int(each) for each in np.argsort(-change_s, kind="stable") if change_s[each] > 0.0]
+    kept = sorted(changing[:MOST_GROUPS])
+    named = [names[each] for each in kept]
+    if len(changing) > MOST_GROUPS or not kept:
+        named.append(OTHERS)
+    number = np.full(len(names), len(named) - 1)
+    number[kept] = np.arange(len(kept))
+    return number, named
+
+
+def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[Ints], list[str]]:
+    """Host of each op, for each block of the second run, and the names of the hosts.
+
+    A host says which one had its workers in the first run, where that was one other.
+    """
+    before = _host_names(WorkerRows.of(first[-1].rows))
+    names: dict[str, int] = {}
+    groups = []
+    for run in second:
+        workers = WorkerRows.of(run.rows)
+        here = _host_names(workers)
+        labels = [_label(host, here, before) for host in (*workers.hosts, _UNKNOWN)]
+        number = np.array([names.setdefault(label, len(names)) for label in labels])
+        columns = (BlockColumns(block, run.rows.steps, workers) for block in run.recorded.blocks)
+        groups += [number[each("host").values] for each in columns]
+    return groups, list(names)
+
+
+def _host_names(workers: WorkerRows) -> np.ndarray[tuple[int, ...], np.dtype[np.str_]]:
+    """Host of each worker in the first step, shape (stage, dp_rank)."""
+    return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
+
+
+def _label(
+    host: str,
+    here: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
+    before: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
+) -> str:
+    """Name of a host, and of the one that it took the place of."""
+    was = {str(each) for each in before[here == host]} - {_UNKNOWN}
+    return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
+
+
+def _total_s(run: ReadRun) -> float:
+    """Replayed step times, summed. [s]"""
+    return float(sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks))
