@@ -8,6 +8,7 @@ as long. Nothing is written.
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
+from math import fsum
 
 from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import FORMATS, Result, shown, write
@@ -30,6 +31,27 @@ def _heading(unit: Unit, answers: Answers) -> str:
         f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
         "slowdown: step time / ideal; a fix can go below 1, because slow ops count in the ideal\n"
     )
+
+
+def _overlap(answers: Answers, factor: float | None) -> str:
+    """Why several scenarios together save another time than their sum; empty of a single one."""
+    *single, together = answers.answers
+    if not single:
+        return ""
+    alone_s = fsum(each.time_saved_s for each in single)
+    said = (
+        f"{together.scenario}: {shown(together.time_saved_s)} s saved, where the scenarios alone save "
+        f"{shown(alone_s)} s in sum: what one saves the other cannot save again"
+    )
+    if together.ops is None:
+        return f"{said}\n"
+    both = sum(each.ops or 0 for each in single) - together.ops
+    said += f" ({both:,} ops are in more than one)" if both else ""
+    if factor is None:
+        said += (
+            "; ideal is the usual time of the op type, which lengthens ops that are faster, and waits move"
+        )
+    return f"{said}\n"
 
 
 def _result(answers: Sequence[Answer], factor: float | None) -> Result:
@@ -66,7 +88,8 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
     # A program that reads csv or json finds only rows on standard output.
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found[0]))
+    about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) for each in found)
+    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(about)
     write(
         _result([answer for each in found for answer in each.answers], args.factor), args.format, sys.stdout
     )

@@ -26,6 +26,7 @@ from schemas.vocabulary import (
     FURTHER_TABLES,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
@@ -42,6 +43,7 @@ from udfs.what_if import SimulationSettings
 _SHIPPED: Final = "base"
 """The project's own settings: bounds of files, and what the simulation takes as ideal."""
 _JOB: Final = "job_days"
+_WATERFALL: Final = "waterfall"
 _MOST_FILES: Final = 5
 """Files that are named."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
@@ -108,9 +110,11 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
         connection.register(JOBS, jobs)
         connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
         connection.register(JOB_CAUSES, results[JOB_CAUSES])
+        connection.register(JOB_TIME, results[JOB_TIME])
         connection.register(REJECTS, rejects)
-        create_views(connection, [_JOB])
+        create_views(connection, [_JOB, _WATERFALL])
         (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
+        waterfall = _rows(connection.sql(f"FROM {_WATERFALL}").to_arrow_table(), "place")
         rejected = _rows(connection.sql(rejects_of("true")).to_arrow_table())
     return UnitTables(
         job=job,
@@ -120,6 +124,7 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
         causes=_rows(results[JOB_CAUSES], "cause"),
         further={name: _rows(results[name], *TABLES[name].grain[len(UNIT_KEY) :]) for name in FURTHER_TABLES},
         rejects=rejected,
+        waterfall=waterfall,
     )
 
 

@@ -13,6 +13,7 @@ from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from jobs.report.sections import SECTIONS
+from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
 
@@ -87,6 +88,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
     """What only a replayed unit has."""
     found = _pattern(tables)
+    measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
     present = sorted(
         (row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED), key=_saved
@@ -112,6 +114,8 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "timeline": timeline and f"{timeline}{slowest}",
         "onset": onset and [(step, f"{timeline}{step}") for step in onset],
         "figures": _figures(tables.job),
+        "chain": waterfall(tables.waterfall, measure.amounts),
+        "unit_of_chain": measure.unit,
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
         "trust": trust(tables.job),
         "data": {"charts": drawn, "timeline": timeline},
@@ -168,8 +172,8 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
         ("slowdown", wording.ratio(job["slowdown"]), "replayed / ideal step"),
         (
             "waste",
-            loss.of_unit(job["waste_fraction"], job["wasted_gpu_hours"]),
-            "1 - 1/slowdown: the loss against the paper's ideal",
+            wording.percent(job["waste_fraction"]),
+            "1 - 1/slowdown: the part of the replayed step beyond the paper's ideal",
         ),
         ("launch slowdown", wording.ratio(job["launch_slowdown"]), "recorded / replayed step"),
         (

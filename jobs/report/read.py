@@ -41,10 +41,12 @@ _NAMED: Final = {
     "coverage": "coverage",
     "distribution": "waste_distribution",
     "op_types": "waste_by_op_type",
+    "waterfall": "waterfall",
 }
 """Tables of the fleet's page that are named queries."""
 _JOB_DAYS: Final = "job_days"
 _HISTORY: Final = "culprit_history"
+_WATERFALL: Final = "waterfall"
 _FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
@@ -53,6 +55,7 @@ _OF_UNITS: Final = {
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
     _HISTORY: ("cause", "culprit"),
+    _WATERFALL: ("place",),
     **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
@@ -112,6 +115,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             hosts=record,
             history=rows[_HISTORY].get(unit, ()),
             rejects=rejects.get(unit, ()),
+            waterfall=rows[_WATERFALL].get(unit, ()),
         )
         for unit in units
     ]

@@ -128,6 +128,11 @@ STATUS_WORDS: Final[dict[str, str]] = {
 }
 
 
+def short_title(cause: str) -> str:
+    """Return a cause in words, without the name that tables give it."""
+    return CAUSE_WORDS[cause].title.partition(" (")[0]
+
+
 def hours(value: float | None) -> str:
     """GPU-hours without their unit: whole ones from 100 on, else three digits."""
     return MISSING if value is None else _digits(value)
@@ -197,14 +202,20 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recurrence(row: Mapping[str, Any]) -> str:
-    """Whether a host is slow in more jobs than chance explains; in one job nothing recurs.
+    """One verdict on a host, by both kinds of evidence: measured in jobs, slow in more than by chance.
 
-    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs.
+    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs; in one job
+    nothing recurs.
     """
-    if row["jobs_slow"] < 2:
-        return "seen in one job"
     likely = min(1.0, row["p_value"] * row["hosts_asked_about"])
     chance = "less than 0.1 %" if likely < 0.001 else percent(likely)
-    if row["is_beyond_chance"]:
-        return f"proven by recurrence ({chance})"
-    return f"not proven by recurrence ({chance}); measured directly in {row['jobs_slow']} jobs"
+    measured = f"slow: measured in {counted(row['jobs_measured'], 'job')}"
+    recurs = row["jobs_slow"] > 1
+    texts = {
+        "measured_and_recurs": f"{measured}, and slow in more jobs than chance explains ({chance})",
+        "measured": measured + (f"; by their number alone it could be chance ({chance})" if recurs else ""),
+        "recurs": f"slow in more jobs than chance explains ({chance}), though no job's cause names it",
+        "not_proven": "not proven: no job's cause names it"
+        + (f", and it could be chance ({chance})" if recurs else ""),
+    }
+    return texts.get(row["verdict"], MISSING)

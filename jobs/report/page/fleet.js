@@ -54,10 +54,11 @@ function sumOf(rows, name) {
 async function showLost(data, filters) {
   const isIn = (unit) => unit.log_date >= filters.from && unit.log_date <= filters.to
     && (!filters.team || unit.team === filters.team) && (!filters.cluster || unit.cluster === filters.cluster);
-  const units = data.units.filter((unit) => unit.of !== null && isIn(unit));
-  const parts = data.parts.filter((part) => part.lost !== null && isIn(part.unit) && (!filters.cause || part.cause === filters.cause));
+  const units = data.units.filter((unit) => unit.is_counted && isIn(unit));
+  const parts = data.parts.filter((part) => isIn(part.unit) && (!filters.cause || part.cause === filters.cause));
   const whole = { lost: sumOf(parts, "lost"), of: sumOf(units, "of") };
-  const amount = (lost) => (data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
+  // What no unit states is not 0.
+  const amount = (lost) => (lost === null ? MISSING : data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
   document.getElementById("sum").textContent = units.length
     ? `${amount(whole.lost)} ${data.measure.unit || "of the time"} lost in ${counted(units.length, "job-day")}`
       + `${data.measure.unit ? `, ${percent(share(whole.lost, whole.of))} of their ${digits(whole.of)}` : ""}.`
@@ -86,7 +87,7 @@ function showFixes(data, parts, whole, amount, by) {
     const heaviest = own.toSorted((a, b) => b.lost - a.lost);
     const paged = heaviest.find((part) => part.unit.page) ?? heaviest[0];
     return {
-      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: sumOf(own, "lost"),
+      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: own.some((part) => part.lost !== null) ? sumOf(own, "lost") : null,
       causes: [...new Set(heaviest.map((part) => part.cause))], flagged: own.filter((part) => part.is_flagged).length,
       days: new Set(own.map((part) => `${part.unit.run} ${part.unit.log_date}`)).size,
     };
@@ -97,8 +98,8 @@ function showFixes(data, parts, whole, amount, by) {
   const isLast = (row) => isFix && row.causes[0] === "unexplained";
   fillTable("fixes", [
     [by === "fix" ? "where" : by, false, (row) => (row.page ? element("a", { href: row.page }, row.name) : row.name), (row) => row.name],
-    [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost],
-    ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost],
+    [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost ?? -1],
+    ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost ?? -1],
     ...(by === "cause" ? [] : [[by === "fix" ? "cause" : "causes", false, titles, titles]]),
     ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),
     ["job-days", true, (row) => digits(row.days), (row) => row.days],
@@ -150,7 +151,7 @@ function showPeriod(data) {
     ["host", false, (row) => (row.page ? element("a", { href: row.page }, row.host) : row.host), (row) => row.host],
     ["slow in", true, (row) => row.slow_in, (row) => row.jobs_slow],
     ["expected", true, (row) => digits(row.expected), (row) => row.expected],
-    ["beyond chance", false, (row) => row.recurrence],
+    ["verdict", false, (row) => row.recurrence],
     ["pattern", false, (row) => row.pattern, (row) => row.pattern],
     ["days slow", true, (row) => digits(row.days_slow), (row) => row.days_slow],
     ["first", false, (row) => row.first, (row) => row.first],

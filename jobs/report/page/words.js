@@ -27,5 +27,5 @@ function counted(number, one, many = `${one}s`) {
 }
 
 function share(part, whole) {
-  return whole > 0 ? part / whole : null;
+  return whole > 0 && part !== null ? part / whole : null;
 }
