@@ -15,7 +15,7 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
-from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings
 from schemas.table import sql_strings
@@ -132,6 +132,7 @@ def _confidence(text: str) -> float:
     option("--days N", "days on each side", positive, default=WINDOW_DAYS),
     option("--confidence P", "of the interval", _confidence, default=CONFIDENCE),
     FORMAT,
+    AS_LISTS,
     one_of=("job_id", "team", "host", "fleet"),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
@@ -142,7 +143,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     rows = [_row(each) for each in run(reader, args)]
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
-    write(Result(columns, values), args.format, sys.stdout)
+    write(Result(columns, values), args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from dataclasses import astuple, fields
 from math import fsum
 
 from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import FORMATS, Result, shown, write
+from jobs.reading.printing import Result, is_for_people, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.scenarios import FIXABLE, read_fix, replay_fixes
 from jobs.reading.unit import read_causes, unit_to_replay
-from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, OF_UNIT, Arguments, not_negative_number, option
 from jobs.runtime.settings import Settings
 from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers
@@ -81,18 +81,18 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
         dest="factor",
     ),
     FORMAT,
+    AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Replay one unit with a cause fixed, or some of its ops ideal or scaled, and all others as recorded."""
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
-    # A program that reads csv or json finds only rows on standard output.
+    # A program that reads csv, json or tabs finds only rows on standard output.
     about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) for each in found)
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(about)
-    write(
-        _result([answer for each in found for answer in each.answers], args.factor), args.format, sys.stdout
-    )
+    (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(about)
+    result = _result([answer for each in found for answer in each.answers], args.factor)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

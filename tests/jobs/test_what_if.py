@@ -33,7 +33,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
     """Forward 1 and 3 s: T = 3 + 1; ideal forward 2 s: T_ideal = 2 + 1. The transfer is ideal already."""
-    status, out, _ = ask(main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'")
+    status, out, _ = ask(
+        main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'", "--format", "table"
+    )
     assert status == 0
     first, second, _, together, *table = (line for line in out.splitlines() if line.strip())
     assert first == "llm-a, run r3, 2026-01-06: 1 steps, 4 ops"
@@ -59,12 +61,13 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     """Both forwards are ideal in the first, one of them in the second too."""
     one = f"{FORWARD} AND host = 'node-1'"
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
-    _, out, _ = ask(main, "--job-id", "llm-a", *fixes)
-    assert "(1 ops are in more than one)\n" in out
-    _, out, _ = ask(main, "--job-id", "llm-a", "--fix", "pause")
-    assert "all causes: " in out
-    _, out, _ = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
-    assert "together" not in out
+    _, out, err = ask(main, "--job-id", "llm-a", *fixes)
+    assert "(1 ops are in more than one)\n" in err
+    assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
+    _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
+    assert "all causes: " in err
+    _, _, err = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
+    assert "together" not in err
 
 
 def test_ops_are_scaled_and_the_answer_is_json(ask: Ask) -> None:
