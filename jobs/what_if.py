@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from math import fsum
+from typing import Final
 
 from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import Result, is_for_people, shown, write
@@ -20,6 +21,9 @@ from jobs.runtime.settings import Settings
 from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
+
+_SAME: Final = 1e-3
+"""Part by which a sum may differ from what all save together, and nothing be said of it."""
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
@@ -39,18 +43,14 @@ def _overlap(answers: Answers, factor: float | None) -> str:
     if not single:
         return ""
     alone_s = fsum(each.time_saved_s for each in single)
-    said = (
-        f"{together.scenario}: {shown(together.time_saved_s)} s saved, where the scenarios alone save "
-        f"{shown(alone_s)} s in sum: what one saves the other cannot save again"
-    )
-    if together.ops is None:
-        return f"{said}\n"
-    both = sum(each.ops or 0 for each in single) - together.ops
-    said += f" ({both:,} ops are in more than one)" if both else ""
-    if factor is None:
-        said += (
-            "; ideal is the usual time of the op type, which lengthens ops that are faster, and waits move"
-        )
+    said = f"{together.scenario}: {shown(together.time_saved_s)} s saved"
+    if abs(alone_s - together.time_saved_s) <= _SAME * abs(alone_s):
+        return f"{said}, as much as each alone in sum\n"
+    said += f", where each alone saves {shown(alone_s)} s in sum: what one saves another cannot save again"
+    if together.ops is not None:
+        both = sum(each.ops or 0 for each in single) - together.ops
+        said += f" ({both:,} ops are in more than one)" if both else ""
+        said += "" if factor is not None else "; ideal lengthens ops faster than is usual for their type"
     return f"{said}\n"
 
 
