@@ -127,7 +127,7 @@ def _widths(
         word = max((len(word) for value in values for word in value.split()), default=1)
         head = max(map(len, _split(name, 1)))
         least.append(max(head, longest if is_number[place] else min(word, _LONGEST_WORD)))
-        most.append(max(least[-1], longest))
+        most.append(max(least[-1], longest, len(name)))
     return least, most
 
 
