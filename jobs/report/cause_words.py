@@ -118,6 +118,8 @@ def _evidence(row: Row) -> str:
                 share=wording.percent(found["indicator"]), number=wording.ratio(found["indicator"])
             )
         )
+        if "{share}" in indicator and found["indicator"] > 1:
+            parts.append(wording.BEYOND_ALL)
     if row["flag_reason"] == JUDGED_BY_HISTORY:
         parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"

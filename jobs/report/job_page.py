@@ -12,7 +12,7 @@ from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
-from jobs.report.sections import SECTIONS
+from jobs.report.sections import LAST_SECTIONS, SECTIONS
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
@@ -117,6 +117,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "chain": waterfall(tables.waterfall, measure.amounts),
         "unit_of_chain": measure.unit,
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
+        "last_sections": [section for of in LAST_SECTIONS if (section := of(tables)) is not None],
         "trust": trust(tables.job),
         "data": {"charts": drawn, "timeline": timeline},
     }
@@ -179,12 +180,12 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
         (
             "by the slowest 3 % of workers",
             wording.percent(job["slow_worker_share"]),
-            "part of the waste that goes where they are ideal (M_W)",
+            _goes("they are", "M_W", job["slow_worker_share"]),
         ),
         (
             "by the last stage",
             wording.percent(job["last_stage_share"]),
-            "part of the waste that goes where it is ideal (M_S)",
+            _goes("it is", "M_S", job["last_stage_share"]),
         ),
         (
             "forward with backward",
@@ -192,6 +193,12 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
             "how far their times of a microbatch rise together (correlation): from 0.9 on, uneven data",
         ),
     ]
+
+
+def _goes(what: str, symbol: str, share: float | None) -> str:
+    """What a share of the waste means, and how it can be more than all."""
+    beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
+    return f"part of the waste that goes where {what} ideal ({symbol}){beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:

@@ -42,6 +42,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
             continue
         ends = (0.0, share) if row["is_total"] else (left - share, left)
         left = share if row["is_total"] else left - share
+        is_more = not row["is_total"] and share < 0
         low, high = (min(max(each, 0.0), 1.0) for each in sorted(ends))
         drawn.append(
             {
@@ -49,7 +50,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
                 "title": _title(name),
                 "is_total": row["is_total"],
                 "amount": wording.hours(row[amounts]) if row["is_total"] else _signed(row[amounts]),
-                "share": wording.percent(share if row["is_total"] else -share),
+                "share": f"{'+' if is_more else ''}{wording.percent(share if row['is_total'] else -share)}",
                 "x": round(_WIDTH * low, 2),
                 "width": round(max(_WIDTH * (high - low), 0.3), 2),
             }

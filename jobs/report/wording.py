@@ -21,6 +21,8 @@ class CauseWords(NamedTuple):
     indicator: str = ""
 
 
+BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
+"""Why more than all of the waste may go."""
 _OF_WORKERS: Final = "with the slowest 3 % of workers ideal, {share} of the waste goes (M_W)"
 _OF_STAGE: Final = "with the last stage ideal, {share} of the waste goes (M_S)"
 _OF_DATA: Final = (
@@ -144,7 +146,7 @@ def percent(fraction: float | None) -> str:
         return MISSING
     size = abs(100 * fraction)
     if 0 < size < 0.05:
-        return f"{'-' if fraction < 0 else ''}< 0.1 %"
+        return "> -0.1 %" if fraction < 0 else "< 0.1 %"
     return f"{100 * fraction:.{0 if size >= 99.95 or size == 0 else 1}f} %"
 
 

@@ -18,7 +18,7 @@ from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, NOBODY_L
         (wording.hours, {-0.0: "0", -5.5: "-5.5", 1_407_769.0: "1.41 million"}),
         (
             wording.percent,
-            {None: "\N{EN DASH}", 0.174: "17.4 %", 0.0: "0 %", 0.0004: "< 0.1 %", -0.0004: "-< 0.1 %"},
+            {None: "\N{EN DASH}", 0.174: "17.4 %", 0.0: "0 %", 0.0004: "< 0.1 %", -0.0004: "> -0.1 %"},
         ),
         (wording.percent, {1.22: "122 %"}),
         (
