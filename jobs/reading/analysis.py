@@ -5,6 +5,7 @@ And what keeps a run from it, in words: files of which nothing was read, a manif
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from math import prod
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from jobs.landing.files import MANIFEST
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import ReadRun, Run, read_run
 from jobs.reading.database import create_views
+from jobs.report.crop import crop_of
 from jobs.report.read import rejects_of
 from jobs.report.rows import Row, UnitTables
 from jobs.runtime.settings import load_settings
@@ -84,7 +86,24 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
-    return Analysis(unit, read, _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit)), results)
+    tables = _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit))
+    return Analysis(unit, read, replace(tables, crop=_cropped(tables, read.rows)), results)
+
+
+def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
+    """Recorded lines that the page draws."""
+    crop = crop_of(tables)
+    if crop is None:
+        return []
+    ranks, steps = (crop.culprit["rank"], crop.peer["rank"]), (crop.slow_step, crop.usual_step)
+    are_drawn = pc.and_(
+        pc.is_in(rows["rank"], pa.array(ranks, rows["rank"].type)),
+        pc.is_in(rows["step"], pa.array(steps, rows["step"].type)),
+    )
+    found: list[Row] = (
+        rows.filter(are_drawn).select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
+    )
+    return found
 
 
 def _recorded_day(rows: pa.Table) -> date | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, loss, templates, wording
+from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
@@ -104,6 +105,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "causes": [cause_words.described(row, links.hosts, tables) for row in present],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "unexplained": loss.unexplained(tables.causes),
+        "crop": crop_picture(tables),
         "prints": _printed(tables, present),
         "fix_command": fixes,
         "pattern": found,

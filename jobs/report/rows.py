@@ -78,6 +78,7 @@ class UnitTables:
     history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
     rejects  : of its lines and files by reason, the most first: reason, count, detail of one.
     waterfall : of the view, ordered by place; none where it is not known what the unit lost.
+    crop : of rank_steps, the lines that jobs.report.crop draws; none once recorded ops have expired.
     """
 
     job: Row
@@ -91,6 +92,7 @@ class UnitTables:
     history: Sequence[Row] = ()
     rejects: Sequence[Row] = ()
     waterfall: Sequence[Row] = ()
+    crop: Sequence[Row] = ()
 
     @property
     def key(self) -> Unit:

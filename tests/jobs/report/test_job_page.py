@@ -300,3 +300,16 @@ def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None
     (row,) = tables.further["job_time"]
     wrong = replace(tables, further={"job_time": [{**row, "contradictions": 2}]})
     assert "Contradictions among its events: 2;" in Page(job_page(wrong, "warehouse")).text
+
+
+@pytest.mark.parametrize(("share", "is_beyond"), [(1.06, True), (0.9, False)])
+def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is_beyond: bool) -> None:
+    causes = [
+        row | {"evidence": {**dict(row["evidence"]), "indicator": share}}
+        if row["cause"] == "slow_worker"
+        else row
+        for row in SICK.causes
+    ]
+    job = {**SICK.job, "slow_worker_share": share, "last_stage_share": 0.1}
+    text = Page(job_page(replace(SICK, causes=causes, job=job))).text
+    assert text.count("above 100 %, as the other ops are faster than the ideal") == 2 * is_beyond
