@@ -100,7 +100,7 @@ def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
         "lanes": lanes,
         "says": (
             f"{_name(crop.culprit)} beside {_name(crop.peer)}, in the step in which it is slowest and in the "
-            f"one in which it is least slow, as recorded: {seconds(end_us / 1e6)} from the first op of each on."
+            f"one in which it is least slow, as recorded; {seconds(end_us / 1e6)} from each first op on."
         ),
         "has_transfers": crop.has_transfers,
     }

@@ -39,9 +39,9 @@ def test_the_culprit_is_drawn_beside_a_worker_of_its_stage_that_is_none() -> Non
 @pytest.mark.parametrize(
     "without",
     [
-        {"causes": [row | {"is_cause": False} for row in SICK.causes]},
-        {"causes": [row | {"culprits": []} for row in SICK.causes]},
-        {"workers": [row | {"step_slowdowns": None} for row in SICK.workers]},
+        {"causes": [{**row, "is_cause": False} for row in SICK.causes]},
+        {"causes": [{**row, "culprits": []} for row in SICK.causes]},
+        {"workers": [{**row, "step_slowdowns": None} for row in SICK.workers]},
         {"workers": [row for row in SICK.workers if row["host"] == "sick"]},
     ],
 )
@@ -72,7 +72,7 @@ def test_forwards_of_the_culprit_are_seen_to_be_longer(drawn: UnitTables) -> Non
 
 
 def test_slow_transfers_are_drawn_where_they_are_the_cause(drawn: UnitTables) -> None:
-    causes = [row | {"cause": "communication"} if row["is_cause"] else row for row in drawn.causes]
+    causes = [{**row, "cause": "communication"} if row["is_cause"] else row for row in drawn.causes]
     picture = crop_picture(replace(drawn, causes=causes))
     assert picture is not None
     assert any(op["kind"] == "transfer" for op in picture["lanes"][0]["ops"])

@@ -305,7 +305,7 @@ def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None
 @pytest.mark.parametrize(("share", "is_beyond"), [(1.06, True), (0.9, False)])
 def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is_beyond: bool) -> None:
     causes = [
-        row | {"evidence": {**dict(row["evidence"]), "indicator": share}}
+        {**row, "evidence": {**dict(row["evidence"]), "indicator": share}}
         if row["cause"] == "slow_worker"
         else row
         for row in SICK.causes
