@@ -116,7 +116,12 @@ class OneUnit(ABC):
         """Return the map of the unit's workers: how much of the ideal step each alone adds."""
         return self.figures.workers
 
-    def what_if(self, *fixes: str, set: float | None = None, factor: float | None = None) -> Rows:  # noqa: A002
+    def what_if(
+        self,
+        *fixes: str,
+        set: float | None = None,  # noqa: A002  # as on the command line
+        factor: float | None = None,
+    ) -> Rows:
         """Replay the unit with each fix: a cause, or the ops of a predicate ideal, or `set` times as long.
 
         A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
