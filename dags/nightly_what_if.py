@@ -51,7 +51,8 @@ once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
 
 **Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
 `what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each phase and of
-its gates, warnings, and where the data docs and the report lie.
+its gates, warnings, and where the data docs and the report lie. `what_if_night_by_date` is the same with the
+log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date.
 
 ## Settings
 Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
@@ -88,7 +89,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
 from dags.operators.alerts import alert_warnings
-from dags.operators.assets import FLEET, INGESTED, NIGHT, RESULTS, REVISED
+from dags.operators.assets import FLEET, INGESTED, NIGHT, NIGHT_BY_DATE, RESULTS, REVISED
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
@@ -147,7 +148,7 @@ with DAG(
         task_id="publish_night",
         doc_md="Checks the day's tables against each other and sums up the night.",
         entry_point="publish_night",
-        outlets=[NIGHT],
+        outlets=[NIGHT, NIGHT_BY_DATE],
         on_success_callback=alert_warnings,
         log_date="{{ ds }}",
     )

@@ -17,7 +17,7 @@ import click
 
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis, manifest_template, unread_files
-from jobs.reading.printing import FORMATS, Result, write
+from jobs.reading.printing import Result, fit
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.effective_time import effective_time
@@ -151,7 +151,7 @@ def _write_causes(found: Analysis) -> None:
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
         say("Why, and what each fix alone returns (shares of the step time do not add up):")
-        write(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), FORMATS[0], sys.stdout)
+        fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes):
         say(f"Unexplained: {unexplained}")
     say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))

@@ -6,9 +6,11 @@ them, `straggler describe --html FILE` writes the whole as one page. No Spark, n
 
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
-from jobs.reading.printing import FORMATS, Result, write
+from jobs.reading.fitting import WITHOUT_SCREEN, screen_width
+from jobs.reading.printing import TABLE, Result, fit, write
 from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from jobs.runtime.terminal import complain, say
@@ -22,6 +24,8 @@ from schemas.views import VIEWS
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 _LISTED: Final = ("name", "kind", "one_row_per", "meaning")
+_INDENT: Final = "    "
+_NARROWEST: Final = 40
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
 
 
@@ -43,7 +47,7 @@ def main(args: Arguments) -> int:
     if args.html is not None:
         return _write_page(args.html)
     if name is None:
-        write(_list(), args.format, sys.stdout)
+        _write_list(args.format)
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
     else:
@@ -61,6 +65,19 @@ def _write_page(target: Path) -> int:
     return EXIT_DONE
 
 
+def _write_list(form: str | None) -> None:
+    found = _list()
+    if form is None:  # people read it in a pager too
+        fit(
+            Result(
+                [_LISTED[0], *_LISTED[1::2]], [(name, kind, meaning) for name, kind, _, meaning in found.rows]
+            ),
+            sys.stdout,
+        )
+    else:
+        write(found, form, sys.stdout)
+
+
 def _list() -> Result:
     rows = [
         (each.name, "table", ", ".join(each.grain), first_sentence(each.meaning)) for each in TABLES.values()
@@ -70,16 +87,36 @@ def _list() -> Result:
     return Result(_LISTED, rows)
 
 
-def _describe_table(table: Table, form: str) -> None:
-    columns = [_row(entry) for entry in entries() if entry.table == table.name]
-    result = Result(_COLUMNS, columns)
-    if form != FORMATS[0]:
+def _describe_table(table: Table, form: str | None) -> None:
+    found = [entry for entry in entries() if entry.table == table.name]
+    if form is None:
+        say(*_wrapped(f"{table.name}: {table.meaning}"), f"One row per {', '.join(table.grain)}.", "")
+        for entry in found:
+            say(*_lines(entry))
+    else:
+        result = Result(_COLUMNS, [_row(entry) for entry in found])
+        if form != TABLE:
+            write(result, form, sys.stdout)
+            return
+        say(f"{table.name}: {table.meaning}", f"One row per {', '.join(table.grain)}.")
         write(result, form, sys.stdout)
-        return
-    say(f"{table.name}: {table.meaning}", f"One row per {', '.join(table.grain)}.")
-    write(result, form, sys.stdout)
     if table.expectations:
-        say("Holds for every row:", *(f"  {each.meaning}" for each in table.expectations))
+        rules = (line for each in table.expectations for line in _wrapped(each.meaning, _INDENT))
+        say("", "Holds for every row:", *rules)
+
+
+def _lines(entry: Entry) -> list[str]:
+    """A column as a screen shows it: its name and type, below them its meaning and formula."""
+    column, kind, unit, is_key, is_nullable, meaning, formula = _row(entry)
+    notes = (f"[{unit}]" if unit else "", "key" if is_key else "", "may be null" if is_nullable else "")
+    head = "  ".join([column, *(note for note in (kind, *notes) if note)])
+    return [head, *_wrapped(meaning, _INDENT), *(_wrapped(formula, _INDENT) if formula else [])]
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """A text in lines as wide as the screen."""
+    width = max(min(screen_width(sys.stdout), WITHOUT_SCREEN), _NARROWEST)
+    return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
@@ -88,13 +125,14 @@ def _row(entry: Entry) -> tuple[str, ...]:
     return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
 
 
-def _describe_sql(file: SqlFile, form: str) -> None:
-    if form != FORMATS[0]:
+def _describe_sql(file: SqlFile, form: str | None) -> None:
+    if form not in (None, TABLE):
         row = (file.name, file.meaning, ", ".join(file.sources), file.sql)
         write(Result(("name", "meaning", "reads", "sql"), [row]), form, sys.stdout)
         return
     reads = f"Reads {', '.join(file.sources)}."
-    say(f"{file.name}: {file.meaning}", reads, "", *file.sql.split("\n"))
+    said = _wrapped(f"{file.name}: {file.meaning}") if form is None else [f"{file.name}: {file.meaning}"]
+    say(*said, reads, "", *file.sql.split("\n"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Fix effect: did it help? Before and after a date, for a job, a host, a team or a setting.
 
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
-analysed job days, with an interval. Of a host it is the slowdown by its slowest worker alone. Jobs count as
+analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
 independent, each by the mean of its days; for a single job, its days do. "All others" stand
 beside it: what changed there as well was not the fix. Nothing is written.
 """
@@ -15,7 +15,11 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
+<<<<<<< HEAD
 from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability
+=======
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive
+>>>>>>> people
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings
 from schemas.table import sql_strings
@@ -37,7 +41,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
     units, value, hours = "job_days", "waste_fraction", "gpu_hours"
     if args.host is not None:
         units = f"job_days JOIN ({_of_host(args.host, of_window)}) USING ({_KEY})"
-        value, hours = "by_slowest", "CAST(NULL AS DOUBLE)"
+        value, hours = "wasted_by_slowest", "CAST(NULL AS DOUBLE)"
     found = reader.rows(
         f"SELECT job_id, log_date, {value} AS value, {hours} AS gpu_hours, "
         f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
@@ -59,12 +63,12 @@ def _check(reader: Reader, args: Arguments) -> None:
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """SQL of units that the host served, twice: its slowdown, and the others' mean as host null."""
+    """SQL of units that the host served, twice: its waste, and the others' mean as host null."""
     of_host = f"IF(host = {sql_strings([host])}, host, NULL)"
     return (
-        f"WITH by_host AS (SELECT {_KEY}, host, max(slowdown) AS by_slowest FROM {WORKER_SLOWDOWN} "
+        f"WITH by_host AS (SELECT {_KEY}, host, 1 - 1 / max(slowdown) AS by_slowest FROM {WORKER_SLOWDOWN} "
         f"WHERE host IS NOT NULL AND {of_window} GROUP BY {_KEY}, host) "
-        f"SELECT {_KEY}, {of_host} AS host, avg(by_slowest) AS by_slowest FROM by_host "
+        f"SELECT {_KEY}, {of_host} AS host, avg(by_slowest) AS wasted_by_slowest FROM by_host "
         f"JOIN (SELECT {_KEY} FROM by_host WHERE host = {sql_strings([host])}) USING ({_KEY}) "
         f"GROUP BY {_KEY}, {of_host}"
     )
@@ -116,20 +120,24 @@ def _label(text: str) -> tuple[str, str]:
     option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
     option("--job-id JOB", "of this job"),
     option("--team TEAM", "of the jobs of this team"),
-    option("--host HOST", "of this host: slowdown by its slowest worker alone"),
+    option("--host HOST", "of this host: waste by its slowest worker alone"),
     option("--fleet", "of all jobs"),
     option("--label KEY=VALUE", "days after with this label against days before without", _label),
     option("--days N", "days on each side", positive, default=WINDOW_DAYS),
     option("--confidence P", "of the interval", probability, default=CONFIDENCE),
     FORMAT,
+    AS_LISTS,
     one_of=("job_id", "team", "host", "fleet"),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Compare before and after a date: did the fix help?"""
+    """Compare before and after a date: did the fix help?
+
+    mean_before and mean_after are waste: the share of the replayed time that stragglers cost, 1 - 1/slowdown.
+    """
     rows = [_row(each) for each in run(reader, args)]
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
-    write(Result(columns, values), args.format, sys.stdout)
+    write(Result(columns, values), args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

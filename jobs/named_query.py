@@ -4,14 +4,19 @@
 """
 
 import sys
+from typing import Final
 
 from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import write
 from jobs.reading.reader import Reader
-from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, not_negative, option
 from jobs.runtime.settings import Settings, SettingsError
+from jobs.runtime.terminal import complain
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
+
+_HOSTS_SHOWN: Final = 10
+"""Hosts that matter: those that chance explains least come first, and a fleet has thousands."""
 
 
 @reader_entry_point(
@@ -19,13 +24,25 @@ from schemas.sql_files import first_sentence
     option("name NAME", "one of those below", choices=QUERIES),
     *PERIOD,
     FORMAT,
+    AS_LISTS,
+    option(
+        "--limit N",
+        f"rows to show at most; 0: all (left out: all; of hosts for people {_HOSTS_SHOWN})",
+        not_negative,
+    ),
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer a named query over a period, both of its ends included."""
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
-    write(reader.ask(QUERIES[args.name].over(args.first, args.last)), args.format, sys.stdout)
+    limit = args.limit
+    if limit is None:
+        limit = _HOSTS_SHOWN if args.name == "hosts" and args.format is None else 0
+    result = reader.ask(QUERIES[args.name].over(args.first, args.last), limit)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
+    if result.is_cut:
+        complain(f"only the first {limit:,} rows are shown (--limit 0 shows all)")
 
 
 if __name__ == "__main__":

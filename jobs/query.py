@@ -1,4 +1,4 @@
-"""Query: SQL over tables and views, printed as a table, CSV, JSON or Markdown.
+"""Query: SQL over tables and views, as wide as the terminal, or as tabs, CSV, JSON, Markdown or a table.
 
 The SQL is the argument, or standard input: `straggler query < question.sql`. At a keyboard there is a
 prompt: tables stay open, so that the next answer comes at once.
@@ -13,7 +13,7 @@ from jobs.reading.limits import within_limits
 from jobs.reading.printing import write
 from jobs.reading.prompt import ask_on
 from jobs.reading.reader import Reader
-from jobs.runtime.arguments import FORMAT, Arguments, not_negative, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, not_negative, option
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 
@@ -41,6 +41,7 @@ def _sql(text: str) -> str | None:
         default=_STANDARD_INPUT,
     ),
     FORMAT,
+    AS_LISTS,
     option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
     option(
         "--timeout S",
@@ -60,7 +61,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
 def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     started = time.monotonic()
     result = within_limits(reader, lambda: reader.ask(sql, args.limit), args.timeout)
-    write(result, args.format, sys.stdout)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if result.is_cut:
         complain(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)")
     elif sys.stdout.isatty():

@@ -8,17 +8,22 @@ as long. Nothing is written.
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
+from math import fsum
+from typing import Final
 
 from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import FORMATS, Result, shown, write
+from jobs.reading.printing import Result, is_for_people, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.scenarios import FIXABLE, read_fix, replay_fixes
 from jobs.reading.unit import read_causes, unit_to_replay
-from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, OF_UNIT, Arguments, not_negative_number, option
 from jobs.runtime.settings import Settings
 from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
+
+_SAME: Final = 1e-3
+"""Part by which a sum may differ from what all save together, and nothing be said of it."""
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
@@ -30,6 +35,23 @@ def _heading(unit: Unit, answers: Answers) -> str:
         f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
         "slowdown: step time / ideal; a fix can go below 1, because slow ops count in the ideal\n"
     )
+
+
+def _overlap(answers: Answers, factor: float | None) -> str:
+    """Why several scenarios together save another time than their sum; empty of a single one."""
+    *single, together = answers.answers
+    if not single:
+        return ""
+    alone_s = fsum(each.time_saved_s for each in single)
+    said = f"{together.scenario}: {shown(together.time_saved_s)} s saved"
+    if abs(alone_s - together.time_saved_s) <= _SAME * abs(alone_s):
+        return f"{said}, as much as each alone in sum\n"
+    said += f", where each alone saves {shown(alone_s)} s in sum: what one saves another cannot save again"
+    if together.ops is not None:
+        both = sum(each.ops or 0 for each in single) - together.ops
+        said += f" ({both:,} ops are in more than one)" if both else ""
+        said += "" if factor is not None else "; ideal lengthens ops faster than is usual for their type"
+    return f"{said}\n"
 
 
 def _result(answers: Sequence[Answer], factor: float | None) -> Result:
@@ -59,17 +81,18 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
         dest="factor",
     ),
     FORMAT,
+    AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Replay one unit with a cause fixed, or some of its ops ideal or scaled, and all others as recorded."""
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
-    # A program that reads csv or json finds only rows on standard output.
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found[0]))
-    write(
-        _result([answer for each in found for answer in each.answers], args.factor), args.format, sys.stdout
-    )
+    # A program that reads csv, json or tabs finds only rows on standard output.
+    about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) for each in found)
+    (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(about)
+    result = _result([answer for each in found for answer in each.answers], args.factor)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

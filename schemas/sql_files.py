@@ -13,6 +13,7 @@ from schemas import groups
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
+    CAUSES,
     NOT_STATED,
     OP_TYPES,
     REPLAYED_STATUSES,
@@ -45,6 +46,7 @@ VIEW_NAMES: Final = (
     "effective_time_job",
     "exposed_month",
     "slower_than_before",
+    "waterfall",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 
@@ -56,6 +58,7 @@ FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STA
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(OP_TYPES),
+    "causes": sql_strings(CAUSES),
     "statuses": f"array({sql_strings(FUNNEL)})",
     "replayed_statuses": sql_strings(REPLAYED_STATUSES),
     "is_analysed": groups.IS_ANALYSED,

@@ -17,16 +17,18 @@ MOST_BYTES: Final = 150_000
 LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
 
 
-def pages(report: Path) -> dict[str, tuple[Path, str, int]]:
-    """Name of a picture -> page, the element that it begins with, and its height."""
+def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
+    """Name of a picture -> page, the element that it begins with, height, width, and whether it is dark."""
 
     def job(day: date, job_id: str, run_id: str) -> Path:
         return report / job_page_path(day, job_id, run_id)
 
     return {
-        "fleet": (report / str(LAST_DAY) / INDEX_NAME, "main", 800),
-        "published-se": (job(FIRST_DAY, "published-se", "0"), "workers-title", 860),
-        "published-st": (job(FIRST_DAY, "published-st", "0"), "workers-title", 700),
+        "fleet": (report / str(LAST_DAY) / INDEX_NAME, "main", 800, 1400, False),
+        "fleet-narrow": (report / str(LAST_DAY) / INDEX_NAME, "chain-title", 900, 400, True),
+        "gpt-175b": (job(LAST_DAY, "gpt-175b", "r1"), "crop-title", 700, 1400, False),
+        "published-se": (job(FIRST_DAY, "published-se", "0"), "workers-title", 800, 1400, False),
+        "published-st": (job(FIRST_DAY, "published-st", "0"), "workers-title", 700, 1400, False),
     }
 
 
@@ -34,15 +36,15 @@ def main() -> int:
     """Take all pictures; returns the exit status."""
     report = PROJECT / "demo" / "warehouse" / REPORT
     with started_browser() as browser:
-        for name, (page, first, height) in pages(report).items():
+        for name, (page, first, height, width, dark) in pages(report).items():
             if not page.is_file():
                 sys.stderr.write(f"screenshots: no {page}: run make demo first, with the published traces\n")
                 return 1
-            browser.open(page)
+            browser.open(page, width, dark=dark)
             picture = FOLDER / f"{name}.png"
             picture.parent.mkdir(exist_ok=True)
             top = browser.run("return document.getElementById(arguments[0]).getBoundingClientRect().y", first)
-            browser.picture(picture, 1400, height, max(0, int(top) - 12))
+            browser.picture(picture, width, height, max(0, int(top) - 12))
             size = picture.stat().st_size
             sys.stdout.write(f"{picture.relative_to(PROJECT)}: {size / 1e3:.0f} kB\n")
             if size > MOST_BYTES:

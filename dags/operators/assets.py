@@ -20,6 +20,12 @@ FLEET: Final = tuple(map(_asset, FLEET_TABLES))
 NIGHT: Final = _asset("night")
 """A night that is complete and checked across its tables; an event's extra has its whole summary."""
 
+NIGHT_BY_DATE: Final = _asset("night_by_date")
+"""The same night as a partition whose key is the log date, for DAGs with a PartitionedAssetTimetable.
+
+An asset of its own: an event with a partition starts no DAG that is scheduled on the asset as a whole.
+"""
+
 HISTORY: Final = _asset("history")
 """Days of the past that were done again; an event's extra says which, if any had to be, and how many rows.
 

@@ -18,6 +18,7 @@ from airflow.sdk.log import mask_secret
 
 from dags import PROJECT
 from dags.operators.alerts import GateRefused, WrongSettings
+from dags.operators.assets import NIGHT_BY_DATE
 from schemas.vocabulary import EXIT_DONE, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ class SparkSubmitOperator(BashOperator):
     landing, warehouse, settings : given to the entry point where they are not empty
     The task's XCom is the command's last line, or where it leaves a summary as JSON, that. The extra of its
     assets' events is the request and that summary; a summary that says that the current tables have not
-    changed (`is_current`) makes no event. It writes only while it has a slot of the writers' pool.
+    changed (`is_current`) makes no event. The event of NIGHT_BY_DATE is the partition of the log date. It
+    writes only while it has a slot of the writers' pool.
     Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
     failure.
     """
@@ -173,6 +175,8 @@ class SparkSubmitOperator(BashOperator):
             self.outlets = []  # of each that a task has when it succeeds, Airflow makes an event
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {**self._asked(), **facts}
+            if asset == NIGHT_BY_DATE:
+                context["outlet_events"][asset].add_partitions(self._asked()["log_date"])
         return outcome
 
     def _log_settings(self, spark: _Spark) -> None:

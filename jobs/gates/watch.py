@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.gates.audit import warnings
+from jobs.gates.slow_hosts import Risen, slow_host_texts, slowed_by
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -29,10 +30,8 @@ from schemas.vocabulary import (
 RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice that a warning-only rule is broken."""
 _OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usual"]
-_MOST_HOSTS: Final = 5
-"""Most hosts that are named one by one."""
 _MOST_UNITS: Final = 5
-"""Most units that are named one by one, likewise."""
+"""Most units that are named one by one."""
 _BY_MANIFEST: Final = pa.array([STATUS_BAD_LAYOUT, STATUS_TOO_MANY_RESTARTS])
 """Statuses that a manifest alone gives a unit, which then counts in no figure."""
 _CLAIMED: Final = {
@@ -62,9 +61,9 @@ def night_warnings(
     """Compare published nights with the settings and their past; returns the notices of each."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
-    of_hosts = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
+    host_days = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
     hosts: dict[date, list[_Value]] = defaultdict(list)
-    for each in zip(*(column.to_pylist() for column in of_hosts.columns), strict=True):
+    for each in zip(*(column.to_pylist() for column in host_days.columns), strict=True):
         hosts[each[1]].append(each)
     job_slowdown = warehouse.rows(TABLES[JOB_SLOWDOWN], log_dates)
     of_units = (
@@ -73,10 +72,13 @@ def night_warnings(
         of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
         _of_failures(job_slowdown),
     )
-    return {
-        day: of_night(fleet, hosts, watch, day) + [notice for each in of_units for notice in each[day]]
-        for day in log_dates
-    }
+    found = {}
+    for day in log_dates:
+        risen = risen_hosts(fleet, hosts, watch, day)
+        slowed = slowed_by(warehouse, day, [name for name, *_ in risen]) if risen else {}
+        of_hosts = [Notice("host_rose", text) for text in slow_host_texts(day, risen, slowed)]
+        found[day] = of_night(fleet, watch, day) + of_hosts + [each for of in of_units for each in of[day]]
+    return found
 
 
 def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[Notice]]:
@@ -112,29 +114,44 @@ def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
     return found
 
 
-def of_night(
-    fleet: Mapping[date, Mapping[str, Any]],
-    hosts: Mapping[date, Sequence[_Value]],
-    watch: WatchSettings,
-    log_date: date,
-) -> list[Notice]:
+def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date) -> list[Notice]:
     """Compare a night with its past.
 
-    fleet : rows of fleet_day, by day. hosts : host, day and its greatest slowdown, by day
+    fleet : rows of fleet_day, by day.
     """
-    days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
-    rows = {day: fleet[day] for day in days if day in fleet}
+    rows = _with_past(fleet, watch, log_date)
     found = _of_coverage(rows, watch, log_date)
     if len(rows) <= watch.minimum_days or log_date not in rows:
         return found
     text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {} days)"
     losses = (("fleet", day, lost_fraction(row)) for day, row in rows.items())
-    found += [Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)]
-    text = "{}: host {} slows a job {:.3f}-fold, usually {:.3f}-fold (median of {} days)"
-    risen = _risen((each for day in days for each in hosts.get(day, ())), watch, log_date)
-    found += [Notice("host_rose", text.format(log_date, *row)) for row in risen[:_MOST_HOSTS]]
-    more = len(risen) - _MOST_HOSTS
-    return [*found, Notice("host_rose", f"{log_date}: and {more} more hosts")] if more > 0 else found
+    return found + [
+        Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)
+    ]
+
+
+def _with_past(
+    fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date
+) -> dict[date, Mapping[str, Any]]:
+    """Rows of fleet_day of a night and the days it is compared with."""
+    days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
+    return {day: fleet[day] for day in days if day in fleet}
+
+
+def risen_hosts(
+    fleet: Mapping[date, Mapping[str, Any]],
+    hosts: Mapping[date, Sequence[_Value]],
+    watch: WatchSettings,
+    log_date: date,
+) -> list[Risen]:
+    """Return the hosts that rise above their past, the slowest first; none of a fleet with too short a past.
+
+    hosts : host, day and its greatest slowdown, by day.
+    """
+    rows = _with_past(fleet, watch, log_date)
+    if len(rows) <= watch.minimum_days or log_date not in rows:
+        return []
+    return _risen((each for day in rows for each in hosts.get(day, ())), watch, log_date)
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
@@ -212,9 +229,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
     return found
 
 
-def _risen(
-    values: Iterable[_Value], watch: WatchSettings, log_date: date
-) -> list[tuple[str, float, float, int]]:
+def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
     """What rises above its past, the largest first: name, value, median of the past, days of it."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)

@@ -1,6 +1,7 @@
 """Does batches of days, phase by phase, with a progress bar."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,11 +39,13 @@ def do_batches(
     """
     phases = [phase for phase in wants if phase != PHASE_PUBLISH]
     units = sum(len(batch.of(phase)) for batch in batches for phase in phases)
+    started = time.monotonic()
     with counting("starting", units) as advance:
         doing = _Doing(spark, settings, wants, advance)
         try:
-            for batch in batches:
+            for number, batch in enumerate(batches, start=1):
                 doing.do(batch, phases)
+                _LOG.info(_batch_line(batch, number, len(batches), time.monotonic() - started))
             if PHASE_PUBLISH in wants:
                 doing.publish(batches)
         except Exception as error:
@@ -52,6 +55,13 @@ def do_batches(
     if doing.refused:
         raise doing.all_refusals()
     return doing.counts
+
+
+def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
+    """Return how far a backfill is, and how long the rest takes at the rate so far."""
+    left = seconds / number * (batches - number)
+    rest = f"; about {left:.0f} s left" if number < batches else ""
+    return f"batch {number} of {batches}, {batch.range}, done after {seconds:.1f} s{rest}"
 
 
 @dataclass

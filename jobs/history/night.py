@@ -1,8 +1,10 @@
 """What all phases share: the days that they touch, their command, and their way to a publication."""
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,8 @@ from jobs.warehouse.frames import Rows
 from jobs.warehouse.tables import Warehouse
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_INGEST
+
+_LOG: Final = logging.getLogger(__name__)
 
 Run = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
 """Does a phase on some days, gates and publishes it; returns rows per table, and the phase's work."""
@@ -53,7 +57,18 @@ class PhaseRun:
         rows, gates, _ = publish(
             self._phase, self.warehouse, tables, self._days, rules, self._units, self.done
         )
-        return rows | phase_work(self._phase, self.done, time.monotonic() - self._started, gates)
+        seconds = time.monotonic() - self._started
+        _LOG.info(phase_line(self._phase, self._days, self.done, seconds))
+        return rows | phase_work(self._phase, self.done, seconds, gates)
+
+
+def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerprint], seconds: float) -> str:
+    """Return what a phase did, how long it took and at what rate: a log has no progress bar."""
+    first, last = min(log_dates), max(log_dates)
+    of = f"{first}" if first == last else f"{first} to {last}"
+    units, ops = len(done), sum(each.ops for each in done)
+    rate = f"; {units / seconds:.1f} units and {ops / seconds:,.0f} ops a second" if seconds > 0 else ""
+    return f"{phase} of {of}: {units:,} units in {seconds:.1f} s{rate}"
 
 
 def touched_days(

@@ -5,6 +5,7 @@ And what keeps a run from it, in words: files of which nothing was read, a manif
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from math import prod
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from jobs.landing.files import MANIFEST
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import ReadRun, Run, read_run
 from jobs.reading.database import create_views
+from jobs.report.crop import crop_of
 from jobs.report.read import rejects_of
 from jobs.report.rows import Row, UnitTables
 from jobs.runtime.settings import load_settings
@@ -26,6 +28,7 @@ from schemas.vocabulary import (
     FURTHER_TABLES,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
@@ -42,6 +45,7 @@ from udfs.what_if import SimulationSettings
 SHIPPED: Final = "base"
 """The project's own settings: bounds of files, and what the simulation takes as ideal."""
 _JOB: Final = "job_days"
+_WATERFALL: Final = "waterfall"
 _MOST_FILES: Final = 5
 """Files that are named."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
@@ -82,7 +86,24 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
-    return Analysis(unit, read, _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit)), results)
+    tables = _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit))
+    return Analysis(unit, read, replace(tables, crop=_cropped(tables, read.rows)), results)
+
+
+def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
+    """Recorded lines that the page draws."""
+    crop = crop_of(tables)
+    if crop is None:
+        return []
+    ranks, steps = (crop.culprit["rank"], crop.peer["rank"]), (crop.slow_step, crop.usual_step)
+    are_drawn = pc.and_(
+        pc.is_in(rows["rank"], pa.array(ranks, rows["rank"].type)),
+        pc.is_in(rows["step"], pa.array(steps, rows["step"].type)),
+    )
+    found: list[Row] = (
+        rows.filter(are_drawn).select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
+    )
+    return found
 
 
 def _recorded_day(rows: pa.Table) -> date | None:
@@ -108,9 +129,11 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
         connection.register(JOBS, jobs)
         connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
         connection.register(JOB_CAUSES, results[JOB_CAUSES])
+        connection.register(JOB_TIME, results[JOB_TIME])
         connection.register(REJECTS, rejects)
-        create_views(connection, [_JOB])
+        create_views(connection, [_JOB, _WATERFALL])
         (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
+        waterfall = _rows(connection.sql(f"FROM {_WATERFALL}").to_arrow_table(), "place")
         rejected = _rows(connection.sql(rejects_of("true")).to_arrow_table())
     return UnitTables(
         job=job,
@@ -120,6 +143,7 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
         causes=_rows(results[JOB_CAUSES], "cause"),
         further={name: _rows(results[name], *TABLES[name].grain[len(UNIT_KEY) :]) for name in FURTHER_TABLES},
         rejects=rejected,
+        waterfall=waterfall,
     )
 
 

@@ -1,4 +1,4 @@
-"""Rows for people and for programs: an aligned table, CSV, JSON or Markdown."""
+"""Rows for people and for programs: an aligned table, CSV, JSON, Markdown or tab-separated lines."""
 
 import csv
 import json
@@ -14,13 +14,18 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.runtime.terminal import printable
+from jobs.reading.fitting import write_fitting, write_rows_as_lists
+from jobs.runtime.terminal import complain, printable
 
-FORMATS: Final = ("table", "csv", "json", "markdown")
+TABLE: Final = "table"
+FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
 _FOR_PEOPLE: Final = ("table", "markdown")
 
 _UNFOLDED: Final = 100_000
 """Width of a table without a screen: a file or a pipe gets every row on one line."""
+
+_NAMED: Final = 5
+"""Columns without room that are named."""
 
 _FOLDED: Final = 10
 """Width below which a column is no longer readable on a terminal."""
@@ -67,16 +72,59 @@ class Result:
         ]
 
 
-def write(result: Result, form: str, out: TextIO) -> None:
+def is_for_people(form: str | None, out: TextIO) -> bool:
+    """Whether rows are written for people, who want to know what they are about."""
+    return form in _FOR_PEOPLE or (form is None and out.isatty())
+
+
+def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = False) -> None:
     """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects.
 
     CSV is exact in files and pipes; on a terminal it has codes for what that would obey.
+
+    form     : None fits the rows to a terminal, and separates them by tabs in a file or a pipe.
+    as_lists : write each row as a list of its columns instead.
     """
+    if as_lists:
+        names = [printable(name) for name in result.columns]
+        write_rows_as_lists(names, [[*map(shown, row)] for row in result.rows], out)
+        return
+    if form is None and out.isatty():
+        fit(result, out)
+        return
+    form = form or "tab"
     result = replace(
         result, columns=[*map(printable, result.columns)] if form in _FOR_PEOPLE else result.columns
     )
-    writers = {"table": _write_table, "csv": _write_csv, "json": _write_json, "markdown": _write_markdown}
+    writers = {
+        TABLE: _write_table,
+        "csv": _write_csv,
+        "json": _write_json,
+        "markdown": _write_markdown,
+        "tab": _write_tab,
+    }
     writers[form](result, out)
+
+
+def fit(result: Result, out: TextIO) -> None:
+    """Write rows as wide as the terminal, or as a page; says on standard error what there was no room for."""
+    left_out = write_fitting([*map(printable, result.columns)], result.rows, result.aligned_right, out)
+    if left_out:
+        named = ", ".join(left_out[:_NAMED])
+        more = f" and {len(left_out) - _NAMED} more columns" if len(left_out) > _NAMED else ""
+        complain(f"no room for {named}{more}: -x shows all, or SELECT fewer")
+
+
+def _write_tab(result: Result, out: TextIO) -> None:
+    """One line per row, exact; null is empty, and what would break a line or a column is its code."""
+    rows = (result.columns, *result.rows)
+    out.writelines(
+        "\t".join("" if each is None else printable(_exact(each)) for each in row) + "\n" for row in rows
+    )
+
+
+def _exact(value: object) -> str:
+    return _nested(value) if isinstance(value, list | dict | tuple) else str(value)
 
 
 def _write_table(result: Result, out: TextIO) -> None:

@@ -40,7 +40,14 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
         "links": _links(row),
         "culprits": [
-            culprit_words(cause, each, tables.job["steps"], host_pages, first_day_of(tables, cause, each))
+            culprit_words(
+                cause,
+                each,
+                tables.job["steps"],
+                host_pages,
+                first_day_of(tables, cause, each),
+                tables.workers,
+            )
             for each in culprits[:_SHOWN]
         ],
         "more_culprits": max(0, len(culprits) - _SHOWN),
@@ -111,6 +118,8 @@ def _evidence(row: Row) -> str:
                 share=wording.percent(found["indicator"]), number=wording.ratio(found["indicator"])
             )
         )
+        if "{share}" in indicator and found["indicator"] > 1:
+            parts.append(wording.BEYOND_ALL)
     if row["flag_reason"] == JUDGED_BY_HISTORY:
         parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"

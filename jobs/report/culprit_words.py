@@ -6,8 +6,15 @@ from typing import Final
 
 from jobs.report import wording
 from jobs.report.rows import Row
-from schemas.vocabulary import COMPUTE_DIRECTIONS, CULPRIT_COURSES, DIRECTION_BOTH, NOT_STATED
+from schemas.vocabulary import COMPUTE_DIRECTIONS, CULPRIT_COURSES, DIRECTION_BOTH, NOT_STATED, OP_TYPES
 
+_PEER: Final = {
+    "forward-send": ("forward transfers to", 1),
+    "forward-recv": ("forward transfers from", -1),
+    "backward-send": ("backward transfers to", -1),
+    "backward-recv": ("backward transfers from", 1),
+}
+"""Transfers between stages: in words, and on which stage after its own the other end is."""
 IN_SECONDS: Final = ("pause", "communication", "launch_delay", "data_loading")
 """Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
@@ -21,13 +28,19 @@ _ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-
 
 
 def culprit_words(
-    cause: str, culprit: Row, steps: int, host_pages: Mapping[str, str], first_day: date | None = None
+    cause: str,
+    culprit: Row,
+    steps: int,
+    host_pages: Mapping[str, str],
+    first_day: date | None = None,
+    workers: Sequence[Row] = (),
 ) -> dict[str, object]:
     """Everything that a page or a command says of a culprit.
 
     steps      : of the unit.
     host_pages : where the page of a host lies.
     first_day  : the first of the days in a row on which the run named it; None where this is the first.
+    workers    : of the unit, with their hosts: one of them is the other end of a slow link.
     """
     host = culprit["slow_host"] or culprit["host"]
     return {
@@ -37,7 +50,7 @@ def culprit_words(
         "rank": wording.MISSING if culprit["rank"] is None else culprit["rank"],
         "host": host or (NOT_STATED if is_worker(culprit) else "several"),
         "page": host_pages.get(host),
-        "effect": effect(cause, culprit),
+        "effect": effect(cause, culprit, workers),
         "course": course(culprit, steps),
         "share_of_steps": culprit["share_of_steps"],
         "since_day": "" if first_day is None else f"since {first_day}",
@@ -103,14 +116,33 @@ def where(culprit: Row) -> str:
     return "several workers" if dp_rank is None else f"dp rank {dp_rank}"
 
 
-def effect(cause: str, culprit: Row) -> str:
-    """By how much a culprit is slow, and in what."""
+def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
+    """By how much a culprit is slow, and in what: of a link with its direction and other end."""
     size, direction = culprit["effect"], culprit["direction"]
     if cause in IN_SECONDS:
-        return f"{wording.seconds(size)} lost per step"
+        return f"{wording.seconds(size)} lost per step{_link(culprit, workers)}"
     if direction in _ENTERED:
         return f"{direction} entered late by {wording.percent(size)} of a step"
     return f"{_DIRECTIONS.get(direction, direction)} {wording.ratio(1.0 + size)} times as long"
+
+
+def _link(culprit: Row, workers: Sequence[Row]) -> str:
+    """Which transfers of a culprit are slow, and to or from whom; empty where it has none between stages."""
+    direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
+    if direction not in OP_TYPES:
+        return ""
+    if direction not in _PEER or stage is None:
+        return f" in {direction}"
+    words, step = _PEER[direction]
+    stages = max((each["pp_rank"] for each in workers), default=-1) + 1
+    if not stages:
+        return f" in {words.rpartition(' ')[0]}"
+    peer = (stage + step) % stages  # interleaved chunks go on from the last stage to the first
+    hosts = {
+        each["host"] for each in workers if each["pp_rank"] == peer and dp_rank in (None, each["dp_rank"])
+    }
+    named = f"{hosts.pop()} (stage {peer})" if len(hosts) == 1 and None not in hosts else f"stage {peer}"
+    return f" in {words} {named}"
 
 
 def course(culprit: Row, steps: int) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from jobs.report import links, loss, templates, wording
 from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication
+from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED, STRAGGLING_SLOWDOWN, UNIT_KEY
 
@@ -27,11 +28,14 @@ _MOST_JOBS: Final = 4
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
     """Return the page as HTML."""
+    measure = loss.measure_of(tables)
     values = {
         "root": ".",
         "title": f"Fleet report, {publication.period}",
         "tiles": tiles(tables, publication),
         "weeks": _weeks(tables),
+        "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
+        "unit": measure.unit,
         "coverage": tables.coverage.to_pylist()[::-1],
         "distribution": tables.distribution.to_pylist()[0],
         "straggling_slowdown": STRAGGLING_SLOWDOWN,
@@ -78,7 +82,8 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
         **{name: [each or NOT_STATED for each in units[name].to_pylist()] for name in ("team", "cluster")},
     }
     key = {name: units[name] for name in UNIT_KEY}
-    figures = {"lost": units[measure.lost], "of": units[measure.of]}
+    figures: dict[str, Any] = {"lost": units[measure.lost], "of": units[measure.of]}
+    figures["is_counted"] = units["analysed_s"].is_valid()  # without stated GPU-hours too
     return pa.table(key | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
 
 
@@ -135,8 +140,8 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
 
 
 def _op_types(op_types: pa.Table) -> pa.Table:
-    stated = op_types.filter(op_types["wasted_gpu_hours_share"].is_valid())
-    return pa.table({"op_type": stated["op_type"], "value": stated["wasted_gpu_hours_share"]})
+    stated = op_types.filter(op_types["analysed_gpu_hours_share"].is_valid())
+    return pa.table({"op_type": stated["op_type"], "value": stated["analysed_gpu_hours_share"]})
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
@@ -206,10 +211,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "sparkline": _sparkline([loss.share(day, measure) for day in days]),
         "days": f"{days[0]['log_date']} to {days[-1]['log_date']}" if days else "",
         "change": _change(tables.weeks.to_pylist()),
-        "waste": f"{wording.hours(totals['wasted_gpu_hours'])} GPU-hours "
-        f"({wording.percent(totals['wasted_gpu_hours_share'])})"
-        if measure is loss.HOURS
-        else "",
+        "waste": wording.percent(totals["wasted_gpu_hours_share"]) if measure is loss.HOURS else "",
         "fix": _first(tables, publication, measure),
         "covered": f"{wording.number(totals['analysed'])} of {wording.counted(totals['jobs'], 'run')}",
         "covered_hours": wording.percent(totals["analysed_gpu_hours_share"]) if measure is loss.HOURS else "",
@@ -231,12 +233,14 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         return None
     row = rows[0]
     words = wording.CAUSE_WORDS[row["cause"]]
+    verdicts = {host["host"]: wording.recurrence(host) for host in tables.hosts.to_pylist()}
     return {
         "title": words.title,
         "fix": words.fix,
         "host": row["host"],
         "page": publication.hosts.get(row["host"]),
         "jobs": _listed(row["job_ids"], _MOST_JOBS),
+        "verdict": verdicts.get(row["host"], ""),
         "lost": loss.amount(row[measure.lost], totals[measure.of], measure),
     }
 

@@ -8,11 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, loss, templates, wording
+from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
-from jobs.report.sections import SECTIONS
+from jobs.report.sections import LAST_SECTIONS, SECTIONS
+from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
 
@@ -87,6 +89,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
     """What only a replayed unit has."""
     found = _pattern(tables)
+    measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
     present = sorted(
         (row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED), key=_saved
@@ -102,6 +105,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "causes": [cause_words.described(row, links.hosts, tables) for row in present],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "unexplained": loss.unexplained(tables.causes),
+        "crop": crop_picture(tables),
         "prints": _printed(tables, present),
         "fix_command": fixes,
         "pattern": found,
@@ -112,7 +116,10 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "timeline": timeline and f"{timeline}{slowest}",
         "onset": onset and [(step, f"{timeline}{step}") for step in onset],
         "figures": _figures(tables.job),
+        "chain": waterfall(tables.waterfall, measure.amounts),
+        "unit_of_chain": measure.unit,
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
+        "last_sections": [section for of in LAST_SECTIONS if (section := of(tables)) is not None],
         "trust": trust(tables.job),
         "data": {"charts": drawn, "timeline": timeline},
     }
@@ -168,19 +175,19 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
         ("slowdown", wording.ratio(job["slowdown"]), "replayed / ideal step"),
         (
             "waste",
-            loss.of_unit(job["waste_fraction"], job["wasted_gpu_hours"]),
-            "1 - 1/slowdown: the loss against the paper's ideal",
+            wording.percent(job["waste_fraction"]),
+            "1 - 1/slowdown: the part of the replayed step beyond the paper's ideal",
         ),
         ("launch slowdown", wording.ratio(job["launch_slowdown"]), "recorded / replayed step"),
         (
             "by the slowest 3 % of workers",
             wording.percent(job["slow_worker_share"]),
-            "part of the waste that goes where they are ideal (M_W)",
+            _goes("they are", "M_W", job["slow_worker_share"]),
         ),
         (
             "by the last stage",
             wording.percent(job["last_stage_share"]),
-            "part of the waste that goes where it is ideal (M_S)",
+            _goes("it is", "M_S", job["last_stage_share"]),
         ),
         (
             "forward with backward",
@@ -188,6 +195,12 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
             "how far their times of a microbatch rise together (correlation): from 0.9 on, uneven data",
         ),
     ]
+
+
+def _goes(what: str, symbol: str, share: float | None) -> str:
+    """What a share of the waste means, and how it can be more than all."""
+    beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
+    return f"part of the waste that goes where {what} ideal ({symbol}){beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:

@@ -13,15 +13,17 @@ class Measure(NamedTuple):
 
     lost, of : what is lost, and of what; both may be summed.
     unit     : its name, behind a number; empty where shares alone speak.
+    amounts  : its column in the view waterfall.
     """
 
     lost: str
     of: str
     unit: str
+    amounts: str
 
 
-HOURS: Final = Measure("lost_gpu_hours", "lost_of_gpu_hours", "GPU-hours")
-TIME: Final = Measure("lost_s", "analysed_s", "")
+HOURS: Final = Measure("lost_gpu_hours", "lost_of_gpu_hours", "GPU-hours", "gpu_hours")
+TIME: Final = Measure("lost_s", "analysed_s", "", "seconds")
 
 
 def measure_of(tables: FleetTables) -> Measure:

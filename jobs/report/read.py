@@ -4,6 +4,7 @@ Figures are computed there, once; loss.py divides shares, and page/fleet.js sums
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader, on_units
+from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.rows import FleetTables, UnitTables
 from schemas.queries import QUERIES
@@ -41,10 +43,12 @@ _NAMED: Final = {
     "coverage": "coverage",
     "distribution": "waste_distribution",
     "op_types": "waste_by_op_type",
+    "waterfall": "waterfall",
 }
 """Tables of the fleet's page that are named queries."""
 _JOB_DAYS: Final = "job_days"
 _HISTORY: Final = "culprit_history"
+_WATERFALL: Final = "waterfall"
 _FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
@@ -53,6 +57,7 @@ _OF_UNITS: Final = {
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
     _HISTORY: ("cause", "culprit"),
+    _WATERFALL: ("place",),
     **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
@@ -100,7 +105,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
     roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
-    return [
+    found = [
         UnitTables(
             job=rows[_JOB_DAYS][unit][0],
             workers=rows[WORKER_SLOWDOWN].get(unit, ()),
@@ -112,9 +117,18 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             hosts=record,
             history=rows[_HISTORY].get(unit, ()),
             rejects=rejects.get(unit, ()),
+            waterfall=rows[_WATERFALL].get(unit, ()),
         )
         for unit in units
     ]
+    return _with_crops(reader, found)
+
+
+def _with_crops(reader: Reader, found: Sequence[UnitTables]) -> list[UnitTables]:
+    """Add the recorded lines that the pages draw; asks nothing where there is no culprit to draw."""
+    crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
+    lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
+    return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:

@@ -31,6 +31,7 @@ class FleetTables:
     distribution: pa.Table
     op_types: pa.Table
     hosts: pa.Table
+    waterfall: pa.Table
     host_units: pa.Table
 
 
@@ -76,6 +77,8 @@ class UnitTables:
     roles    : of role_effect, all roles of the whole that it is part of; none where it is part of none.
     history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
     rejects  : of its lines and files by reason, the most first: reason, count, detail of one.
+    waterfall : of the view, ordered by place; none where it is not known what the unit lost.
+    crop : of rank_steps, the lines that jobs.report.crop draws; none once recorded ops have expired.
     """
 
     job: Row
@@ -88,6 +91,8 @@ class UnitTables:
     hosts: Mapping[str, Row] = field(default_factory=dict)
     history: Sequence[Row] = ()
     rejects: Sequence[Row] = ()
+    waterfall: Sequence[Row] = ()
+    crop: Sequence[Row] = ()
 
     @property
     def key(self) -> Unit:

@@ -12,8 +12,9 @@ from jobs.report.section import SectionOf
 SECTIONS: Final[tuple[SectionOf, ...]] = (
     effective_time,
     whole,
-    power_section,
     gpu_types,
     exposed_section,
 )
 """In the order of the page; each gives None where the unit's logs do not answer it."""
+LAST_SECTIONS: Final[tuple[SectionOf, ...]] = (power_section,)
+"""Of those who run the power and not the job: below how far to trust the rest."""

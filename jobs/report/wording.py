@@ -21,6 +21,8 @@ class CauseWords(NamedTuple):
     indicator: str = ""
 
 
+BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
+"""Why more than all of the waste may go."""
 _OF_WORKERS: Final = "with the slowest 3 % of workers ideal, {share} of the waste goes (M_W)"
 _OF_STAGE: Final = "with the last stage ideal, {share} of the waste goes (M_S)"
 _OF_DATA: Final = (
@@ -128,6 +130,11 @@ STATUS_WORDS: Final[dict[str, str]] = {
 }
 
 
+def short_title(cause: str) -> str:
+    """Return a cause in words, without the name that tables give it."""
+    return CAUSE_WORDS[cause].title.partition(" (")[0]
+
+
 def hours(value: float | None) -> str:
     """GPU-hours without their unit: whole ones from 100 on, else three digits."""
     return MISSING if value is None else _digits(value)
@@ -139,7 +146,7 @@ def percent(fraction: float | None) -> str:
         return MISSING
     size = abs(100 * fraction)
     if 0 < size < 0.05:
-        return f"{'-' if fraction < 0 else ''}< 0.1 %"
+        return "> -0.1 %" if fraction < 0 else "< 0.1 %"
     return f"{100 * fraction:.{0 if size >= 99.95 or size == 0 else 1}f} %"
 
 
@@ -197,14 +204,20 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recurrence(row: Mapping[str, Any]) -> str:
-    """Whether a host is slow in more jobs than chance explains; in one job nothing recurs.
+    """One verdict on a host, by both kinds of evidence: measured in jobs, slow in more than by chance.
 
-    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs.
+    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs; in one job
+    nothing recurs.
     """
-    if row["jobs_slow"] < 2:
-        return "seen in one job"
     likely = min(1.0, row["p_value"] * row["hosts_asked_about"])
     chance = "less than 0.1 %" if likely < 0.001 else percent(likely)
-    if row["is_beyond_chance"]:
-        return f"proven by recurrence ({chance})"
-    return f"not proven by recurrence ({chance}); measured directly in {row['jobs_slow']} jobs"
+    measured = f"slow: measured in {counted(row['jobs_measured'], 'job')}"
+    recurs = row["jobs_slow"] > 1
+    texts = {
+        "measured_and_recurs": f"{measured}, and slow in more jobs than chance explains ({chance})",
+        "measured": measured + (f"; by their number alone it could be chance ({chance})" if recurs else ""),
+        "recurs": f"slow in more jobs than chance explains ({chance}), though no job's cause names it",
+        "not_proven": "not proven: no job's cause names it"
+        + (f", and it could be chance ({chance})" if recurs else ""),
+    }
+    return texts.get(row["verdict"], MISSING)

@@ -85,7 +85,7 @@ def option(
         how |= {"type": _Value(kind, value), "metavar": value}
     else:
         how["is_flag"] = True
-    if not name.startswith("--"):
+    if not name.startswith("-"):
         return click.Argument(names, help=meaning, **how)
     how.setdefault("show_default", bool(how.get("default")))
     return click.Option(names, help=meaning, **how)
@@ -283,8 +283,9 @@ PERIOD: Final = tuple(
 )
 FORMAT: Final = option(
     "--format FORMAT",
-    f"{', '.join(FORMATS)}: table and markdown round numbers; csv and json are exact",
+    f"{', '.join(FORMATS)}: table and markdown round numbers, the others are exact; left out: as wide as the "
+    "terminal, tab in a file or a pipe",
     choices=FORMATS,
-    default=FORMATS[0],
 )
 """Rows for people or for programs."""
+AS_LISTS: Final = option("-x", "each row as a list of its columns, nothing cut", dest="as_lists")

@@ -29,6 +29,7 @@ QUERY_NAMES: Final = (
     "runs",
     "weeks",
     "mixed_hardware",
+    "waterfall",
     *_OF_VIEWS,
 )
 

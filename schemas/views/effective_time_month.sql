@@ -2,7 +2,7 @@
 -- ettr is the effective training time ratio of job_time over several units: steps that stayed over measured_gpu_hours, all
 -- GPU-hours of units with a row in job_time; their unknown time counts as not effective; null without such a unit. Units
 -- without a row count in scheduled_gpu_hours and unknown_gpu_hours: known_fraction says which part of all GPU-hours is
--- known. Units that state no GPU-hours are not in it.
+-- known; parts are null where no unit was measured. Units that state no GPU-hours are not in it.
 SELECT
     trunc(log_date, 'MONTH') AS month,
     team,

@@ -7,6 +7,9 @@
 -- pattern, of hosts ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the
 -- first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. No host is slow in a
 -- unit with cause mixed_hardware: there its type of GPU may be what is slow.
+-- jobs_measured counts the jobs with a cause that holds and whose culprit the host is, or has: there a replay without its
+-- slowness is faster. verdict has both kinds of evidence, of hosts slow or measured: measured_and_recurs, measured, recurs
+-- (is_beyond_chance), not_proven.
 WITH unlike_gpus AS (
     SELECT log_date, job_id, run_id, true AS is_unlike
     FROM job_causes
@@ -92,6 +95,13 @@ totals AS (
     GROUP BY host
 ),
 
+measured AS (
+    SELECT host, count(DISTINCT job_id) AS jobs_measured
+    FROM fix_parts
+    WHERE host IS NOT NULL AND $in_period
+    GROUP BY host
+),
+
 judged AS (
     SELECT
         * EXCEPT (all_chances),
@@ -135,7 +145,15 @@ SELECT
     last_seen,
     workers,
     times_slow,
-    worker_slowdown_max
+    worker_slowdown_max,
+    coalesce(jobs_measured, 0) AS jobs_measured,
+    CASE
+        WHEN jobs_measured > 0 AND p_value * count(*) OVER () <= 0.05 THEN 'measured_and_recurs'
+        WHEN jobs_measured > 0 THEN 'measured'
+        WHEN p_value * count(*) OVER () <= 0.05 THEN 'recurs'
+        WHEN jobs_slow > 0 THEN 'not_proven'
+    END AS verdict
 FROM judged
 JOIN spans USING (host)
+LEFT JOIN measured USING (host)
 ORDER BY p_value, jobs_slow DESC, host

@@ -97,7 +97,7 @@ def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly
         "simulate_what_if": [f"what_if_{name}" for name in RESULT_TABLES if name != JOB_CAUSES],
         "revise_causes": ["what_if_job_causes"],
         "aggregate_fleet": [f"what_if_{name}" for name in FLEET_TABLES],
-        "publish_night": ["what_if_night"],
+        "publish_night": ["what_if_night", "what_if_night_by_date"],
     }
 
 

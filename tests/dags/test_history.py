@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent, AssetModel
-from airflow.sdk import DAG
+from airflow.sdk import DAG, PartitionedAssetTimetable
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.utils.session import create_session
 
-from dags.operators.assets import HISTORY
+from dags.operators.assets import HISTORY, NIGHT, NIGHT_BY_DATE
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import main
+from jobs.emitter.rank_log_writer import finish_day
+from tests.dags.conftest import Run, stand_in
 from tests.dags.test_spark_submit import PRINT_ARGUMENTS, environment, write_script
 from tests.support.commands import arguments_of
 from tests.support.examples import DAY
@@ -116,3 +119,23 @@ def events_of_the_history() -> int:
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return int(events.filter(AssetModel.name == HISTORY.name).count())
+
+
+def test_a_night_is_a_partition_of_its_log_date_and_starts_who_is_scheduled_on_all_nights(
+    nightly: DAG, run_dag: Run, tmp_path: Path
+) -> None:
+    """An event with a partition starts no DAG that is scheduled on the whole asset: those are two assets."""
+    finish_day(tmp_path, DAY)
+    stand_in(nightly, tmp_path, "true")
+    assert run_dag(nightly)["publish_night"] == ("success", 1)
+    with create_session() as session:
+        events = session.query(AssetModel.name, AssetEvent.partition_key).join(
+            AssetEvent, AssetModel.id == AssetEvent.asset_id
+        )
+        found = {name: key for name, key in events if name in {NIGHT.name, NIGHT_BY_DATE.name}}
+    assert found == {NIGHT.name: None, NIGHT_BY_DATE.name: str(DAY)}
+
+
+def test_a_dag_is_scheduled_on_the_partitions_as_the_readme_says() -> None:
+    dag = DAG("figures_of_a_day", schedule=PartitionedAssetTimetable(assets=NIGHT_BY_DATE))
+    assert coerce_to_core_timetable(dag.timetable).partitioned

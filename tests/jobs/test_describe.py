@@ -59,7 +59,10 @@ def test_the_list_of_tables_and_views(call: Ask) -> None:
 def test_a_table_a_view_and_a_query(call: Ask) -> None:
     printed = call(main, "Worker_Slowdown", "--warehouse", "any").out
     assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in printed
-    assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", printed)
+    assert re.search(r"\nslowdown_approx  double  \[ratio\]\n    the paper's shortcut", printed)
+    assert max(map(len, printed.splitlines())) <= 100
+    wide = call(main, "worker_slowdown", "--format", "table").out
+    assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", wide)
     assert "Reads fix_parts.\n\nSELECT\n    cause," in call(main, "fix_first").out
     assert call(main, "trend", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
 

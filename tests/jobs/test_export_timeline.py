@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.export_timeline import file_name, main
+from jobs.export_timeline import main
+from jobs.reading.trace_file import file_name
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.jobs.conftest import Ask, Said

@@ -89,7 +89,7 @@ def test_a_job_by_its_days_within_the_window(found: Found) -> None:
 
 def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
     rows = found("--host", "sick-0", "--confidence", "0.5")
-    assert rows["chosen"]["mean_before"] == pytest.approx(1.4, abs=0.01)
-    assert rows["chosen"]["effect"] == pytest.approx(-0.4, abs=0.01)
+    assert rows["chosen"]["mean_before"] == pytest.approx(1 - 1 / 1.401, abs=1e-3)
+    assert rows["chosen"]["effect"] == pytest.approx(1 / 1.401 - 1, abs=2e-3)
     assert rows["chosen"]["saved_gpu_hours"] is None
-    assert rows["all others"]["mean_after"] == pytest.approx(1.01, abs=0.01)
+    assert rows["all others"]["mean_after"] == pytest.approx(1 - 1 / 1.011, abs=1e-3)

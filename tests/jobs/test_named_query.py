@@ -1,12 +1,13 @@
 """The command of named queries: its answer over a period, its names, and what it says of wrong arguments."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from jobs.named_query import main
 from schemas.queries import QUERY_NAMES
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import NEXT_DAY, table_rows
@@ -31,3 +32,21 @@ def test_the_answer_over_a_period(ask: Ask) -> None:
 def test_every_name_is_listed_with_its_meaning(ask: Ask) -> None:
     said = ask(main, "--help").out
     assert all(f"\n  {name} " in said for name in QUERY_NAMES)
+
+
+def test_ten_hosts_matter_unless_a_program_asks(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = [{"host": f"node-{number:02d}", "pp_rank": number, "dp_rank": 0} for number in range(12)]
+    root = warehouse_of(tmp_path, **{WORKER_SLOWDOWN: table_rows(WORKER_SLOWDOWN, hosts)}).root
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", root)
+    counts = {
+        how: len(main_out.splitlines()) - 1
+        for how, main_out in (
+            ("people", ask(main, "hosts").out),
+            ("all", ask(main, "hosts", "--limit", "0").out),
+            ("three", ask(main, "hosts", "--limit", "3").out),
+            ("csv", ask(main, "hosts", "--format", "csv").out),
+        )
+    }
+    assert counts == {"people": 10, "all": 12, "three": 3, "csv": 12}

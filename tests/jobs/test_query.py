@@ -39,10 +39,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_answer_is_a_table_or_json(ask: Ask) -> None:
     status, out, _ = ask(main, BY_SLOWDOWN)
+    lines = ["job_id\tround(slowdown, 2)\tstatus", "gpt-175b\t1.25\tanalysed", "b\t\tno_ops"]
+    assert (status, out.splitlines()) == (0, lines)
+    status, out, _ = ask(main, BY_SLOWDOWN, "--format", "table")
     assert status == 0
     head, _, *rows = (line.split() for line in out.splitlines() if line.strip())
     assert head == ["job_id", "round(slowdown,", "2)", "status"]
     assert rows == [["gpt-175b", "1.25", "analysed"], ["b", "null", "no_ops"]]
+    _, out, _ = ask(main, BY_SLOWDOWN, "-x")
+    assert "status             | no_ops\n" in out
     status, out, _ = ask(main, "SELECT job_id, days FROM job_history ORDER BY 1", "--format", "json")
     assert (status, json.loads(out)) == (0, [{"job_id": "b", "days": 1}, {"job_id": "gpt-175b", "days": 1}])
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
@@ -84,7 +85,7 @@ def test_the_demos_report_is_drawn(browser: Browser, demo: Demo, width: int, *, 
     for table in ("fixes", "hosts", "left-out"):
         assert browser.run("return document.querySelectorAll(`#${arguments[0]} tbody th`).length", table) > 0
     assert next(iter(_rows(browser, "fixes"))) == "node-0013"
-    assert browser.text("sum") == "5,588 GPU-hours lost in 47 job-days, 17.6 % of their 31,824."
+    assert browser.text("sum") == "5,588 GPU-hours lost in 49 job-days, 17.6 % of their 31,824."
     assert "5,588 GPU-hours" in browser.run("return document.querySelector('.tile .figure').textContent")
 
 
@@ -132,7 +133,10 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
     assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
     if "by" in filters:
         names = {"job": parts.job_id, "host": parts.host.fillna("no single host"), "cause": parts.cause}
-        wanted = parts.groupby(names[filters["by"]]).lost_gpu_hours.sum().sort_values(ascending=False)
+        of_names = parts.groupby(names[filters["by"]]).lost_gpu_hours.sum(
+            min_count=1
+        )  # none states hours: not 0
+        wanted = [None if np.isnan(each) else each for each in of_names.sort_values(ascending=False)]
         shown = list(_rows(browser, "fixes").values())
         assert [cells[0] for cells in shown] == [hours(each) for each in wanted[: len(shown)]]
     address = browser.driver.current_url
@@ -153,6 +157,40 @@ def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> No
     browser.driver.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
     browser.wait()
     assert browser.text("sum") == before
+
+
+def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_makes_it(
+    browser: Browser, drawn_fleet: Path
+) -> None:
+    """Jobs that lose nothing, or were not analysed, too."""
+    browser.open(drawn_fleet)
+    assert browser.run("return document.getElementById('found-jobs').hidden")
+    _search(browser, "RAIN-0004")
+    units = FLEET.units.to_pandas()
+    days = sorted(units[units.job_id == "pretrain-0004"].log_date.astype(str), reverse=True)
+    assert [cells[:2] for cells in _cells(browser, "found")] == [
+        ["pretrain-0004", f"job, {day}"] for day in days
+    ]
+    assert f"--job-id=pretrain-0004 --run-id=r1 --log-date {days[0]}" in browser.text("found")
+    host = FLEET.fixes.to_pandas().host.dropna().iloc[0]
+    _search(browser, host)
+    (row,) = _cells(browser, "found")
+    assert row == [host, "host", "open"]
+    lost = FLEET.parts.to_pandas().query("host == @host").lost_gpu_hours.sum()
+    assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
+    _search(browser, "no such name")
+    assert "no job or host of the period has this name" in browser.text("found")
+    assert browser.console() == []
+
+
+def _search(browser: Browser, text: str) -> None:
+    """Type a name into the search."""
+    browser.run(
+        "document.body.dataset.shown = ''; const e = document.getElementById('search'); "
+        "e.value = arguments[0]; e.dispatchEvent(new Event('input'))",
+        text,
+    )
+    browser.wait()
 
 
 def test_a_list_is_sorted_by_its_headings_and_unexplained_stays_last(
@@ -222,7 +260,7 @@ def test_the_keyboard_reaches_everything_in_order(browser: Browser, drawn_fleet:
     for _ in range(30):
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         visited.append(browser.run(FOCUS))
-    wanted = ["skip", "All reports", "by", "from", "to", "team", "cluster", "cause", "Reset"]
+    wanted = ["skip", "All reports", "by", "from", "to", "team", "cluster", "cause", "search", "Reset"]
     assert [name for name in dict.fromkeys(visited) if name in wanted] == wanted
     assert "scroll" in visited
 
@@ -253,7 +291,7 @@ def test_maps_of_the_published_traces_show_what_the_paper_says(
     by_row: dict[float, list[float]] = {}
     for top, fill in browser.run(CELLS):
         by_row.setdefault(top, []).append(_luminance(fill))
-    assert [sum(row) / len(row) < 0.57 for _, row in sorted(by_row.items())] == is_hot, by_row
+    assert [sum(row) / len(row) < 0.87 for _, row in sorted(by_row.items())] == is_hot, by_row
 
 
 def not_drawn(browser: Browser, charts: Sequence[str]) -> list[str]:
@@ -287,7 +325,5 @@ def _left(filters: dict[str, str]) -> pd.DataFrame:
     is_in &= day.between(filters.get("from", ""), filters.get("to", "9999"))
     cause = {"pauses (pause)": "pause", "slow worker": "slow_worker"}.get(filters.get("cause", ""))
     of_unit = ["log_date", "job_id"]
-    left: pd.DataFrame = parts[(parts.cause == (cause or parts.cause)) & parts.lost_gpu_hours.notna()].merge(
-        units.loc[is_in, of_unit]
-    )
+    left: pd.DataFrame = parts[parts.cause == (cause or parts.cause)].merge(units.loc[is_in, of_unit])
     return left

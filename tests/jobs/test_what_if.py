@@ -33,14 +33,17 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
     """Forward 1 and 3 s: T = 3 + 1; ideal forward 2 s: T_ideal = 2 + 1. The transfer is ideal already."""
-    status, out, _ = ask(main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'")
+    status, out, _ = ask(
+        main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'", "--format", "table"
+    )
     assert status == 0
-    first, second, _, *table = (line for line in out.splitlines() if line.strip())
+    first, second, _, together, *table = (line for line in out.splitlines() if line.strip())
     assert first == "llm-a, run r3, 2026-01-06: 1 steps, 4 ops"
     assert second == (
         "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "
         "3.0 s ideal (T_ideal, pooled-mean-median); slowdown 1.333333"
     )
+    assert together == "all together: 1.0 s saved, as much as each alone in sum"
     head, _, *rows = table
     assert head.split() == COLUMNS
     assert [row.split() for row in rows] == [
@@ -48,6 +51,20 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
         ["op_type", "LIKE", "'grads%'", "ideal", "2", "0.5", "4.0", "1.333333", "0.0", "0.0", "0.0"],
         ["all", "together", "ideal", "4", "1.0", "3.0", "1.0", "1.0", "0.25", "10.0"],
     ]
+
+
+def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
+    """Both forwards are ideal in the first, one of them in the second too."""
+    one = f"{FORWARD} AND host = 'node-1'"
+    fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
+    _, out, err = ask(main, "--job-id", "llm-a", *fixes)
+    assert "where each alone saves " in err
+    assert err.endswith("what one saves another cannot save again (1 ops are in more than one)\n")
+    assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
+    _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
+    assert "all causes: " in err
+    _, _, err = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
+    assert "together" not in err
 
 
 def test_ops_are_scaled_and_the_answer_is_json(ask: Ask) -> None:

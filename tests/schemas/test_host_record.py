@@ -11,9 +11,9 @@ from pyspark.sql import Row
 
 from schemas.queries import QUERIES
 from schemas.views import VIEWS
-from schemas.vocabulary import JOB_CAUSES, WORKER_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
 from tests.support.answers import answer
-from tests.support.examples import DAY
+from tests.support.examples import DAY, culprit
 
 Workers = list[dict[str, Any]]
 
@@ -111,6 +111,34 @@ def test_slow_is_who_slows_the_unit_and_not_merely_the_slowest_of_a_healthy_one(
     workers[0]["slowdown"] = 1.09
     workers[3] |= {"slowdown": 1.9}
     assert {row.jobs_slow for row in hosts_of(workers).values()} == {0}
+
+
+def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
+    workers = [worker for n in range(6) for worker in job(f"x{n}", n, "xyzuvwst", "x")]
+    workers += job("1", 0, "abcdefgh", "ab")
+    unit = {"job_id": "1", "run_id": "r3", "log_date": DAY}
+    named = unit | {"cause": "slow_worker", "is_cause": True, "culprits": [culprit(0.5, rank=0, host="a")]}
+    tables = {WORKER_SLOWDOWN: workers, JOB_CAUSES: [named], JOB_SLOWDOWN: [unit]}
+    rows = {row.host: row for row in answer(VIEWS["host_record"].sql, tables)}
+    assert [(host, row.verdict, row.jobs_measured) for host, row in rows.items() if row.verdict] == [
+        ("x", "recurs", 0),
+        ("a", "measured", 1),
+        ("b", "not_proven", 0),
+    ]
+    of_x = [
+        {
+            **named,
+            "job_id": f"x{n}",
+            "log_date": DAY + timedelta(days=n),
+            "culprits": [culprit(0.5, rank=0, host="x")],
+        }
+        for n in range(2)
+    ]
+    units = [{"job_id": row["job_id"], "run_id": "r3", "log_date": row["log_date"]} for row in of_x]
+    both = answer(VIEWS["host_record"].sql, {**tables, JOB_CAUSES: of_x, JOB_SLOWDOWN: units})
+    assert [(row.verdict, row.jobs_measured) for row in both if row.host == "x"] == [
+        ("measured_and_recurs", 2)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 import schemas
+from schemas.queries import QUERIES
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import VIEWS
@@ -321,10 +322,52 @@ def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know(
     assert (named["ettr"], named["productive_fraction"]) == (119 / 256, 96 / 256)
     assert (named["failures"], named["unknown_gpu_hours"], named["known_fraction"]) == (3, 71.0, 1 - 71 / 256)
     assert (nameless["ettr"], nameless["known_fraction"], nameless["unknown_gpu_hours"]) == (None, 0.0, 128.0)
+    assert (nameless["productive_gpu_hours"], nameless["failures"]) == (None, None), "not measured is not 0"
     run, *_ = view("effective_time_job", tables)
     assert (run["job_id"], run["ettr"], run["units"], run["last_day"]) == ("a", 119 / 256, 2, NEXT_DAY)
     for row in (named, nameless, run):
         hours = {name: value for name, value in row.asDict().items() if name.endswith("_gpu_hours")}
         measured, scheduled = hours.pop("measured_gpu_hours"), hours.pop("scheduled_gpu_hours")
-        assert sum(hours.values()) == scheduled, "parts add up"
+        assert sum(value for value in hours.values() if value is not None) == scheduled, "parts add up"
         assert measured == (0.0 if row is nameless else scheduled)
+
+
+def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:
+    """120 s recorded, 100 s replayed, 90 s ideal; a quarter lost; half of the hours in steps that stayed."""
+    job = unit("a", DAY, 100.0, 90.0, 192.0) | {"actual_total_s": 120.0}
+    causes = [
+        {"job_id": "a", "cause": "slow_worker", "lost_fraction": 0.2, "lost_gpu_hours": 38.4},
+        {"job_id": "a", "cause": "unexplained", "lost_fraction": 0.05, "lost_gpu_hours": 9.6},
+    ]
+    time = {"job_id": "a", "scheduled_gpu_hours": 192.0, "unknown_gpu_hours": 48.0, "ettr": 0.5}
+    unhoured = unit("b", DAY, 100.0, 90.0, None) | {"actual_total_s": 100.0}
+    others = [{"job_id": "b", "cause": "pause", "lost_fraction": 0.1, "lost_gpu_hours": None}]
+    tables = {JOB_SLOWDOWN: [job, unhoured], JOB_CAUSES: causes + others, JOB_TIME: [time]}
+    rows = sorted(view("waterfall", tables), key=lambda row: (row.job_id, row.place))
+    of_a = {row.figure: (row.is_total, row.gpu_hours, row.seconds) for row in rows if row.job_id == "a"}
+    assert of_a == {
+        "recorded": (True, 192.0, 120.0),
+        "slow_worker": (False, pytest.approx(38.4), pytest.approx(24.0)),
+        "unexplained": (False, pytest.approx(9.6), pytest.approx(6.0)),
+        "nothing_lost": (True, 144.0, 90.0),
+        "to_paper_ideal": (False, 0.0, 0.0),
+        "ideal": (True, 144.0, 90.0),
+        "outside_steps": (False, 36.0, None),
+        "not_known": (False, 36.0, None),
+        "productive": (True, 72.0, None),
+    }
+    left: float | None = None
+    for is_total, hours, _ in of_a.values():
+        assert not is_total or left is None or hours == pytest.approx(left), "the total before it, less"
+        left = hours if is_total else left - hours
+    of_b = {row.figure: (row.gpu_hours, row.seconds) for row in rows if row.job_id == "b"}
+    assert (of_b["recorded"], of_b["pause"]) == ((None, 100.0), (None, pytest.approx(10.0)))
+    assert of_b["productive"] == (None, None)
+    summed = {row.figure: row for row in answer(QUERIES["waterfall"].over(), tables)}
+    assert (summed["recorded"].job_days, summed["recorded"].seconds, summed["recorded"].gpu_hours) == (
+        2,
+        220.0,
+        192.0,
+    )
+    assert summed["nothing_lost"].of_recorded == pytest.approx(0.75)
+    assert summed["nothing_lost"].of_time == pytest.approx(180.0 / 220.0)

@@ -26,18 +26,20 @@ Without a warehouse, from the logs themselves:
 1.1787
 >>> run.table("job_causes").polars().height
 7
+>>> run.causes.df()["cause"][0]
+'stage_imbalance'
+>>> run.what_if("op_type = 'forward-compute'", set=0.9).arrow["ops"].to_pylist()
+[1024]
+>>> run.figures
+<Figures of ST: workers, steps, causes, waterfall>
 """
 
-import json
 import os
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -46,98 +48,38 @@ from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.figures import Figure, FigureError, Figures
+from jobs.reading.one_unit import OneUnit, Timeline
 from jobs.reading.question import NAMES
 from jobs.reading.reader import on_units
-from jobs.reading.scenarios import read_fix, replay_fixes
-from jobs.reading.unit import find_unit, read_causes, read_unit
+from jobs.reading.rows import Rows
+from jobs.reading.unit import StoredCauses, find_unit, read_causes, read_unit
 from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
 from schemas.unit import Unit as UnitKey
-from schemas.vocabulary import WORKER_SLOWDOWN
-from udfs.custom_scenario import Answer
-from udfs.mitigations import Mitigation, mitigated
-from udfs.simulate.unit_batches import UnitRows, simulate_unit
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-
-__all__ = ["Figure", "FigureError", "Rows", "Run", "Unit", "Warehouse", "analyse", "open"]
+__all__ = [
+    "Figure",
+    "FigureError",
+    "Figures",
+    "Rows",
+    "Run",
+    "Timeline",
+    "Unit",
+    "Warehouse",
+    "analyse",
+    "open",
+]
 
 _ALSO: Final = {"straggler", "jobs.reading.straggler"} - {__name__}
 for _name in _ALSO:  # one module by both names, else what one raises is no error that the other names
     sys.modules[_name] = sys.modules[__name__]
 jobs.reading.straggler = sys.modules[__name__]
 
-_SHOWN: Final = 20
-"""Rows that a notebook shows."""
-_HOTTEST: Final = 30
-"""Where the scale of a map ends, as on the pages of the report. [%]"""
-
-
-@dataclass(frozen=True, repr=False)
-class Rows:
-    """Rows of a table or an answer; `arrow` has them as they are."""
-
-    arrow: pa.Table
-
-    def pandas(self) -> "pd.DataFrame":
-        """Return the rows as a frame of pandas."""
-        found: pd.DataFrame = self.arrow.to_pandas()
-        return found
-
-    def polars(self) -> "pl.DataFrame":
-        """Return the rows as a frame of polars, which has to be installed."""
-        import polars as pl  # noqa: PLC0415  # optional
-
-        found = pl.from_arrow(self.arrow)
-        if not isinstance(found, pl.DataFrame):
-            raise TypeError("polars made no frame of a table")
-        return found
-
-    def __len__(self) -> int:
-        return int(self.arrow.num_rows)
-
-    def __repr__(self) -> str:
-        return f"<{len(self):,} rows of {', '.join(self.arrow.column_names)}>"
-
-    def _repr_html_(self) -> str:
-        return f"{Rows(self.arrow.slice(0, _SHOWN)).pandas().to_html()}<p>{len(self):,} rows</p>"
-
-
-_DRAW: Final = "import json, sys, vl_convert as v; sys.stdout.write(v.vegalite_to_svg(json.load(sys.stdin)))"
-
-
-class FigureError(RuntimeError):
-    """Raised where a chart cannot be drawn; the message has the converter's own."""
-
-
-@dataclass(frozen=True, repr=False)
-class Figure:
-    """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
-
-    title: str
-    spec: Mapping[str, Any]
-
-    def svg(self) -> str:
-        """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
-        # In a process of its own: the converter panics where standard input is closed, as under a daemon.
-        command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW], json.dumps(dict(self.spec))
-        drawn = subprocess.run(  # noqa: S603  # our own command
-            command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
-        if drawn.returncode:
-            raise FigureError(
-                f"{self.title} was not drawn, status {drawn.returncode}: {drawn.stderr.strip()}"
-            )
-        return drawn.stdout
-
-    def __repr__(self) -> str:
-        return f"<Figure: {self.title}>"
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        return {"image/svg+xml": self.svg(), "text/plain": escape(repr(self))}
+_WATERFALL: Final = "waterfall"
+"""The one view that a run straight from its logs has."""
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
@@ -184,7 +126,7 @@ class Warehouse:
         return Unit(self._reader, find_unit(self._reader, job_id, run_id, log_date))
 
 
-class Unit:
+class Unit(OneUnit):
     """One run of one job on one log date, in a warehouse."""
 
     def __init__(self, reader: DuckDbReader, key: UnitKey) -> None:
@@ -192,6 +134,17 @@ class Unit:
 
     def __repr__(self) -> str:
         return f"<Unit {self.key.job_id}, run {self.key.run_id}, {self.key.log_date}>"
+
+    def table(self, name: str) -> Rows:
+        """Return the unit's rows of a table or view. Raises QuestionError with the closest name."""
+        is_unit = on_units([self.key.log_date], [self.key])
+        return Rows(self._reader.rows(f"SELECT * FROM {name} WHERE {is_unit}"))
+
+    def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
+        return read_unit(self._reader, self.key)
+
+    def _stored(self) -> StoredCauses | None:
+        return read_causes(self._reader, self.key)
 
     def simulate_job(self, **settings: Any) -> dict[str, Rows]:  # noqa: ANN401  # of SimulationSettings
         """Simulate the unit again, with other settings where named; returns result tables by name.
@@ -203,41 +156,8 @@ class Unit:
         found = simulate_unit(UnitRows(self.key, manifest, rows), SimulationSettings(**how))
         return {name: Rows(table) for name, table in found.items()}
 
-    def what_if(self, *fixes: str, factor: float | None = None) -> Rows:
-        """Replay the unit with each fix: a cause, or the ops of a predicate ideal, or `factor` times as long.
 
-        A row for each, as `straggler what-if --fix` prints them. Raises PredicateError for what is neither,
-        QuestionError for a predicate that no op matches, and what replay_scenarios raises.
-        """
-        rows, manifest = read_unit(self._reader, self.key)
-        understood = [read_fix(each) for each in fixes]
-        stored = read_causes(self._reader, self.key)
-        found = replay_fixes(rows, manifest, understood, factor, load_settings().simulation, stored)
-        answers = [answer for each in found for answer in each.answers]
-        columns = {name: [getattr(each, name) for each in answers] for name in Answer.__annotations__}
-        return Rows(pa.table(columns))
-
-    def mitigate(self, *layers: int) -> Rows:
-        """Replay the unit with what could be done: layers moved, sequences balanced, collections planned.
-
-        layers : of the model, or of each of its chunks; none are moved without.
-        A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
-        that do not fit, and what replay_scenarios raises.
-        """
-        rows, manifest = read_unit(self._reader, self.key)
-        how = SimulationSettings(**load_settings().simulation.model_dump())
-        found = mitigated(rows, manifest, layers or None, how).answers
-        columns = {name: [getattr(each, name) for each in found] for name in Mitigation.__annotations__}
-        return Rows(pa.table(columns))
-
-    def figure(self) -> Figure:
-        """Return the map of the unit's workers: how much of the ideal step each alone adds."""
-        is_unit = on_units([self.key.log_date], [self.key])
-        found = self._reader.rows(f"SELECT * FROM {WORKER_SLOWDOWN} WHERE {is_unit}")
-        return _map_of_workers(self.key.job_id, found.to_pylist())
-
-
-class Run:
+class Run(OneUnit):
     """One run, analysed straight from its logs."""
 
     def __init__(self, found: Analysis) -> None:
@@ -249,13 +169,18 @@ class Run:
         return f"<Run {self.key.job_id}, run {self.key.run_id}: {self.status}>"
 
     def table(self, name: str) -> Rows:
-        """Return a result table, rank_steps or rejects. Raises KeyError for another."""
+        """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for another."""
+        if name == _WATERFALL:
+            return Rows(pa.Table.from_pylist([dict(row) for row in self._found.tables.waterfall]))
         read = {"rank_steps": self._found.read.rows, "rejects": self._found.read.rejects}
         return Rows({**self._found.results, **read}[name])
 
-    def figure(self) -> Figure:
-        """Return the map of the run's workers: how much of the ideal step each alone adds."""
-        return _map_of_workers(self.key.job_id, self._found.tables.workers)
+    def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
+        return self._found.read.rows.select(SIMULATED_COLUMNS), self._found.read.account.job or {}
+
+    def _stored(self) -> StoredCauses | None:
+        causes = [dict(row) for row in self._found.tables.causes]
+        return StoredCauses(dict(self._found.tables.job), causes)
 
 
 def analyse(folder: str | os.PathLike[str]) -> Run:
@@ -269,26 +194,3 @@ def analyse(folder: str | os.PathLike[str]) -> Run:
             f"{folder} holds {len(runs)} runs; name the folder of one, such as {runs[-1].folder}"
         )
     return Run(analysis(runs[0]))
-
-
-def _map_of_workers(job_id: str, workers: Sequence[Mapping[str, Any]]) -> Figure:
-    names = ("pp_rank", "dp_rank", "rank", "host")
-    rows = [{name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)} for row in workers]
-    title = f"slowdown by each worker of {job_id}"
-    scale = {"domain": [0, _HOTTEST], "clamp": True, "scheme": "oranges"}
-    spec = {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": title,
-        "data": {"values": rows},
-        "mark": "rect",
-        "encoding": {
-            "x": {"field": "dp_rank", "type": "ordinal", "title": "dp rank"},
-            "y": {"field": "pp_rank", "type": "ordinal", "title": "stage (from 0)"},
-            "color": {
-                "field": "adds", "type": "quantitative", "scale": scale,
-                "title": f"adds to the ideal step [%], {_HOTTEST} and more",
-            },
-            "tooltip": [{"field": name} for name in (*names, "adds")],
-        },
-    }  # fmt: skip
-    return Figure(title, spec)

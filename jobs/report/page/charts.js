@@ -2,6 +2,11 @@
 // those of maps cividis: colour-blind readers tell them apart.
 const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8700e1", "#783c1e", "#8c8c8c"];
 const HOTTEST_PERCENT = 30;
+const HEAT_PERCENT = [0, 3, 8, 17, HOTTEST_PERCENT];
+// From the page's background, so that a healthy worker is nothing to look at: darker in light, brighter in dark mode.
+const HEAT_LIGHT = ["#fbd0a2", "#f0803c", "#a8286b", "#2b0b3f"];
+const HEAT_DARK = ["#4b1d5e", "#a8286b", "#f0803c", "#fff0b3"];
+const MOST_BAR = 90;  // width of a day of the trend
 const WIDEST_CELL = 48;
 const HIGHEST_CELL = 24;
 const HIGHEST_MAP = 420;
@@ -106,15 +111,19 @@ const CHARTS = {
   }),
 };
 
+function heatColours() {
+  return colour("--is-dark") === "1" ? HEAT_DARK : HEAT_LIGHT;
+}
+
 // One scale for all pages: the root of the excess, so that 2 % differs visibly from nothing, and 15 % from 30 %.
 function heat(x, xTitle, y, yTitle, tooltip) {
   return spec(0, {
-    mark: { type: "rect" },
+    mark: { type: "rect", stroke: colour("--line"), strokeWidth: 0.5 },
     encoding: {
       x: field(x, "ordinal", xTitle, { axis: { labelOverlap: true, labelSeparation: 6, labelAngle: 0, ticks: false } }),
       y: field(y, "ordinal", yTitle, { sort: null, axis: { labelOverlap: true, ticks: false } }),
       color: field("excess", "quantitative", "% of the ideal step added by this worker alone", {
-        scale: { type: "pow", exponent: 0.5, scheme: "inferno", reverse: colour("--is-dark") !== "1", domain: [0, HOTTEST_PERCENT], clamp: true },
+        scale: { type: "pow", exponent: 0.5, range: [colour("--page"), ...heatColours()], domain: HEAT_PERCENT, interpolate: "rgb", clamp: true },
         legend: { values: [0, 1, 5, 10, HOTTEST_PERCENT], gradientLength: 240, titleLimit: 400, labelOverlap: false,
           labelExpr: `datum.value < ${HOTTEST_PERCENT} ? datum.label : '${HOTTEST_PERCENT} and more'` } }),
       tooltip: [...tooltip, field("excess", "quantitative", "% added", { format: ".2f" })],
@@ -152,7 +161,9 @@ async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
   description.description = place.dataset.name;  // becomes its aria-label
-  if ((description.mark ?? description.layer[0].mark).type === "rect") sizeCells(place, description, made.rows);
+  const kind = (description.mark ?? description.layer[0].mark).type;
+  if (kind === "rect") sizeCells(place, description, made.rows);
+  if (kind === "bar" && description.encoding.x.field === "bucket") sizeBars(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);
   (await made.view).addEventListener("click", (_, item) => item?.datum?.step !== undefined && onStep?.(item.datum));
 }
@@ -163,6 +174,12 @@ function sizeCells(place, description, rows) {
   const width = count("x") * WIDEST_CELL + 80;
   if (width < place.clientWidth) description.width = Math.max(width, Math.min(NARROWEST_MAP, place.clientWidth));
   description.height = Math.min(count("y") * HIGHEST_CELL, HIGHEST_MAP) + 110;
+}
+
+// Few days are narrow bars, not fat ones.
+function sizeBars(place, description, rows) {
+  const width = new Set(rows.map((row) => row.bucket)).size * MOST_BAR + 90;
+  if (width < place.clientWidth) description.width = Math.max(width, Math.min(NARROWEST_MAP, place.clientWidth));
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -1,5 +1,5 @@
 // The fleet's page: its figures come from the warehouse; here rows are chosen, and what they lose is added up.
-const FILTER_IDS = ["from", "to", "team", "cluster", "cause", "by"];
+const FILTER_IDS = ["from", "to", "team", "cluster", "cause", "by", "search"];
 
 function startFleet(embedded) {
   const data = linked(embedded);
@@ -16,7 +16,7 @@ function startFleet(embedded) {
     for (const id of FILTER_IDS) document.getElementById(id).value = asked.get(id) ?? bounds[id] ?? "";
     return show();
   };
-  FILTER_IDS.forEach((id) => document.getElementById(id).addEventListener("change", show));
+  FILTER_IDS.forEach((id) => document.getElementById(id).addEventListener(id === "search" ? "input" : "change", show));
   document.getElementById("filters").addEventListener("reset", (event) => {
     event.preventDefault();
     history.replaceState(null, "", location.pathname);
@@ -54,10 +54,15 @@ function sumOf(rows, name) {
 async function showLost(data, filters) {
   const isIn = (unit) => unit.log_date >= filters.from && unit.log_date <= filters.to
     && (!filters.team || unit.team === filters.team) && (!filters.cluster || unit.cluster === filters.cluster);
-  const units = data.units.filter((unit) => unit.of !== null && isIn(unit));
-  const parts = data.parts.filter((part) => part.lost !== null && isIn(part.unit) && (!filters.cause || part.cause === filters.cause));
+  const isNamed = (name) => (name ?? "").toLowerCase().includes(filters.search.toLowerCase());
+  const isMeant = (part) => !filters.search || isNamed(part.unit.job_id) || isNamed(part.host);
+  const parts = data.parts.filter((part) => isIn(part.unit) && isMeant(part) && (!filters.cause || part.cause === filters.cause));
+  const meant = new Set(parts.map((part) => part.unit));
+  const units = data.units.filter((unit) => unit.is_counted && isIn(unit) && (isNamed(unit.job_id) || meant.has(unit)));
+  showFound(data, filters.search ? isNamed : null, isIn);
   const whole = { lost: sumOf(parts, "lost"), of: sumOf(units, "of") };
-  const amount = (lost) => (data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
+  // What no unit states is not 0.
+  const amount = (lost) => (lost === null ? MISSING : data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
   document.getElementById("sum").textContent = units.length
     ? `${amount(whole.lost)} ${data.measure.unit || "of the time"} lost in ${counted(units.length, "job-day")}`
       + `${data.measure.unit ? `, ${percent(share(whole.lost, whole.of))} of their ${digits(whole.of)}` : ""}.`
@@ -86,7 +91,7 @@ function showFixes(data, parts, whole, amount, by) {
     const heaviest = own.toSorted((a, b) => b.lost - a.lost);
     const paged = heaviest.find((part) => part.unit.page) ?? heaviest[0];
     return {
-      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: sumOf(own, "lost"),
+      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: own.some((part) => part.lost !== null) ? sumOf(own, "lost") : null,
       causes: [...new Set(heaviest.map((part) => part.cause))], flagged: own.filter((part) => part.is_flagged).length,
       days: new Set(own.map((part) => `${part.unit.run} ${part.unit.log_date}`)).size,
     };
@@ -97,14 +102,31 @@ function showFixes(data, parts, whole, amount, by) {
   const isLast = (row) => isFix && row.causes[0] === "unexplained";
   fillTable("fixes", [
     [by === "fix" ? "where" : by, false, (row) => (row.page ? element("a", { href: row.page }, row.name) : row.name), (row) => row.name],
-    [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost],
-    ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost],
+    [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost ?? -1],
+    ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost ?? -1],
     ...(by === "cause" ? [] : [[by === "fix" ? "cause" : "causes", false, titles, titles]]),
     ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),
     ["job-days", true, (row) => digits(row.days), (row) => row.days],
     ["uncertain", true, (row) => (row.flagged ? `${row.flagged} of ${row.parts.length}` : ""), (row) => row.flagged],
     ...(isFix ? [["what to do", false, (row) => data.causes[row.causes[0]].fix]] : []),
   ], rows, "nothing is lost here", { sort: ["lost", "down"], isLast });
+}
+
+// Every job and host of a name: its page, or the command that makes one.
+function showFound(data, isNamed, isIn) {
+  document.getElementById("found-jobs").hidden = !isNamed;
+  if (!isNamed) return;
+  const named = data.units.filter((unit) => isNamed(unit.job_id) && isIn(unit)).toSorted((a, b) => compared(b.log_date, a.log_date));
+  const hosts = [...new Set([...Object.keys(data.host_pages), ...data.parts.map((part) => part.host ?? "")])].filter((host) => host && isNamed(host));
+  const rows = [
+    ...named.map((unit) => ({ name: unit.job_id, kind: `job, ${unit.log_date}`, page: unit.page, line: `${data.report_job} ${unit.run} --log-date ${unit.log_date}` })),
+    ...hosts.map((host) => ({ name: host, kind: "host", page: data.host_pages[host], line: null })),
+  ];
+  fillTable("found", [
+    ["name", false, (row) => row.name, (row) => row.name],
+    ["what", false, (row) => row.kind, (row) => row.kind],
+    ["page", false, (row) => (row.page ? element("a", { href: row.page }, "open") : row.line ? [element("span", {}, "this makes it:"), commandBox(row.line)] : MISSING)],
+  ], rows, "no job or host of the period has this name");
 }
 
 // Pages of the jobs that lose most, or the command that makes one.
@@ -139,9 +161,10 @@ async function showTrend(data, units, parts, filters) {
     const bucket = buckets.of(own[0].unit.log_date);
     return { bucket, place: order.indexOf(own[0].cause), cause: shortly[order.indexOf(own[0].cause)], value: share(sumOf(own, "lost"), sumOf(of.get(bucket), "of")) };
   });
-  const text = `What is lost of what was analysed, by ${buckets.name} and cause.`;
+  const isTrend = new Set(rows.map((row) => row.bucket)).size > 1;
+  const text = !isTrend ? `No trend: only one ${buckets.name} is left.` : `What is lost of what was analysed, by ${buckets.name} and cause.`;
   document.getElementById("trend-text").textContent = text;
-  await draw("trend", "chart-trend", rows, shortly);
+  await draw("trend", "chart-trend", isTrend ? rows : [], shortly);
 }
 
 // Figures of the whole period, as the warehouse gave them.
@@ -150,7 +173,7 @@ function showPeriod(data) {
     ["host", false, (row) => (row.page ? element("a", { href: row.page }, row.host) : row.host), (row) => row.host],
     ["slow in", true, (row) => row.slow_in, (row) => row.jobs_slow],
     ["expected", true, (row) => digits(row.expected), (row) => row.expected],
-    ["beyond chance", false, (row) => row.recurrence],
+    ["verdict", false, (row) => row.recurrence],
     ["pattern", false, (row) => row.pattern, (row) => row.pattern],
     ["days slow", true, (row) => digits(row.days_slow), (row) => row.days_slow],
     ["first", false, (row) => row.first, (row) => row.first],

@@ -14,7 +14,7 @@ function digits(value) {
 function percent(fraction) {
   if (fraction === null || fraction === undefined || Number.isNaN(fraction)) return MISSING;
   const size = Math.abs(100 * fraction);
-  if (size > 0 && size < 0.05) return `${fraction < 0 ? "-" : ""}< 0.1 %`;
+  if (size > 0 && size < 0.05) return fraction < 0 ? "> -0.1 %" : "< 0.1 %";
   return `${(100 * fraction).toFixed(size >= 99.95 || size === 0 ? 0 : 1)} %`;
 }
 
@@ -27,5 +27,5 @@ function counted(number, one, many = `${one}s`) {
 }
 
 function share(part, whole) {
-  return whole > 0 ? part / whole : null;
+  return whole > 0 && part !== null ? part / whole : null;
 }

@@ -9,11 +9,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
-from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, slower_units
+from jobs.gates.slow_hosts import Slowed, slow_host_texts, slowed_by
+from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_units
 from jobs.runtime.settings import REPORT, load_settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, REJECTS, STATUSES
+from schemas.vocabulary import (
+    FLEET_DAY,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    PIPELINE_RUNS,
+    REJECTS,
+    STATUSES,
+    WORKER_SLOWDOWN,
+)
 from tests.support.examples import ROWS, table_rows
 
 DAY = date(2026, 2, 10)
@@ -36,7 +46,11 @@ def lost(*percents: float) -> list[Figures]:
     return [{"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent} for percent in percents]
 
 
-def notices(days: list[Figures], hosts: Mapping[str, list[float | None]] | None = None) -> list[Notice]:
+def notices(
+    days: list[Figures],
+    hosts: Mapping[str, list[float | None]] | None = None,
+    jobs: Mapping[str, Slowed] | None = None,
+) -> list[Notice]:
     """Warnings of a night whose days, the last one first, have these figures."""
     dates = [DAY, *BEFORE]
     rows = table_rows(FLEET_DAY, [of_units() | dict(figures) for figures in days]).to_pylist()
@@ -44,7 +58,11 @@ def notices(days: list[Figures], hosts: Mapping[str, list[float | None]] | None 
     for host, values in (hosts or {}).items():
         for day, value in zip(dates, values, strict=False):
             slowdowns[day] += [(host, day, value)] if value is not None else []
-    return of_night(dict(zip(dates, rows, strict=False)), slowdowns, WATCH, DAY)
+    fleet = dict(zip(dates, rows, strict=False))
+    risen = risen_hosts(fleet, slowdowns, WATCH, DAY)
+    slowed = {host: (jobs or {}).get(host, Slowed(f"of {host}", "r1", "slow_worker")) for host, *_ in risen}
+    of_hosts = [Notice("host_rose", text) for text in slow_host_texts(DAY, risen, slowed)]
+    return of_night(fleet, WATCH, DAY) + of_hosts
 
 
 OF_10 = "2026-02-10: 2 of 10 units analysed (20%), "
@@ -106,11 +124,47 @@ def test_hosts_that_rise_above_their_past_warn_worst_first() -> None:
             "gone": [None, *usual],
         },
     )
-    text = "2026-02-10: host {} slows a job {}-fold, usually 1.010-fold (median of 7 days)"
+    text = (
+        "2026-02-10: job of {0}, run r1 (slow_worker): host {0} slows it {1}-fold, usually 1.010-fold "
+        "(median of 7 days)"
+    )
     named = (("slowest <b>{0}", "1.400"), ("slower", "1.200"))
     assert found == [Notice("host_rose", text.format(*each)) for each in named]
     many = notices([{}] * 8, {f"node-{number}": [1.4, *usual] for number in range(8)})
-    assert (len(many), many[-1].text) == (6, "2026-02-10: and 3 more hosts")
+    assert (len(many), many[-1].text) == (6, "2026-02-10: and hosts of 3 more jobs")
+
+
+def test_hosts_of_one_slow_job_are_one_warning_by_its_cause() -> None:
+    hosts: dict[str, list[float | None]] = {f"node-{n:02d}": [1.2 - n / 1000, *[1.01] * 7] for n in range(61)}
+    ours = dict.fromkeys(hosts, Slowed("big", "r1", "stage_imbalance"))
+    ours["node-07"] = Slowed("small", "r2", None)
+    big, small = (each.text for each in notices([{}] * 8, hosts, ours))
+    assert big == (
+        "2026-02-10: job big, run r1 (stage_imbalance): hosts node-00, node-01, node-02 and 57 more slow it "
+        "1.200-fold or less, usually 1.010-fold (median of 7 days)"
+    )
+    assert small.startswith(
+        "2026-02-10: job small, run r2 (no cause holds): host node-07 slows it 1.193-fold"
+    )
+
+
+def test_a_host_is_said_by_the_run_that_it_slows_most(tmp_path: Path) -> None:
+    warehouse = Warehouse(NO_SPARK, str(tmp_path))
+    rows = [("a", "small", 1.1), ("a", "big", 1.4), ("b", "big", 1.2), ("c", "other", 1.9)]
+    workers = [
+        {"log_date": DAY, "host": host, "job_id": job, "slowdown": slowdown, "dp_rank": place}
+        for place, (host, job, slowdown) in enumerate(rows)
+    ]
+    warehouse.append(TABLES[WORKER_SLOWDOWN], table_rows(WORKER_SLOWDOWN, workers))
+    named = (("pause", True, 0.1), ("slow_worker", True, 0.2), ("data_imbalance", False, 0.3))
+    causes = [
+        {"log_date": DAY, "job_id": "big", "cause": cause, "is_cause": holds, "time_saved_fraction": saved}
+        for cause, holds, saved in named
+    ]
+    warehouse.append(TABLES[JOB_CAUSES], table_rows(JOB_CAUSES, causes))
+    big = Slowed("big", "r3", "slow_worker")
+    assert slowed_by(warehouse, DAY, ["a", "b"]) == {"a": big, "b": big}
+    assert slowed_by(warehouse, DAY, ["c"]) == {"c": Slowed("other", "r3", None)}
 
 
 def test_units_slower_than_before_are_named_unless_they_are_analysed() -> None:

@@ -1,5 +1,6 @@
 """Batches that a gate refuses: the rest is done, and all refusals are reported."""
 
+import re
 from datetime import date
 from typing import Any, cast
 
@@ -91,3 +92,14 @@ def test_what_was_refused_before_another_error_is_its_cause(done: Done) -> None:
     broken = refused_by(raised.value)
     assert broken is not None
     assert [each["table"] for each in broken] == ["table4"]
+
+
+def test_a_backfill_logs_a_line_a_batch_with_what_is_left(
+    done: Done, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        do_days([2, 3], [5])
+    first, last = (record.getMessage() for record in caplog.records if "batch" in record.getMessage())
+    assert re.fullmatch(rf"batch 1 of 2, {day(2)}.*{day(3)}, done after [\d.]+ s; about \d+ s left", first)
+    assert re.fullmatch(rf"batch 2 of 2, {day(5)}.*, done after [\d.]+ s", last)
+    assert done == [*all_phases(2, 3), *all_phases(5)]

@@ -150,7 +150,7 @@ def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
 def test_no_rows_are_shown_in_every_format() -> None:
     empty = Result(["a"], [], [True])
     lines = [written(empty, form).splitlines() for form in FORMATS[1:]]
-    assert lines == [["a"], ["[]"], ["| a |", "| ---: |"]]
+    assert lines == [["a"], ["[]"], ["| a |", "| ---: |"], ["a"]]
     assert written(empty, "table").split()[0] == "a"
 
 

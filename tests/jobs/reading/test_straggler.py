@@ -1,10 +1,14 @@
 """The module for notebooks: its examples hold, over a warehouse of one job, wherever a user calls it."""
 
+import ast
 import doctest
+import json
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -50,6 +54,58 @@ def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     done = doctest.testmod(straggler)
     assert done.attempted > 8
     assert done.failed == 0
+
+
+def test_the_notebook_runs_and_each_cell_shows_something(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cell by cell, as a notebook does: the value of a cell's last line is shown."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "straggler", straggler)
+    cells = json.loads((PROJECT / "jobs/reading/straggler/tour.ipynb").read_text(encoding="utf-8"))["cells"]
+    script = ast.Module([], [])
+    for cell in (each for each in cells if each["cell_type"] == "code"):
+        *lines, last = ast.parse("".join(cell["source"])).body
+        if isinstance(last, ast.Expr):
+            last = ast.Expr(ast.Call(ast.Name("show"), [last.value], []))
+        script.body += [*lines, last]
+    (folder / "tour.py").write_text(ast.unparse(script))
+    values: list[Any] = []
+    runpy.run_path(str(folder / "tour.py"), {"show": values.append})
+    shown = [
+        next(iter(value._repr_mimebundle_().values())) if hasattr(value, "_repr_mimebundle_") else repr(value)
+        for value in values
+    ]
+    assert len(shown) > 10
+    assert all(shown)
+    assert sum(each.startswith("<svg") for each in shown) == 5
+    assert (folder / "waterfall.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "slowest-step.json.gz").stat().st_size > 1000
+
+
+def test_rows_show_themselves_and_count_what_they_leave_out() -> None:
+    rows = straggler.Rows(
+        pa.table({"job": [f"job-{n}" for n in range(25)], "lost_gpu_hours": [1234.5678] * 25})
+    )
+    head, _, first, *more, count = repr(rows).splitlines()
+    assert (head.split(), first.split()) == (["job", "lost_gpu_hours"], ["job-0", "1234.6"])
+    assert (len(more), count) == (19, "25 rows (20 shown)")
+    assert rows.df().equals(rows.pandas())
+    assert rows.pl().equals(rows.polars())
+    assert repr(straggler.Rows(pa.table({"a": [None]}))).endswith("\n1 row")
+
+
+def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
+    run = straggler.analyse(folder / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1")
+    unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
+    assert run.causes.arrow == unit.causes.arrow
+    assert run.culprits.arrow == unit.culprits.arrow
+    assert run.what_if("stage_imbalance").arrow == unit.what_if("stage_imbalance").arrow
+    named = [each.what_if("op_type LIKE '%compute'", set=0.5).arrow for each in (run, unit)]
+    assert named[0] == named[1] == run.what_if("op_type LIKE '%compute'", factor=0.5).arrow
+    assert run.timeline(step=run.timeline().step).step == unit.timeline().step
+    with pytest.raises(ValueError, match=r"saved as .png or .svg"):
+        run.figures.causes.save(folder / "causes.gif")
 
 
 def test_a_unit_is_simulated_again_as_the_night_did_and_with_other_settings(folder: Path) -> None:

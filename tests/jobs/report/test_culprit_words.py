@@ -77,6 +77,24 @@ def test_what_is_lost_in_seconds_has_no_direction() -> None:
     assert culprit_words("pause", HOST, 12, {})["effect"] == "300 ms lost per step"
 
 
+def test_a_slow_link_has_its_direction_and_both_ends() -> None:
+    workers = [{"pp_rank": p, "dp_rank": d, "host": f"host-{p}{d}"} for p in range(3) for d in range(2)]
+    end = culprit(1.7, 1.0, pp_rank=1, dp_rank=1, rank=4, host="host-11")
+
+    def said(direction: str, stage: int = 1) -> object:
+        changed = end | {"direction": direction, "pp_rank": stage}
+        return culprit_words("communication", changed, 12, {}, None, workers)["effect"]
+
+    assert said("forward-send") == "1.7 s lost per step in forward transfers to host-21 (stage 2)"
+    assert said("forward-recv") == "1.7 s lost per step in forward transfers from host-01 (stage 0)"
+    assert said("backward-send") == "1.7 s lost per step in backward transfers to host-01 (stage 0)"
+    assert said("backward-recv") == "1.7 s lost per step in backward transfers from host-21 (stage 2)"
+    assert said("forward-send", 2) == "1.7 s lost per step in forward transfers to host-01 (stage 0)", (
+        "chunks"
+    )
+    assert said("grads-reduce-scatter") == "1.7 s lost per step in grads-reduce-scatter"
+
+
 def test_the_page_has_one_culprit_with_its_workers_below_and_the_first_day_that_named_it() -> None:
     sick = sick_job()
     causes = [dict(row, culprits=[HOST]) if row["is_cause"] else row for row in sick.causes]
@@ -84,8 +102,8 @@ def test_the_page_has_one_culprit_with_its_workers_below_and_the_first_day_that_
     tables = replace(sick, causes=causes, history=[named])
     text = Page(job_page(tables)).text
     assert (
-        "host-2 backwards 1.30 times as long since step 110, 14:03 UTC; named since 2026-01-03 50.0 % "
-        "Workers of host-2 (stage / dp rank): 0 / 1, 1 / 1"
+        "host-2 backwards 1.30 times as long all all \N{EN DASH} since step 110, 14:03 UTC; named since 2026-01-03 "
+        "50.0 % Workers of host-2 (stage / dp rank): 0 / 1, 1 / 1"
     ) in text
     for other in ({"first_day": DAY}, {"cause": "pause"}, {"culprit": "host-3"}):
         assert "named since" not in Page(job_page(replace(tables, history=[named | other]))).text

@@ -18,7 +18,7 @@ from jobs.report.links import job_page_path
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS
+from schemas.vocabulary import CAUSES, JOB_CAUSES, JOB_SLOWDOWN, JOBS
 from tests.jobs.report.fleets import LAST, NAUGHTY, asked, fleet, publication
 from tests.jobs.report.pages import Page, unpacked
 
@@ -182,6 +182,59 @@ def test_a_page_loads_nothing_from_elsewhere_and_the_same_rows_give_the_same_byt
     addresses = set(re.findall(r"https?://[a-z.]+[a-z]", own))
     assert addresses == {"https://vega.github.io", "https://ui.perfetto.dev"}, "named, and not asked"
     assert content == fleet_page(fleet(), publication(FLEET))
+
+
+@pytest.mark.parametrize("tables", [FLEET, TIMES])
+def test_one_chain_leads_from_what_was_recorded_over_what_is_lost_to_what_is_left(
+    tables: FleetTables,
+) -> None:
+    is_hours = tables is FLEET
+    amounts, lost, of = (
+        ("gpu_hours", "lost_gpu_hours", "lost_of_gpu_hours")
+        if is_hours
+        else ("seconds", "lost_s", "analysed_s")
+    )
+    rows = {row["figure"]: row for row in tables.waterfall.to_pylist()}
+    assert rows["recorded"][amounts] == pytest.approx(total(tables.totals[of]), rel=1e-12)
+    of_causes = sum(row[amounts] or 0.0 for name, row in rows.items() if name in CAUSES)
+    assert of_causes == pytest.approx(total(tables.totals[lost]), rel=1e-12)
+    left = rows["recorded"][amounts] - of_causes
+    assert rows["nothing_lost"][amounts] == pytest.approx(left, rel=1e-9)
+    page = Page(fleet_page(tables, publication(tables)))
+    drawn = page.all("tr", "data-figure")
+    assert drawn[0] == "recorded"
+    assert drawn[-1] == "ideal", "no run left events"
+    assert {name for name in drawn if name in CAUSES} == {
+        name
+        for name in rows
+        if name in CAUSES and (rows[name][amounts] or 0) >= 0.0005 * rows["recorded"][amounts]
+    }
+    assert ("From recorded to productive GPU-hours" in page.text) == is_hours
+
+
+def test_runs_without_stated_hours_count_in_everything_else_and_the_page_says_so_once() -> None:
+    data = fleet_data(FLEET, publication(FLEET))
+    units, parts = unpacked(data["units"]), unpacked(data["parts"])
+    assert units.is_counted.sum() == FLEET.units["analysed_s"].drop_null().length()
+    assert (units.is_counted & units.of.isna()).any()
+    assert len(parts) == FLEET.parts.num_rows > parts.lost.count()
+    assert units.is_counted[parts.unit].all()
+    said = Page(fleet_page(FLEET, publication(FLEET))).text
+    assert said.count("without stated GPU-hours: counted in everything but hours and shares of them") == 1
+
+
+def test_op_types_are_shares_of_one_base() -> None:
+    shares = dict(
+        zip(
+            *(FLEET.op_types[name].to_pylist() for name in ("op_type", "analysed_gpu_hours_share")),
+            strict=True,
+        )
+    )
+    wasted = dict(
+        zip(*(FLEET.op_types[name].to_pylist() for name in ("op_type", "wasted_gpu_hours")), strict=True)
+    )
+    for name, share in shares.items():
+        assert share == pytest.approx(wasted[name] / total(FLEET.totals["analysed_gpu_hours"]), rel=1e-12)
 
 
 def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:

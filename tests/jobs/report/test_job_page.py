@@ -82,7 +82,8 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
         f"One worker is slow, dp rank {worker['dp_rank']} of stage {worker['pp_rank']}, in every step."
         in PAGE.text
     )
-    assert "slow in 2 of 3 jobs, chronic; proven by recurrence (0.4 %)" in PAGE.text
+    verdict = "slow: measured in 2 jobs, and slow in more jobs than chance explains (0.4 %)"
+    assert f"slow in 2 of 3 jobs, chronic; {verdict}" in PAGE.text
     assert "never slow in the period" in PAGE.text
 
 
@@ -299,3 +300,16 @@ def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None
     (row,) = tables.further["job_time"]
     wrong = replace(tables, further={"job_time": [{**row, "contradictions": 2}]})
     assert "Contradictions among its events: 2;" in Page(job_page(wrong, "warehouse")).text
+
+
+@pytest.mark.parametrize(("share", "is_beyond"), [(1.06, True), (0.9, False)])
+def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is_beyond: bool) -> None:
+    causes = [
+        {**row, "evidence": {**dict(row["evidence"]), "indicator": share}}
+        if row["cause"] == "slow_worker"
+        else row
+        for row in SICK.causes
+    ]
+    job = {**SICK.job, "slow_worker_share": share, "last_stage_share": 0.1}
+    text = Page(job_page(replace(SICK, causes=causes, job=job))).text
+    assert text.count("above 100 %, as the other ops are faster than the ideal") == 2 * is_beyond

@@ -52,3 +52,8 @@ def test_a_unit_without_a_row_has_neither() -> None:
     tables = replace(TABLES, further={})
     assert power_section(tables) is None
     assert CHART not in job_page(tables).decode()
+
+
+def test_it_stands_below_how_far_to_trust_the_rest() -> None:
+    page = job_page(TABLES).decode()
+    assert page.index('id="trust-title"') < page.index('id="power-title"')

@@ -18,7 +18,7 @@ from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, NOBODY_L
         (wording.hours, {-0.0: "0", -5.5: "-5.5", 1_407_769.0: "1.41 million"}),
         (
             wording.percent,
-            {None: "\N{EN DASH}", 0.174: "17.4 %", 0.0: "0 %", 0.0004: "< 0.1 %", -0.0004: "-< 0.1 %"},
+            {None: "\N{EN DASH}", 0.174: "17.4 %", 0.0: "0 %", 0.0004: "< 0.1 %", -0.0004: "> -0.1 %"},
         ),
         (wording.percent, {1.22: "122 %"}),
         (
@@ -48,17 +48,28 @@ def test_a_title_in_other_words_than_the_columns_has_those_in_brackets(cause: st
 
 
 @pytest.mark.parametrize(
-    ("jobs_slow", "p_value", "said"),
+    ("verdict", "jobs_slow", "p_value", "said"),
     [
-        (1, 0.5, "seen in one job"),
-        (3, 0.001, "not proven by recurrence (14.5 %); measured directly in 3 jobs"),
-        (3, 0.9, "not proven by recurrence (100 %); measured directly in 3 jobs"),
-        (3, 1e-4, "proven by recurrence (1.5 %)"),
-        (9, 1e-9, "proven by recurrence (less than 0.1 %)"),
+        ("measured", 1, 0.5, "slow: measured in 2 jobs"),
+        ("measured", 3, 0.001, "slow: measured in 2 jobs; by their number alone it could be chance (14.5 %)"),
+        (
+            "measured_and_recurs",
+            3,
+            1e-4,
+            "slow: measured in 2 jobs, and slow in more jobs than chance explains (1.5 %)",
+        ),
+        (
+            "recurs",
+            9,
+            1e-9,
+            "slow in more jobs than chance explains (less than 0.1 %), though no job's cause names it",
+        ),
+        ("not_proven", 1, 0.5, "not proven: no job's cause names it"),
+        ("not_proven", 3, 0.9, "not proven: no job's cause names it, and it could be chance (100 %)"),
     ],
 )
-def test_one_job_is_no_recurrence_and_what_is_unproven_was_measured(
-    jobs_slow: int, p_value: float, said: str
+def test_one_verdict_has_what_was_measured_and_what_recurs(
+    verdict: str, jobs_slow: int, p_value: float, said: str
 ) -> None:
     row = {"jobs_slow": jobs_slow, "p_value": p_value, "hosts_asked_about": 145}
-    assert wording.recurrence({**row, "is_beyond_chance": p_value * 145 <= 0.05}) == said
+    assert wording.recurrence({**row, "jobs_measured": 2, "verdict": verdict}) == said

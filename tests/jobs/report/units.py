@@ -16,6 +16,7 @@ from udfs.what_if import simulate_job
 DAY = date(2026, 1, 5)
 ABOUT = ("team", "cluster", "model", "framework", "gpu_type")
 HOST_RECORD = {"host": "sick", "jobs": 3, "jobs_slow": 2, "pattern": "chronic", "is_beyond_chance": True} | {
+    "jobs_measured": 2, "verdict": "measured_and_recurs",
     "p_value": 1e-4, "hosts_asked_about": 40, "expected_jobs_slow": 0.2,
     "days_slow": 2, "first_slow": DAY, "last_slow": DAY,
 }  # fmt: skip

@@ -1,0 +1,73 @@
+"""Hosts that rose above their past, by the job that they slow and its cause: one slow job has many hosts."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, WORKER_SLOWDOWN
+
+Risen = tuple[str, float, float, int]
+"""What rises above its past: name, value, median of the past, days of it."""
+_MOST_JOBS: Final = 5
+"""Most jobs that are named one by one."""
+_MOST_HOSTS: Final = 3
+"""Most hosts that are named of a job."""
+
+
+class Slowed(NamedTuple):
+    """The run that a host slows most, and the cause there that loses most; None where none holds."""
+
+    job_id: str
+    run_id: str
+    cause: str | None
+
+
+def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dict[str, Slowed]:
+    """Return what each of these hosts slowed most on a day."""
+    of_day = warehouse.rows(TABLES[WORKER_SLOWDOWN], [log_date])
+    of_hosts = of_day.select(["host", "job_id", "run_id", "slowdown"]).filter(
+        pc.is_in(of_day["host"], pa.array(hosts, pa.string()))
+    )
+    most = {row["host"]: row for row in of_hosts.sort_by("slowdown").to_pylist()}  # the slowest one stays
+    causes = warehouse.rows(TABLES[JOB_CAUSES], [log_date])
+    held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
+    columns = ["job_id", "run_id", "cause", "time_saved_fraction"]
+    worst = {
+        (row["job_id"], row["run_id"]): row["cause"]
+        for row in held.select(columns).sort_by("time_saved_fraction").to_pylist()
+    }
+    return {
+        host: Slowed(row["job_id"], row["run_id"], worst.get((row["job_id"], row["run_id"])))
+        for host, row in most.items()
+    }
+
+
+def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
+    """Say which jobs these hosts slow: a sentence for each job and cause, the slowest first.
+
+    risen : the slowest first.
+    """
+    jobs: dict[Slowed, list[Risen]] = defaultdict(list)
+    for each in risen:
+        jobs[slowed[each[0]]].append(each)
+    texts = [_text(log_date, job, hosts) for job, hosts in jobs.items()]
+    more = len(texts) - _MOST_JOBS
+    return [*texts[:_MOST_JOBS], f"{log_date}: and hosts of {more} more jobs"] if more > 0 else texts
+
+
+def _text(log_date: date, job: Slowed, hosts: Sequence[Risen]) -> str:
+    _, value, usual, days = hosts[0]
+    named = ", ".join(name for name, *_ in hosts[:_MOST_HOSTS])
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    cause = job.cause or "no cause holds"
+    what = f"host {named} slows" if len(hosts) == 1 else f"hosts {named}{more} slow"
+    return (
+        f"{log_date}: job {job.job_id}, run {job.run_id} ({cause}): {what} it {value:.3f}-fold"
+        f"{' or less' if len(hosts) > 1 else ''}, usually {usual:.3f}-fold (median of {days} days)"
+    )

@@ -1,0 +1,170 @@
+"""Charts of one unit for notebooks: `spec` is Vega-Lite, drawn as SVG or PNG on this machine alone."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.report import wording
+from jobs.report.waterfall import waterfall
+
+_SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
+_HOTTEST: Final = 30
+"""Where the scale of a map ends, as on the pages of the report. [%]"""
+_DRAW: Final = (
+    "import json, sys, vl_convert as v; spec = json.load(sys.stdin); "
+    "is_png = sys.argv[1] == '.png'; "
+    "drawn = v.vegalite_to_png(spec, scale=2) if is_png else v.vegalite_to_svg(spec).encode(); "
+    "sys.stdout.buffer.write(drawn)"
+)
+_FORMATS: Final = (".png", ".svg")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class FigureError(RuntimeError):
+    """Raised where a chart cannot be drawn; the message has the converter's own."""
+
+
+@dataclass(frozen=True, repr=False)
+class Figure:
+    """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
+
+    title: str
+    spec: Mapping[str, Any]
+
+    def svg(self) -> str:
+        """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
+        return self._drawn(".svg").decode()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the chart as the name ends, .png or .svg; returns the path.
+
+        Raises ValueError for another ending, FigureError where the converter fails.
+        """
+        target = Path(path)
+        if target.suffix not in _FORMATS:
+            raise ValueError(f"{target}: a figure is saved as {' or '.join(_FORMATS)}")
+        target.write_bytes(self._drawn(target.suffix))
+        return target
+
+    def _drawn(self, how: str) -> bytes:
+        # In a process of its own: the converter panics where standard input is closed, as under a daemon.
+        command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW, how], json.dumps(dict(self.spec)).encode()
+        drawn = subprocess.run(command, input=spec, capture_output=True, check=False)  # noqa: S603  # our own
+        if drawn.returncode:
+            said = drawn.stderr.decode(errors="replace").strip()
+            raise FigureError(f"{self.title} was not drawn, status {drawn.returncode}: {said}")
+        return drawn.stdout
+
+    def __repr__(self) -> str:
+        return f"<Figure: {self.title}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        return {"image/svg+xml": self.svg(), "text/plain": escape(repr(self))}
+
+
+class Figures:
+    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when it is shown or saved."""
+
+    def __init__(self, job_id: str, rows: Callable[[str], Rows]) -> None:
+        """Take the unit's rows from a function of the name of a table or view."""
+        self._job_id, self._rows = job_id, rows
+
+    def __repr__(self) -> str:
+        return f"<Figures of {self._job_id}: workers, steps, causes, waterfall>"
+
+    @property
+    def workers(self) -> Figure:
+        """How much of the ideal step each worker alone adds."""
+        names = ("pp_rank", "dp_rank", "rank", "host")
+        rows = [
+            {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
+            for row in self._rows("worker_slowdown")
+        ]
+        scale = {"domain": [0, _HOTTEST], "clamp": True, "scheme": "oranges"}
+        title = f"adds to the ideal step [%], {_HOTTEST} and more"
+        encoding = {
+            "x": {"field": "dp_rank", "type": "ordinal", "title": "dp rank"},
+            "y": {"field": "pp_rank", "type": "ordinal", "title": "stage (from 0)"},
+            "color": {"field": "adds", "type": "quantitative", "scale": scale, "title": title},
+            "tooltip": [{"field": name} for name in (*names, "adds")],
+        }
+        return _figure(f"slowdown by each worker of {self._job_id}", rows, "rect", encoding)
+
+    @property
+    def steps(self) -> Figure:
+        """Slowdown of each recorded step."""
+        rows = [{name: row[name] for name in ("step", "slowdown")} for row in self._rows("step_slowdown")]
+        encoding = {
+            "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},
+            "y": {
+                "field": "slowdown", "type": "quantitative", "scale": {"zero": False},
+                "title": "slowdown of the step",
+            },
+        }  # fmt: skip
+        return _figure(f"slowdown by step of {self._job_id}", rows, {"type": "line", "point": True}, encoding)
+
+    @property
+    def causes(self) -> Figure:
+        """What is lost to each cause, and what fixing it alone returns: shares of the recorded time."""
+        rows = []
+        for row in self._rows("job_causes"):
+            name = wording.short_title(row["cause"])
+            rows.append({"cause": name, "what": "lost", "share": row["lost_fraction"] or 0.0})
+            rows.append({"cause": name, "what": "fixed alone returns", "share": row["time_saved_fraction"]})
+        encoding = {
+            "y": {"field": "cause", "type": "nominal", "sort": "-x", "title": None},
+            "x": {
+                "field": "share", "type": "quantitative", "axis": {"format": "~%"},
+                "title": "share of the recorded time",
+            },
+            "yOffset": {"field": "what"},
+            "color": {"field": "what", "type": "nominal", "title": None},
+        }  # fmt: skip
+        return _figure(f"causes of {self._job_id}", rows, "bar", encoding)
+
+    @property
+    def waterfall(self) -> Figure:
+        """The chain from recorded to productive: in GPU-hours where the unit states them, else in time."""
+        found = self._rows("waterfall")
+        amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
+        rows = [
+            {
+                "figure": each["title"],
+                "kind": "total" if each["is_total"] else "difference",
+                "share": each["share"],
+            }
+            | {"from": each["x"], "to": each["x"] + each["width"]}
+            for each in waterfall(found, amounts)
+        ]
+        encoding = {
+            "y": {
+                "field": "figure",
+                "type": "nominal",
+                "sort": None,
+                "title": None,
+                "axis": {"labelLimit": 400},
+            },
+            "x": {"field": "from", "type": "quantitative", "title": "% of what was recorded"},
+            "x2": {"field": "to"},
+            "color": {"field": "kind", "type": "nominal", "title": None},
+            "tooltip": [{"field": "figure"}, {"field": "share"}],
+        }
+        return _figure(f"from recorded to productive, {self._job_id}", rows, "bar", encoding)
+
+
+def _figure(title: str, rows: Rows, mark: object, encoding: Mapping[str, object]) -> Figure:
+    spec = {
+        "$schema": _SCHEMA,
+        "title": title,
+        "data": {"values": list(rows)},
+        "mark": mark,
+        "encoding": encoding,
+    }
+    return Figure(title, spec)

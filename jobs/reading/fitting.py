@@ -1,0 +1,171 @@
+"""Rows as wide as a screen, columns that matter most first; or each row as a list, as `psql -x` has it."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from itertools import zip_longest
+from textwrap import wrap
+from typing import Any, Final, TextIO
+
+from jobs.runtime.terminal import printable
+
+WITHOUT_SCREEN: Final = 100
+"""Columns of what people read where no screen says how many there are."""
+_FIRST: Final = 2
+"""Columns on the left that name a row: they are always shown."""
+_MATTER: Final = (
+    "lost_gpu_hours", "lost_fraction", "recoverable_gpu_hours", "host", "job_id", "job_ids", "cause",
+    "verdict", "jobs", "jobs_slow", "jobs_measured", "pattern", "first_slow", "last_slow", "status",
+    "slowdown", "units", "gpu_hours", "effect", "time_saved_fraction", "gpu_hours_saved", "time_saved_s",
+    "waste_fraction", "ettr", "productive_gpu_hours", "low", "high", "team", "run_id", "log_date",
+)  # fmt: skip
+"""Columns that most questions are about, those first that matter most; others come by their place."""
+_LONGEST: Final = 3
+"""Elements of a list that are shown."""
+_WIDEST: Final = 60
+"""Characters of a list or a struct that are shown."""
+_NARROWEST: Final = 12
+"""Characters that a value has at least, however long the names are."""
+_LONGEST_WORD: Final = 28
+"""Characters of a word that is not broken."""
+_GAP: Final = "  "
+"""Between columns."""
+_DIGITS: Final = 5
+"""Digits of a number that is not whole."""
+
+
+def screen_width(out: TextIO) -> int:
+    """Columns of the screen that is written to, or of a page where there is none."""
+    return shutil.get_terminal_size((WITHOUT_SCREEN, 0)).columns if out.isatty() else WITHOUT_SCREEN
+
+
+def write_fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], is_number: Sequence[bool], out: TextIO
+) -> list[str]:
+    """Write rows as wide as the screen; returns the columns for which there was no room."""
+    width = screen_width(out)
+    cells = [[brief(value) for value in row] for row in rows]
+    least, most = _widths(columns, cells, is_number)
+    kept = _chosen(columns, least, width)
+    wide = _shared(
+        width - len(_GAP) * (len(kept) - 1), [least[place] for place in kept], [most[place] for place in kept]
+    )
+    numbers = [is_number[place] for place in kept]
+    heads = [_split(columns[place], room) for place, room in zip(kept, wide, strict=True)]
+    highest = max(map(len, heads))
+    _write_lines([[""] * (highest - len(head)) + head for head in heads], wide, numbers, out)
+    out.write(_GAP.join("─" * room for room in wide) + "\n")
+    for row in cells:
+        lines = [
+            [row[place]] if is_right else wrap(row[place], room, break_on_hyphens=False)
+            for place, room, is_right in zip(kept, wide, numbers, strict=True)
+        ]
+        _write_lines(lines, wide, numbers, out)
+    return [name for place, name in enumerate(columns) if place not in kept]
+
+
+def _write_lines(
+    cells: Sequence[Sequence[str]], wide: Sequence[int], is_number: Sequence[bool], out: TextIO
+) -> None:
+    """Write cells beside each other, each some lines high."""
+    for texts in zip_longest(*cells, fillvalue=""):
+        line = [
+            text.rjust(room) if is_right else text.ljust(room)
+            for text, room, is_right in zip(texts, wide, is_number, strict=True)
+        ]
+        out.write(f"{_GAP.join(line).rstrip()}\n")
+
+
+def write_rows_as_lists(columns: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO) -> None:
+    """Write each row as a list of its columns, nothing cut: long values go on below."""
+    names = max((len(name) for name in columns), default=0)
+    width = max(screen_width(out) - names - 3, _NARROWEST)
+    for number, row in enumerate(rows, start=1):
+        out.write(f"-[ {number} ]".ljust(names + 1, "-") + f"+{'-' * min(width, 20)}\n")
+        for name, value in zip(columns, row, strict=True):
+            lines = wrap(value, width, break_on_hyphens=False) or [""]
+            out.writelines(f"{'' if place else name:<{names}} | {each}\n" for place, each in enumerate(lines))
+
+
+def brief(value: object) -> str:
+    """Return a value as short as a screen wants it: few digits, the first of a list, nested ones cut."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and math.isfinite(value):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        more = [f"{len(value) - _LONGEST} more"] if len(value) > _LONGEST else []
+        return _cut(", ".join([*(brief(each) for each in value[:_LONGEST]), *more]))
+    if isinstance(value, dict):
+        return _cut(json.dumps(value, ensure_ascii=False, default=str))
+    return printable(str(value))
+
+
+def _number(value: float) -> str:
+    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    if abs(value) < 1e-3:
+        return f"{value:.3g}"
+    return f"{value:.{max(_DIGITS - whole, 1)}f}"
+
+
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _widths(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]
+) -> tuple[list[int], list[int]]:
+    """Width to which each column may shrink, and the one that it would like: words and numbers stay whole."""
+    least, most = [], []
+    for place, name in enumerate(columns):
+        values = [row[place] for row in cells]
+        longest = max(map(len, values), default=1)
+        word = max((len(word) for value in values for word in value.split()), default=1)
+        head = max(map(len, _split(name, 1)))
+        least.append(max(head, longest if is_number[place] else min(word, _LONGEST_WORD)))
+        most.append(max(least[-1], longest, len(name)))
+    return least, most
+
+
+def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[int]:
+    """Places of the columns that fit: those on the left, then those that matter, in their order."""
+
+    def rank(place: int) -> tuple[int, int]:
+        if place < _FIRST:
+            return (-1, place)
+        name = columns[place]
+        return (_MATTER.index(name) if name in _MATTER else len(_MATTER), place)
+
+    kept: list[int] = []
+    room = width + len(_GAP)
+    for place in sorted(range(len(columns)), key=rank):
+        if least[place] + len(_GAP) <= room or not kept:
+            kept.append(place)
+            room -= least[place] + len(_GAP)
+    return sorted(kept)
+
+
+def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
+    """Share a width among columns: each has its least, and those that want little more have all of that."""
+    wide = list(least)
+    room = width - sum(least)
+    wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])
+    for number, place in enumerate(wanting):
+        more = max(min(most[place] - least[place], room // (len(wanting) - number)), 0)
+        wide[place] += more
+        room -= more
+    return wide
+
+
+def _split(name: str, width: int) -> list[str]:
+    """Lines of a column's name, broken behind its underscores where it is wider than the column."""
+    lines = [""]
+    for part in name.replace("_", "_\0").split("\0"):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines

@@ -1,0 +1,164 @@
+"""One unit for notebooks, of a warehouse or straight from its logs: causes, culprits, what-if, figures."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.reading.figures import Figure, Figures
+from jobs.reading.rows import Rows
+from jobs.reading.scenarios import read_fix, replay_fixes
+from jobs.reading.trace_file import file_name, write_trace
+from jobs.reading.unit import StoredCauses
+from jobs.report.culprit_words import culprit_words
+from jobs.runtime.settings import load_settings
+from schemas.unit import Unit
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from udfs.custom_scenario import Answer
+from udfs.mitigations import Mitigation, mitigated
+from udfs.timeline.timeline_workers import culprits_and_neighbours
+from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
+from udfs.what_if import SimulationSettings
+
+_CULPRIT_WORDS = (
+    "where",
+    "effect",
+    "course",
+    "host",
+    "stage",
+    "dp_rank",
+    "rank",
+    "share_of_steps",
+    "workers",
+)
+
+
+class Timeline:
+    """One step of a unit as recorded, replayed and ideal; `save` writes it for Perfetto."""
+
+    def __init__(self, unit: Unit, found: StepTimelines, ideal: str) -> None:
+        self.step = found.step
+        self._unit, self._found, self._ideal = unit, found, ideal
+
+    def __repr__(self) -> str:
+        times = ", ".join(f"{self._found.step_s(kind):.4g} s {kind}" for kind in KINDS)
+        return f"<Timeline of {self._unit.job_id}, step {self.step}: {times}; save() writes it for Perfetto>"
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the trace as `straggler timeline` does, of the workers that lose most; returns its path."""
+        target = Path(path) if path is not None else Path(file_name(self._unit, self.step))
+        write_trace(target, self._unit, self._found, culprits_and_neighbours(self._found), self._ideal)
+        return target
+
+
+class OneUnit(ABC):
+    """What a notebook asks of one unit; subclasses say where its rows come from."""
+
+    key: Unit
+
+    @abstractmethod
+    def table(self, name: str) -> Rows:
+        """Return the unit's rows of a table or view."""
+
+    @abstractmethod
+    def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
+        """Rows of rank_steps, with the columns that are simulated, and the manifest."""
+
+    @abstractmethod
+    def _stored(self) -> StoredCauses | None:
+        """What was found of the unit, which causes are answered from."""
+
+    @property
+    def causes(self) -> Rows:
+        """Why the unit is slow: what is lost to each cause, what fixing it alone returns, the most first."""
+        columns = [
+            "cause",
+            "is_cause",
+            "lost_fraction",
+            "time_saved_fraction",
+            "lost_gpu_hours",
+            "flag_reason",
+        ]
+        return Rows(
+            self.table(JOB_CAUSES).arrow.select(columns).sort_by([("time_saved_fraction", "descending")])
+        )
+
+    @property
+    def culprits(self) -> Rows:
+        """Who causes it, in words: a row for each culprit of each cause that holds."""
+        workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
+        rows = []
+        for row in self._dicts(JOB_CAUSES):
+            for each in (row["culprits"] or ()) if row["is_cause"] else ():
+                words = culprit_words(row["cause"], each, job["steps"], {}, None, workers)
+                rows.append({"cause": row["cause"]} | {name: words[name] for name in _CULPRIT_WORDS})
+        names = ("cause", *_CULPRIT_WORDS)
+        return Rows(
+            pa.table(
+                {
+                    name: pa.array([row[name] for row in rows], pa.float64())
+                    if name == "share_of_steps"
+                    else pa.array([str(row[name]) for row in rows], pa.string())
+                    for name in names
+                }
+            )
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """Charts of the unit: workers, steps, causes, waterfall."""
+        return Figures(self.key.job_id, self._dicts)
+
+    def figure(self) -> Figure:
+        """Return the map of the unit's workers: how much of the ideal step each alone adds."""
+        return self.figures.workers
+
+    def what_if(
+        self,
+        *fixes: str,
+        set: float | None = None,  # noqa: A002  # as on the command line
+        factor: float | None = None,
+    ) -> Rows:
+        """Replay the unit with each fix: a cause, or the ops of a predicate ideal, or `set` times as long.
+
+        A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
+        Raises PredicateError for what is neither, QuestionError for a predicate that no op matches, and
+        what replay_scenarios raises.
+        """
+        rows, manifest = self._recorded()
+        understood = [read_fix(each) for each in fixes]
+        times = factor if set is None else set
+        found = replay_fixes(rows, manifest, understood, times, load_settings().simulation, self._stored())
+        answers = [answer for each in found for answer in each.answers]
+        return Rows(
+            pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(Answer)})
+        )
+
+    def mitigate(self, *layers: int) -> Rows:
+        """Replay the unit with what could be done: layers moved, sequences balanced, collections planned.
+
+        layers : of the model, or of each of its chunks; none are moved without.
+        A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
+        that do not fit, and what replay_scenarios raises.
+        """
+        rows, manifest = self._recorded()
+        how = SimulationSettings(**load_settings().simulation.model_dump())
+        found = mitigated(rows, manifest, layers or None, how).answers
+        return Rows(
+            pa.table({each.name: [getattr(one, each.name) for one in found] for each in fields(Mitigation)})
+        )
+
+    def timeline(self, step: int | None = None) -> Timeline:
+        """Return one step, the slowest if none is named. Raises NoSuchStepError for one that is missing."""
+        rows, manifest = self._recorded()
+        how = load_settings().simulation
+        found = step_timelines(rows, manifest, step, SimulationSettings(**how.model_dump()))
+        return Timeline(self.key, found, how.ideal)
+
+    def _dicts(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table(name).arrow.to_pylist(maps_as_pydicts="strict")
+        return rows

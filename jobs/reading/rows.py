@@ -1,0 +1,64 @@
+"""Rows of a table or an answer, as a notebook shows them and hands them on."""
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from jobs.reading.fitting import write_fitting
+from jobs.reading.printing import times_as_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from polars import DataFrame as PolarsFrame
+
+_SHOWN: Final = 20
+"""Rows that are shown; of more, as many from the top and their number."""
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """Rows of a table or an answer; `arrow` has them as they are."""
+
+    arrow: pa.Table
+
+    def df(self) -> "DataFrame":
+        """Return the rows as a frame of pandas, as DuckDB's `df` does."""
+        return self.pandas()
+
+    def pl(self) -> "PolarsFrame":
+        """Return the rows as a frame of polars, as DuckDB's `pl` does."""
+        return self.polars()
+
+    def pandas(self) -> "DataFrame":
+        """Return the rows as a frame of pandas."""
+        found: DataFrame = self.arrow.to_pandas()
+        return found
+
+    def polars(self) -> "PolarsFrame":
+        """Return the rows as a frame of polars, which has to be installed."""
+        from polars import DataFrame, from_arrow  # noqa: PLC0415  # optional
+
+        found = from_arrow(self.arrow)
+        if not isinstance(found, DataFrame):
+            raise TypeError("polars made no frame of a table")
+        return found
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __repr__(self) -> str:
+        """Return the first rows as wide as a page, the count, and the columns that had no room."""
+        kinds = self.arrow.schema.types
+        is_number = [pa.types.is_integer(each) or pa.types.is_floating(each) for each in kinds]
+        head = self.arrow.slice(0, _SHOWN).to_pylist(maps_as_pydicts="strict")
+        rows = [[times_as_text(value) for value in row.values()] for row in head]
+        out = io.StringIO()
+        left_out = write_fitting(self.arrow.column_names, rows, is_number, out)
+        shown = f" ({_SHOWN} shown)" if len(self) > _SHOWN else ""
+        more = f"; no room for {', '.join(left_out)}" if left_out else ""
+        return f"{out.getvalue()}{len(self):,} {'row' if len(self) == 1 else 'rows'}{shown}{more}"
+
+    def _repr_html_(self) -> str:
+        return f"{Rows(self.arrow.slice(0, _SHOWN)).pandas().to_html()}<p>{len(self):,} rows</p>"

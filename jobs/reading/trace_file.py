@@ -1,0 +1,62 @@
+"""A step's timelines as a file for Perfetto or chrome://tracing."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final, TextIO
+
+from schemas.unit import Unit
+from udfs.simulate.result_tables import SIMULATOR_VERSION
+from udfs.timeline.timeline_workers import Worker
+from udfs.timeline.timelines import KINDS, StepTimelines
+from udfs.timeline.trace_events import trace_events
+
+_COMPRESSION: Final = 6
+
+
+def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequence[Worker], ideal: str) -> int:
+    """Write a trace of some workers, packed if the name ends in .gz; returns the number of events.
+
+    The same step and workers give the same bytes.
+    """
+    about = {
+        "job_id": unit.job_id,
+        "run_id": unit.run_id,
+        "log_date": unit.log_date.isoformat(),
+        "step": found.step,
+        "t0_us": found.t0_us,
+        **found.layout._asdict(),
+        **{f"{kind}_step_s": found.step_s(kind) for kind in KINDS},
+        "ideal": ideal,
+        "simulator_version": SIMULATOR_VERSION,
+    }
+    count = 0
+    with _opened(target) as out:
+        out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+        for count, event in enumerate(trace_events(found, workers), start=1):
+            line = json.dumps(event, separators=(",", ":"), allow_nan=False)
+            out.write(f",\n{line}" if count > 1 else f"\n{line}")
+        out.write("\n]}\n")
+    return count
+
+
+@contextmanager
+def _opened(target: Path) -> Iterator[TextIO]:
+    """Open a file for writing, packed or not; a packed one has no name and time in its header."""
+    with target.open("wb") as file:
+        if target.suffix == ".gz":
+            with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed, TextIOWrapper(packed) as out:
+                yield out
+        else:
+            with TextIOWrapper(file, "utf-8") as out:
+                yield out
+
+
+def file_name(unit: Unit, step: int) -> str:
+    """Default name of a trace: ids may be any text, file names may not."""
+    named = f"timeline-{unit.job_id}-{unit.run_id}-{unit.log_date}-step-{step}"
+    return re.sub(r"[^\w.-]+", "_", named)[:200] + ".json.gz"

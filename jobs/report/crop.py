@@ -1,0 +1,134 @@
+"""A crop of the recorded timeline: a culprit beside a peer, in a slow step and in a usual one, as a picture.
+
+Of each unit four rows of rank_steps are read, so that nobody needs another tool to believe the headline.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from jobs.report.culprit_words import is_worker, members
+from jobs.report.rows import Row, UnitTables
+from jobs.report.wording import seconds
+from schemas.table import sql_strings
+from schemas.unit import Unit
+from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, OP_TYPES, RANK_STEPS, UNIT_KEY
+
+_MOST_OPS: Final = 60
+"""Ops of the culprit's slow step that the crop holds; the other lanes are cut at the same time."""
+_WIDTH: Final = 1000.0
+_COMPUTES: Final = {"forward-compute": "forward", "backward-compute": "backward"}
+_WAITS: Final = ("send", "recv")
+"""Ends of the names of transfers, which hold the wait for the other end."""
+_OF_TRANSFERS: Final = "communication"
+
+
+class Crop(NamedTuple):
+    """What is drawn: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
+
+    culprit: Row
+    peer: Row
+    slow_step: int
+    usual_step: int
+    has_transfers: bool
+
+
+def crop_of(tables: UnitTables) -> Crop | None:
+    """Choose the first worker of the costliest cause, the least slow one of its stage, and its extreme steps.
+
+    None where no cause names a worker that has a peer, or steps have no slowdowns by worker.
+    """
+    named = [row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    for row in sorted(named, key=lambda each: -each["time_saved_fraction"]):
+        places = [
+            (each["dp_rank"], each["pp_rank"])
+            for culprit in row["culprits"]
+            for each in ((culprit,) if is_worker(culprit) else members(culprit))
+        ]
+        workers = {(each["dp_rank"], each["pp_rank"]): each for each in tables.workers}
+        culprit = next((workers[place] for place in places if place in workers), None)
+        if culprit is None or not culprit["step_slowdowns"]:
+            continue
+        peers = [
+            each
+            for place, each in workers.items()
+            if each["pp_rank"] == culprit["pp_rank"] and place not in places
+        ]
+        by_step = dict(zip((each["step"] for each in tables.steps), culprit["step_slowdowns"], strict=True))
+        if peers and len(by_step) > 1:
+            peer = min(peers, key=lambda each: (each["slowdown"], each["rank"]))
+            slow, usual = (choose(by_step, key=lambda step: (by_step[step], -step)) for choose in (max, min))
+            return Crop(culprit, peer, slow, usual, row["cause"] == _OF_TRANSFERS)
+    return None
+
+
+def crop_question(crops: Mapping[Unit, Crop]) -> str:
+    """Return the question for the recorded lines of these crops; at least one is given."""
+    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in crops}))
+    units = " OR ".join(
+        f"(log_date = DATE'{unit.log_date}' AND job_id = {sql_strings([unit.job_id])} "
+        f"AND run_id = {sql_strings([unit.run_id])} AND {_lines(crop)})"
+        for unit, crop in crops.items()
+    )
+    columns = ", ".join((*UNIT_KEY, "rank", "step", "op", "start_us", "duration_us"))
+    return f"SELECT {columns} FROM {RANK_STEPS} WHERE log_date IN ({days}) AND ({units})"
+
+
+def _lines(crop: Crop) -> str:
+    ranks, steps = (crop.culprit["rank"], crop.peer["rank"]), (crop.slow_step, crop.usual_step)
+    return f"rank IN ({ranks[0]}, {ranks[1]}) AND step IN ({steps[0]}, {steps[1]})"
+
+
+def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
+    """Return what the page draws: lanes with their ops, and words; None where the ops are not there."""
+    crop = crop_of(tables)
+    lines = {(row["rank"], row["step"]): row for row in tables.crop}
+    if crop is None or (crop.culprit["rank"], crop.slow_step) not in lines:
+        return None
+    first = _ops(lines[crop.culprit["rank"], crop.slow_step], crop)
+    end_us = max(start + length for _, start, length in first[:_MOST_OPS])
+    lanes = [
+        {
+            "title": f"step {step}, {_name(worker)}",
+            "is_culprit": worker is crop.culprit,
+            "ops": _drawn(_ops(lines[worker["rank"], step], crop), end_us),
+        }
+        for step in (crop.slow_step, crop.usual_step)
+        for worker in (crop.culprit, crop.peer)
+        if (worker["rank"], step) in lines
+    ]
+    return {
+        "lanes": lanes,
+        "says": (
+            f"{_name(crop.culprit)} beside {_name(crop.peer)}, in the step in which it is slowest and in the "
+            f"one in which it is least slow, as recorded; {seconds(end_us / 1e6)} from each first op on."
+        ),
+        "has_transfers": crop.has_transfers,
+    }
+
+
+def _name(worker: Row) -> str:
+    return f"{worker['host'] or NOT_STATED} (stage {worker['pp_rank']}, dp rank {worker['dp_rank']})"
+
+
+def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
+    """Ops in the order of their starts, which count from the first; transfers if the crop has them."""
+    begin = min(line["start_us"], default=0.0)
+    found = [
+        (OP_TYPES[code], start - begin, length)
+        for code, start, length in zip(line["op"], line["start_us"], line["duration_us"], strict=True)
+        if length > 0 and (crop.has_transfers or not OP_TYPES[code].endswith(_WAITS))
+    ]
+    return sorted(found, key=lambda op: op[1])
+
+
+def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": _COMPUTES.get(name, "transfer" if name.endswith(_WAITS) else "other"),
+            "x": round(_WIDTH * start / end_us, 1),
+            "width": round(max(_WIDTH * (min(start + length, end_us) - start) / end_us, 0.5), 1),
+            "text": f"{name}, {seconds(length / 1e6)}",
+        }
+        for name, start, length in ops
+        if start < end_us
+    ]

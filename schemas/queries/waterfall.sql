@@ -1,0 +1,16 @@
+-- From recorded to productive GPU-hours: one chain, of which each total is the one before less what stands between the two.
+-- The view waterfall says what each figure is; of_recorded is its share of the GPU-hours recorded, of_time that of
+-- the recorded time, in which units without stated GPU-hours take part. job_days are units that have the figure.
+SELECT
+    place,
+    figure,
+    is_total,
+    count(coalesce(gpu_hours, seconds)) AS job_days,
+    sum(gpu_hours) AS gpu_hours,
+    try_divide(sum(gpu_hours), max(sum(CASE WHEN figure = 'recorded' THEN gpu_hours END)) OVER ()) AS of_recorded,
+    sum(seconds) AS seconds,
+    try_divide(sum(seconds), max(sum(CASE WHEN figure = 'recorded' THEN seconds END)) OVER ()) AS of_time
+FROM waterfall
+WHERE $in_period
+GROUP BY place, figure, is_total
+ORDER BY place

@@ -1,0 +1,53 @@
+"""The chain as pages draw it: where bars begin, what goes up, and where it ends."""
+
+from typing import Any
+
+import pytest
+
+from jobs.report.waterfall import waterfall
+
+TOTALS = ("recorded", "nothing_lost", "ideal", "productive")
+
+
+def chain(*figures: tuple[str, float | None], amounts: str = "gpu_hours") -> list[dict[str, Any]]:
+    rows = [{"figure": name, "is_total": name in TOTALS, amounts: amount} for name, amount in figures]
+    return waterfall(rows, amounts)
+
+
+WHOLE = (
+    ("recorded", 200.0),
+    ("slow_worker", 50.0),
+    ("pause", 0.01),
+    ("nothing_lost", 149.99),
+    ("to_paper_ideal", -10.01),
+    ("ideal", 160.0),
+    ("outside_steps", 40.0),
+    ("not_known", 0.0),
+    ("productive", 120.0),
+)
+
+
+def test_each_bar_begins_where_the_one_before_ends() -> None:
+    drawn = {row["figure"]: row for row in chain(*WHOLE)}
+    assert [*drawn] == [name for name, _ in WHOLE if name not in {"pause", "not_known"}], (
+        "nothing rounds to 0"
+    )
+    assert (drawn["recorded"]["x"], drawn["recorded"]["width"]) == (0.0, 100.0)
+    assert (drawn["slow_worker"]["x"], drawn["slow_worker"]["width"]) == (75.0, 25.0)
+    assert drawn["to_paper_ideal"]["x"] == pytest.approx(75.0, abs=0.01)
+    assert (drawn["outside_steps"]["x"], drawn["outside_steps"]["width"]) == (60.0, 20.0)
+    assert (drawn["productive"]["width"], drawn["productive"]["share"]) == (60.0, "60.0 %")
+
+
+def test_what_is_taken_away_has_a_minus_and_what_is_added_a_plus() -> None:
+    drawn = {row["figure"]: (row["amount"], row["share"]) for row in chain(*WHOLE)}
+    assert drawn["slow_worker"] == ("-50", "-25.0 %")
+    assert drawn["to_paper_ideal"] == ("+10", "+5.0 %")
+    assert drawn["ideal"] == ("160", "80.0 %")
+
+
+def test_without_events_it_ends_at_the_ideal_and_without_a_loss_known_it_is_not_drawn() -> None:
+    known = [(name, None if name in {"outside_steps", "productive"} else amount) for name, amount in WHOLE]
+    assert [row["figure"] for row in chain(*known, amounts="seconds")][-1] == "ideal"
+    assert chain() == []
+    assert chain(("recorded", None)) == []
