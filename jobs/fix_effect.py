@@ -15,11 +15,7 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
-<<<<<<< HEAD
-from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability
-=======
-from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive
->>>>>>> people
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings
 from schemas.table import sql_strings
