@@ -1,8 +1,17 @@
-"""All benchmarks: `make bench`; with --write-baseline, later runs are compared with this one."""
+"""All benchmarks: `make bench`; with --write-baseline, later runs are compared with this one.
+
+`python -m tests.benchmarks --against OTHER` compares the simulator alone with that of another checkout.
+"""
 
 import sys
+from pathlib import Path
 
-from tests.benchmarks import figures, night, simulator
+from tests.benchmarks import against, figures, night, simulator
+
+if "--against" in sys.argv[1:]:
+    others = sys.argv[sys.argv.index("--against") + 1 :]
+    against.compare([Path(each).resolve() for each in others])
+    sys.exit()
 
 YARDSTICK = "10,000 np.add calls on 640 float64, run between the repeats"
 

@@ -1,6 +1,6 @@
 """The simulator of this checkout against that of others: CPU times of the same jobs, taken in turn.
 
-    python -m tests.benchmarks.against OTHER [OTHER ...]
+    python -m tests.benchmarks --against OTHER [OTHER ...]
 
 Machines are shared, and their speed changes within minutes: so each repeat asks every checkout, one right
 after the other, and the ratio is the median of the repeats' ratios. One BLAS thread; time of the CPU, not of
@@ -86,7 +86,3 @@ def _ask(timer: "subprocess.Popen[str]", name: str, diagnosed: int) -> float:
     timer.stdin.write(f"{name} {diagnosed}\n")
     timer.stdin.flush()
     return float(timer.stdout.readline())
-
-
-if __name__ == "__main__":
-    compare([Path(each).resolve() for each in sys.argv[1:]])

@@ -18,6 +18,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
 from udfs.kernel.recorded.first_pass import Recorded, read
+from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
 from udfs.kernel.replay.replay import last_ops, replay
@@ -25,7 +26,7 @@ from udfs.kernel.replay.stacked import replay_scenarios as replay_stacked
 from udfs.kernel.replay.timeline import replayed_timeline
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
-from udfs.simulate.rank_rows import replayed_rows
+from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job
 
@@ -134,3 +135,25 @@ def test_a_recv_that_is_posted_late_begins_late() -> None:
     assert paper["simulated_step_s"] == pytest.approx(1.5)
     assert late["simulated_step_s"] == pytest.approx(1.6)
     assert late["discrepancy"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_compared_steps_are_laid_out_once_however_many_types_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    lay_out = ReplayedRows.stages
+
+    def stages(rows: ReplayedRows, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
+        asked.append((first, end, apart))
+        return lay_out(rows, first, end, apart)
+
+    job = drawn("mixed: forward")
+    layout = read_layout(job.manifest)
+    rows = replayed_rows(job.rank_steps, layout)
+    monkeypatch.setattr(ReplayedRows, "stages", stages)
+    read(rows, layout, OPS_TOGETHER, diagnosed=False)
+    steps = len(rows.steps)
+    of_one_step = [each for each in asked if (each[1] or steps) - each[0] == 1]
+    assert len(of_one_step) == 1, "whether blocking may gain anything"
+    # All steps, the compared ones, and all again as they block.
+    assert len(asked) - len(of_one_step) == 3

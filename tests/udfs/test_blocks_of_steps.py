@@ -79,9 +79,6 @@ def test_how_many_steps_are_laid_out_at_a_time(
     job = generate_job(replace(USUAL, pp_size=2, steps=7), [], seed=3, workload=NOISY)
     # A stated choice of what blocks, so that no step is laid out once more to find out.
     results(job.rank_steps, job.manifest | {"blocking_transfers": []}, int(job.ops * share))
-    # Then one step once more: whether stages stand in each other's place.
-    first, end = asked.pop()
-    assert end == first + 1
     assert [(end or 0) - first for first, end in asked] == blocks
     assert [first for first, _ in asked] == [sum(blocks[:place]) for place in range(len(blocks))]
 

@@ -34,7 +34,7 @@ def test_ranks_of_many_values(size: int, kind: str) -> None:
     assert np.array_equal(values, before), "inputs are left as they were"
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, selection.MANY + 2])
+@pytest.mark.parametrize("size", [1, 2, 7, selection.SORTED + 1, selection.SORTED + 2, selection.MANY + 2])
 def test_medians_of_rows(size: int) -> None:
     rows = np.random.default_rng(size).standard_normal((3, size))
     assert np.array_equal(selection.medians_of_rows(rows), np.median(rows, axis=1))

@@ -103,7 +103,9 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    for each in types if stated is None else ():
+    # No replay is closer to the record than by all that it is away from it.
+    may_gain = stated is None and found.blocking >= LEAST_GAIN / 2
+    for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
         if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
 from udfs.kernel.errors import OpRef, TraceDefectError
-from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
+from udfs.kernel.recorded.laid_rows import LaidRows, Times
 from udfs.kernel.recorded.programs import Parts, Passes, Places, loaded_for, run_in_turn
 from udfs.kernel.recorded.worker_order import WorkerTurns
 
@@ -49,77 +49,6 @@ class StageRows(NamedTuple):
         ops = slice(self.first_op[0], self.first_op[-1])
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
-
-
-class Times(NamedTuple):
-    """Starts from the step's zero, and durations; float64, shape (op, row). [s]"""
-
-    start_s: Floats
-    duration_s: Floats
-
-
-class RowClass(NamedTuple):
-    """Rows of one stage with one program, ops by (type, start).
-
-    rows       : int, shape (row,); positions among the stage's rows, ascending.
-    times      : shape (op, row).
-    microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward first.
-    compute_ns : float64, shape (row,); what the computes of each row take in whole nanoseconds: such
-                 sums are exact, and so the same in whatever order a line lists its ops.
-    """
-
-    program: StageProgram
-    rows: Ints
-    times: Times
-    microbatch: Int32s
-    compute_ns: Floats
-
-
-class LaidRows(NamedTuple):
-    """Rows of one stage with equal counts of ops, laid out for whichever transfers block.
-
-    rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
-    parts  : of their programs, as if nothing blocked.
-    common : their program, as if nothing blocked; None where they have several.
-    turns  : what their workers did in turn.
-    """
-
-    counts: tuple[int, ...]
-    rows: Ints
-    times: Times
-    microbatch: Int32s
-    compute_ns: Floats
-    parts: Parts
-    common: StageProgram | None
-    turns: WorkerTurns
-
-    def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
-        """One class per program.
-
-        blocking : types of transfers that the worker waits for before it goes on.
-        """
-        microbatch, order = self.microbatch, self.turns.order(blocking)
-        if self.common is not None and all(part.shape[1] == 1 for part in order):
-            program = self.common
-            if blocking:
-                program = program._replace(worker_order=order.turns(0), calls=order.calls(0))
-            return [RowClass(program, self.rows, self.times, microbatch, self.compute_ns)]
-        parts = self.parts.held_by(order)
-        microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
-        classes = []
-        for members in alike(parts.signatures(len(self.rows)).T):
-            program = parts.program(self.counts, members[0])
-            own_times = Times(*(values[:, members] for values in self.times))
-            own = self.rows[members], own_times, microbatch[:, members], self.compute_ns[members]
-            classes.append(RowClass(program, *own))
-        return classes
-
-
-def classify(
-    stage_rows: StageRows, room: Times | None = None, blocking: tuple[int, ...] = ()
-) -> list[RowClass]:
-    """Dense arrays of a stage's rows, one class per program; see lay_out_rows and LaidRows.classes."""
-    return [each for laid in lay_out_rows(stage_rows, room) for each in laid.classes(blocking)]
 
 
 def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:

@@ -19,7 +19,8 @@ from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.build_graph import build_graph
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Blocking, Cell, Layout, OpGraph
-from udfs.kernel.recorded.rows import LaidRows, RowClass, StageRows, Times, lay_out_rows
+from udfs.kernel.recorded.laid_rows import LaidRows, RowClass, Times
+from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 
 class StepBlock(NamedTuple):

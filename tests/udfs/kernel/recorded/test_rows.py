@@ -11,7 +11,8 @@ from tests.support.random_jobs import named_job
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Mask
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.rows import US, StageRows, Times, classify
+from udfs.kernel.recorded.laid_rows import RowClass, Times
+from udfs.kernel.recorded.rows import US, StageRows, lay_out_rows
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 
@@ -39,6 +40,10 @@ def stage_of(rows: list[Row], before: int = 0) -> StageRows:
         chunk=np.zeros(before + len(ops), np.int32),
         zero_us=np.array([0.5 * row for row in range(len(rows))]),
     )
+
+
+def classify(rows: StageRows, room: Times | None = None) -> list[RowClass]:
+    return [each for laid in lay_out_rows(rows, room) for each in laid.classes()]
 
 
 def compute_order(row: Row) -> tuple[int, ...]:

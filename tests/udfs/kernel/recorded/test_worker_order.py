@@ -16,7 +16,7 @@ COUNTS = tuple(
 TYPES = (ot.FORWARD_RECV, ot.BACKWARD_SEND)
 
 
-def order(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerOrder:
+def turns(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerTurns:
     """Rows that differ in when the two sends between forward and backward begin; each row a pair."""
     sends = np.array(send_s).T
     rows = sends.shape[1]
@@ -26,7 +26,11 @@ def order(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) 
     no_ops = np.zeros((5, 1), dtype=bool)
     no_ops[4] = is_no_op
     at = np.arange(start_s.size).reshape(rows, -1).T
-    return WorkerTurns(COUNTS, start_s, duration_s, no_ops, lambda ops: at[ops]).order(TYPES)
+    return WorkerTurns(COUNTS, start_s, duration_s, no_ops, lambda ops: at[ops])
+
+
+def order(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerOrder:
+    return turns(send_s, lasts_s, is_no_op=is_no_op).order(TYPES)
 
 
 def test_transfers_that_overlap_have_one_turn_whichever_starts_first() -> None:
@@ -57,3 +61,13 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 def test_a_transfer_that_moved_nothing_has_no_turn() -> None:
     found = order([[1.6, 1.9]] * 3, 0.2, is_no_op=True)
     assert found.turns(0) == ((RECV,), (FORWARD,), (3,), (BACKWARD,))
+
+
+def test_fewer_types_keep_the_order_of_each_row() -> None:
+    found = turns([[1.6, 1.9], [1.9, 1.6]], 0.2)
+    assert found.order(TYPES).turns(1) == ((RECV,), (FORWARD,), (4,), (3,), (BACKWARD,))
+    assert found.order((ot.FORWARD_RECV,)).turns(1) == ((RECV,), (FORWARD,), (BACKWARD,))
+    fewer = found.order((ot.BACKWARD_SEND,))
+    assert fewer.turns(0) == ((FORWARD,), (3,), (4,), (BACKWARD,))
+    assert fewer.turns(1) == ((FORWARD,), (4,), (3,), (BACKWARD,))
+    assert found.order(()).turns(0) == ()
