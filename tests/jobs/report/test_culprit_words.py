@@ -102,8 +102,8 @@ def test_the_page_has_one_culprit_with_its_workers_below_and_the_first_day_that_
     tables = replace(sick, causes=causes, history=[named])
     text = Page(job_page(tables)).text
     assert (
-        "host-2 backwards 1.30 times as long all all \N{EN DASH} since step 110, 14:03 UTC; named since 2026-01-03 "
-        "50.0 % Workers of host-2 (stage / dp rank): 0 / 1, 1 / 1"
+        "host-2 backwards 1.30 times as long all all \N{EN DASH} since step 110, 14:03 UTC; "
+        "named since 2026-01-03 50.0 % Workers of host-2 (stage / dp rank): 0 / 1, 1 / 1"
     ) in text
     for other in ({"first_day": DAY}, {"cause": "pause"}, {"culprit": "host-3"}):
         assert "named since" not in Page(job_page(replace(tables, history=[named | other]))).text
