@@ -7,14 +7,14 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import BinaryIO, Final, NamedTuple, cast
 
 import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-_SPARKS: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
-"""Spark's names of URL schemes, and the usual ones."""
+from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -204,19 +204,32 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 def store_of(root: str) -> Store:
     """Return the store of a root: a path of this machine, or a URL."""
-    if "://" not in root:
+    if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):
         return _Folder(fs.FileSystem.from_uri(root)[1])
-    for spark, others in _SPARKS.items():
-        if root.startswith(spark):
-            root = others + root.removeprefix(spark)
     try:
-        filesystem, path = fs.FileSystem.from_uri(root)
+        filesystem, path = filesystem_of(root)
     except (pa.ArrowException, ValueError):
-        other, path = fsspec.core.url_to_fs(root)
+        other, path = fsspec.core.url_to_fs(usual(root))
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
     return Store(filesystem, path.rstrip("/"))
+
+
+@lru_cache(maxsize=64)
+def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
+    """Return pyarrow's filesystem of a path or URL, and the path there."""
+    root = usual(root)
+    if not is_url(root):
+        return fs.LocalFileSystem(), root
+    if not root.startswith("s3://"):
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
+        return found
+    endpoint = s3_endpoint()
+    # A small file is one request: nothing is asked before its bytes are there.
+    return fs.S3FileSystem(
+        region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True
+    ), root.removeprefix("s3://")
 
 
 def _bytes(path: str) -> bytes:

@@ -16,6 +16,7 @@ from jobs.reading.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.reading.question import AnswerError, QuestionError
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.odd_paths import not_readable
+from jobs.runtime.places import check_warehouse, is_url, storage_options, usual
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -30,8 +31,7 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "file")
-"""Schemes of URLs that deltalake reaches."""
+_OBJECTS: Final = "jobs.runtime.objects"
 _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
@@ -45,12 +45,6 @@ _PATTERN: Final = re.compile(r"[*?[]")
 """What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
-
-
-def is_reached(root: str) -> bool:
-    """Whether a root lies where a Database reads it."""
-    scheme, is_url, _ = root.partition("://")
-    return not is_url or scheme in _STORES
 
 
 class Stored(NamedTuple):
@@ -91,8 +85,9 @@ class DeltaTables:
     def __init__(self, root: str) -> None:
         if odd := not_readable(root):
             raise QuestionError(f"the warehouse {root} cannot be read: {odd}")
-        self._root = root.rstrip("/")
-        self._is_store = "://" in root
+        check_warehouse(usual(root))
+        self._root = usual(root).rstrip("/")
+        self._is_store = is_url(root)
 
     @cached_property
     def _published(self) -> Mapping[str, int] | None:
@@ -121,7 +116,7 @@ class DeltaTables:
         """Contents of a file beside the tables; None without one."""
         if self._is_store:
             with self._answering():
-                return cast("bytes | None", import_module(_STORE_FILES).content(self._root, name))
+                return cast("bytes | None", import_module(_OBJECTS).content(self._root, name))
         path = Path(self._root) / name
         return path.read_bytes() if path.exists() else None
 
@@ -142,7 +137,7 @@ class DeltaTables:
         """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
         path, declared = f"{self._root}/{name}", TABLES[name]
         with self._answering():
-            table = DeltaTable(path, version=version)
+            table = DeltaTable(path, version=version, storage_options=storage_options(path))
         log = table.get_add_actions()
         files = log.column("path").to_pylist()
         if not files:
@@ -168,13 +163,16 @@ class DeltaTables:
         """Count the files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        return len(DeltaTable(f"{self._root}/{name}").vacuum(_KEPT_HOURS, dry_run=True, full=True))
+        path = f"{self._root}/{name}"
+        table = DeltaTable(path, storage_options=storage_options(path))
+        return len(table.vacuum(_KEPT_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
         if not self._is_store and not Path(self._root, name).is_dir():
             return False
         with self._answering():
-            return DeltaTable.is_deltatable(f"{self._root}/{name}")
+            path = f"{self._root}/{name}"
+            return DeltaTable.is_deltatable(path, storage_options=storage_options(path))
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

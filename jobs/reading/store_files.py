@@ -11,7 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
-from pyarrow.fs import FileType, PyFileSystem
+from pyarrow.fs import PyFileSystem
+
+from jobs.runtime.places import storage_options
 
 
 def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
@@ -24,7 +26,9 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     paths = files["path"].to_pylist()
     sizes = dict(zip(paths, files["size_bytes"].to_pylist(), strict=True))
     days = files["partition"].to_pylist() if "partition" in files.column_names else [{}] * len(paths)
-    filesystem = PyFileSystem(DeltaStorageHandler(table.table_uri, known_sizes=sizes))
+    filesystem = PyFileSystem(
+        DeltaStorageHandler(table.table_uri, storage_options(table.table_uri), known_sizes=sizes)
+    )
     parquet = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     )
@@ -33,15 +37,6 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
         for path, of_file in zip(paths, days, strict=True)
     ]
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
-
-
-def content(root: str, name: str) -> bytes | None:
-    """Contents of a small file beside the tables of a root; None without one."""
-    files = PyFileSystem(DeltaStorageHandler(root))
-    if files.get_file_info(name).type != FileType.File:
-        return None
-    with files.open_input_file(name) as file:
-        return bytes(file.read())
 
 
 def _holds(partition: dict[str, object]) -> ds.Expression:

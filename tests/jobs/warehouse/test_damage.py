@@ -15,8 +15,8 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.errors import DamagedError
 from jobs.warehouse import publication as protocol
 from jobs.warehouse import stored_units
+from jobs.warehouse.delta_files import few_rows
 from jobs.warehouse.digests import check_digests
-from jobs.warehouse.local_tables import few_rows
 from jobs.warehouse.publication import publication
 from jobs.warehouse.stored_units import Piece
 from jobs.warehouse.tables import Warehouse
