@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from jobs.landing.stores import filesystem_of
+from jobs.landing.filesystems import filesystem_of
 from jobs.runtime import objects
 from jobs.runtime.places import is_url
 from schemas.tables import TABLES

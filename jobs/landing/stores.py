@@ -7,14 +7,14 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import lru_cache
 from typing import BinaryIO, Final, NamedTuple, cast
 
 import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
+from jobs.landing.filesystems import delivered, filesystem_of
+from jobs.runtime.places import is_url, usual
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -85,8 +85,12 @@ class Store:
                 yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file that can be read at any place. Raises OSError."""
-        return cast("BinaryIO", self._filesystem.open_input_file(path))
+        """Open a file that can be read at any place; a small one is read at once.
+
+        Raises FileNotFoundError without it; StoreError where the store does not deliver it: that says nothing
+        about the file, which must not be taken for one that cannot be read.
+        """
+        return delivered(self._filesystem, path)
 
 
 class _Folder(Store):
@@ -214,22 +218,6 @@ def store_of(root: str) -> Store:
         other, path = fsspec.core.url_to_fs(usual(root))
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
     return Store(filesystem, path.rstrip("/"))
-
-
-@lru_cache(maxsize=64)
-def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
-    """Return pyarrow's filesystem of a path or URL, and the path there."""
-    root = usual(root)
-    if not is_url(root):
-        return fs.LocalFileSystem(), root
-    if not root.startswith("s3://"):
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
-        return found
-    endpoint = s3_endpoint()
-    # A small file is one request: nothing is asked before its bytes are there.
-    return fs.S3FileSystem(
-        region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True
-    ), root.removeprefix("s3://")
 
 
 def _bytes(path: str) -> bytes:

@@ -1,5 +1,6 @@
 """Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ _OBJECTS: Final = "jobs.runtime.objects"
 _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
-"""File with the number of the last publication, written behind its row."""
+"""File with the number of the last publication, written behind its row; in a store, with its versions too."""
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
 _REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
@@ -71,12 +72,31 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
 
     Raises DamagedError where the log ends earlier: readers would see old tables, or none.
     """
+    stated = None if stated is None else stated.split(maxsplit=1)[0] if stated.split() else b""
     if stated is not None and not (stated.isdigit() and int(stated) <= number):
         made = stated[:20].decode(errors="replace")
         raise DamagedError(
             f"{PUBLICATIONS} in {root} ends at {number}, and publication {made!a} was made: restore its "
             f"folder from a copy; or remove {LATEST_PUBLICATION} to go on with what is there"
         )
+
+
+def latest_stated(number: int, versions: Mapping[str, int]) -> bytes:
+    """Return what states a publication in a store: one request instead of those for the log of them all."""
+    return f"{number} {json.dumps(dict(versions))}".encode()
+
+
+def versions_stated(stated: bytes) -> Mapping[str, int] | None:
+    """Versions of the tables in the latest publication; None where only its number is stated."""
+    number, _, versions = stated.partition(b" ")
+    try:
+        return (
+            {str(name): int(each) for name, each in json.loads(versions).items()}
+            if number.isdigit()
+            else None
+        )
+    except (ValueError, AttributeError):
+        return None
 
 
 class DeltaTables:
@@ -95,6 +115,9 @@ class DeltaTables:
 
         Raises DamagedError where the log of publications has lost its end.
         """
+        stated = self._small_file(LATEST_PUBLICATION)
+        if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
+            return known
         stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
         found = None
         if stored is not None:
@@ -104,7 +127,7 @@ class DeltaTables:
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0
         versions: Mapping[str, int] | None = found[1] if found else None
-        check_latest(self._root, number, self._small_file(LATEST_PUBLICATION))
+        check_latest(self._root, number, stated)
         return versions
 
     @cached_property

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, Schema, write_deltalake
+from deltalake import Schema, write_deltalake
 from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -19,15 +19,14 @@ from jobs.landing.staging import Partition, StagedFile, Staging
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url, storage_options
-from jobs.warehouse.stored import create, opened
+from jobs.warehouse.lease import held
+from jobs.warehouse.stored import commit_actions, create, forget, opened
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
 from schemas.unit import Unit
 from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES, UNIT_KEY
 
 _LOG_DATE: Final = "log_date"
-_ALONE: Final = CommitProperties(max_commit_retries=0)
-"""In a store another writer may have the lock by now: a commit of its then ends this one."""
 FEW_BYTES: Final = 16 << 20
 """Of Parquet files; larger tables are Spark's."""
 
@@ -128,6 +127,9 @@ def commit(
     check : raises where this process may not commit any more; a commit of another since then is an error
     are_same_rows : the staged files hold the rows of the removed ones, in fewer files
     """
+    lease = held(path.rpartition("/")[0])
+    if lease is not None:
+        lease.check_if_old()
     log = opened(path)
     gone = [*removed, *(logged(log, replaced) if replaced else [])]
     if not staged and not gone:
@@ -160,13 +162,7 @@ def commit(
     if check is not None:
         check()
     is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
-    log.create_write_transaction(
-        actions,
-        "append",
-        log.schema(),
-        [*table.partition_by],
-        commit_properties=_ALONE if is_alone else None,
-    )
+    commit_actions(path, log, actions, is_alone=is_alone)
 
 
 def _lacks(stored: Schema, table: Table) -> bool:
@@ -193,6 +189,7 @@ def _grow(path: str, table: Table) -> None:
     """Add the columns and fields that a table lacks, which its rows have as null."""
     nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
     write_deltalake(path, nothing, mode="append", schema_mode="merge", storage_options=storage_options(path))
+    forget()
 
 
 def put(

@@ -15,6 +15,7 @@ from uuid import uuid4
 from jobs.runtime import objects
 from jobs.runtime.errors import PlainError
 from jobs.warehouse.lock import LOCK_NAME, Holder, content_of, holder_in, until
+from jobs.warehouse.stored import forget
 
 LEASE_S: Final = 40.0
 """For which the lock is its holder's after each renewal."""
@@ -40,7 +41,7 @@ class Lease:
         self._root, self._holder, self._mark = root, holder, mark
         self.was_left = was_left
         self._one_at_a_time, self._ended = threading.Lock(), threading.Event()
-        self._lost = ""
+        self._lost, self._renewed_s = "", time.clock_gettime(time.CLOCK_BOOTTIME)
         self._renewing = threading.Thread(target=self._renew_often, name="lease", daemon=True)
         self._renewing.start()
 
@@ -50,11 +51,17 @@ class Lease:
             if not self._lost:
                 mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
                 self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
+                self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._lost:
             raise LeaseLostError(
                 f"{self._root}: {self._lost}: this run was paused, or did not reach the store, for more than "
                 f"{LEASE_S:.0f} s; it published nothing since. Run it again"
             )
+
+    def check_if_old(self) -> None:
+        """Check where the last renewal is longer ago than it should be: this process was paused."""
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
+            self.check()
 
     def _renew_often(self) -> None:
         while not self._ended.wait(RENEWED_S):
@@ -93,6 +100,7 @@ def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holde
 
     until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=_PAUSE_S)
     (lease,) = taken
+    forget()  # who held it before may have written them
     _HELD[root] = lease
 
     def say(now: Holder) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest
+from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
 from jobs.runtime.places import is_url
 from jobs.warehouse.digests import keep_digests, kept_digests
 from jobs.warehouse.lease import held
@@ -108,6 +108,9 @@ def recover(warehouse: "Warehouse") -> list[str]:
         names = [*(warehouse.published.versions or {})]
         _as_published(warehouse, names)
         _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
+    elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
+        published = warehouse.published  # its row may be all that its writer made
+        files.write(LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
     if intent is not None:
         files.remove(_INTENT)
     if lease is not None:
@@ -141,9 +144,11 @@ def _complete(
     lease = held(warehouse.root)
     rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
     warehouse.append(TABLE, rows, lease.check if lease else None)
-    warehouse.small_files.write(LATEST_PUBLICATION, str(number).encode())
+    is_store = is_url(warehouse.root)
+    latest = latest_stated(number, versions) if is_store else str(number).encode()
+    warehouse.small_files.write(LATEST_PUBLICATION, latest)
     warehouse.published = Published(number, versions)
-    if is_url(warehouse.root):
+    if is_store:
         return
     stored |= {name: newest_version(warehouse.path(name)) for name in _LOGS}
     keep_digests(warehouse, {name: version for name, version in stored.items() if version is not None})

@@ -8,8 +8,9 @@ from threading import Lock
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 from obstore.exceptions import BaseError
 
 from jobs.runtime.places import is_url, storage_options
@@ -18,31 +19,64 @@ from schemas.table import Table
 STORE_ERRORS: Final = (OSError, DeltaError, BaseError)
 """What deltalake and obstore raise where a store does not do what it was asked."""
 _OPENED: Final[dict[str, DeltaTable]] = {}
-"""Tables of stores that were opened: each later look asks only for newer commits."""
+"""Tables of stores that were opened: every look at a log takes requests."""
+_COMMITTED: Final[dict[str, int]] = {}
+"""Versions that this process has committed and not looked at again."""
 _OPENING: Final = Lock()
-_CHECKPOINTS: Final = {"delta.checkpointInterval": "20"}
-"""Commits between checkpoints: who opens a table reads all commits since the last one, each by a request."""
+_CHECKPOINT: Final = 10
+"""Commits between checkpoints: who opens a table reads all since the last one, each by two requests."""
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""They look at the whole log after each commit."""
+
+
+def forget() -> None:
+    """Forget the tables of stores that were opened: another process may have written them since."""
+    with _OPENING:
+        _OPENED.clear()
+        _COMMITTED.clear()
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Return a table at a version or, with None, at its newest. Raises TableNotFoundError without one."""
+    """Return a table at a version or, with None, at its newest. Raises TableNotFoundError without one.
+
+    A table of a store is looked at again only where this process has committed to it, or after `forget`: a
+    commit of this process to a table that another has written since is an error.
+    """
     if not is_url(path):
         return DeltaTable(path, version=version)
-    table = _newest(path)
-    if version is None or table.version() == version:
-        return table
-    return DeltaTable(path, version=version, storage_options=storage_options(path))
-
-
-def _newest(path: str) -> DeltaTable:
     with _OPENING:
         known = _OPENED.get(path)
-    if known is not None:
+        later = _COMMITTED.pop(path, None)
+    if known is not None and later is not None:
         known.update_incremental()
+    if known is not None and version in (None, known.version()):
         return known
-    table = DeltaTable(path, storage_options=storage_options(path))
-    with _OPENING:
-        return _OPENED.setdefault(path, table)
+    found = DeltaTable(path, version=version, storage_options=storage_options(path))
+    if version is None:
+        with _OPENING:
+            _OPENED[path] = found
+    return found
+
+
+def commit_actions(
+    path: str, log: DeltaTable, actions: list[AddAction | RemoveAction], *, is_alone: bool
+) -> None:
+    """Commit to a table. is_alone : a commit of another since `log` was opened is an error"""
+    properties = CommitProperties(max_commit_retries=0) if is_alone else None
+    log.create_write_transaction(
+        actions,
+        "append",
+        log.schema(),
+        [*log.metadata().partition_columns],
+        commit_properties=properties,
+        post_commithook_properties=_NO_HOOKS if is_url(path) else None,
+    )
+    if is_url(path):
+        made = log.version() + 1
+        with _OPENING:
+            _COMMITTED[path] = made
+        if made % _CHECKPOINT == 0:
+            opened(path).create_checkpoint()
 
 
 def is_stored(path: str) -> bool:
@@ -56,8 +90,10 @@ def is_stored(path: str) -> bool:
 def newest_version(path: str) -> int | None:
     """Newest version of a table: that of its last commit, without reading its files; None without a table."""
     if is_url(path):
+        if (made := _COMMITTED.get(path)) is not None:
+            return made
         try:
-            return int(_newest(path).version())
+            return int(opened(path).version())
         except TableNotFoundError:
             return None
     if not is_stored(path):
@@ -72,7 +108,8 @@ def restore(path: str, version: int | None) -> bool:
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:
         return False
-    DeltaTable(path, storage_options=storage_options(path)).restore(wanted)
+    opened(path).restore(wanted)
+    forget()
     return True
 
 
@@ -87,7 +124,6 @@ def create(path: str, table: Table) -> None:
         mode="ignore",
         partition_by=[*table.partition_by],
         description=table.meaning,
-        configuration=_CHECKPOINTS if is_url(path) else None,
         storage_options=storage_options(path),
     )
 

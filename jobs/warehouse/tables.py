@@ -61,6 +61,8 @@ class Warehouse:
     def exists(self, name: str) -> bool:
         """Whether readers see a table of this name."""
         versions = self._versions(name)
+        if versions is not None and is_url(self.path(name)):
+            return name in versions
         return (versions is None or name in versions) and is_stored(self.path(name))
 
     def _versions(self, name: str) -> Versions | None:
