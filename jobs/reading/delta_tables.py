@@ -33,6 +33,7 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
 _OBJECTS: Final = "jobs.runtime.objects"
+_OPENED: Final = "jobs.warehouse.stored"
 _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
@@ -160,14 +161,15 @@ class DeltaTables:
         """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
         path, declared = f"{self._root}/{name}", TABLES[name]
         with self._answering():
-            table = DeltaTable(path, version=version, storage_options=storage_options(path))
+            table = self._log(path, version)
         log = table.get_add_actions()
         files = log.column("path").to_pylist()
         if not files:
             return None
         if self._is_store:
-            dataset = import_module(_STORE_FILES).dataset(table, declared.arrow_schema)
-            return Stored(f"{_IN_STORE}{name}", dataset=dataset)
+            with self._answering():
+                rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
+            return Stored(f"{_IN_STORE}{name}", dataset=rows)
         for column in declared.partition_by:  # DuckDB would take its value from there
             if f"/{column}=" in self._root:
                 raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
@@ -181,6 +183,12 @@ class DeltaTables:
         partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
         paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
         return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
+
+    def _log(self, path: str, version: int | None) -> DeltaTable:
+        """A table at a version; in a store one that this process has opened already, if it has."""
+        if self._is_store and version is not None:
+            return cast("DeltaTable", import_module(_OPENED).opened(path, version))
+        return DeltaTable(path, version=version, storage_options=storage_options(path))
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
 from jobs.runtime.places import storage_options, usual
@@ -15,6 +16,17 @@ from jobs.runtime.places import storage_options, usual
 _AT_A_TIME: Final = 16
 _RETRIES: Final[Any] = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
 """A store that answers 500 or 503, or not at all, is asked again for a minute, not for three."""
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Raise OSError, on one line, where the store does not answer, or refuses to."""
+    try:
+        yield
+    except (FileNotFoundError, AlreadyExistsError, PreconditionError):
+        raise
+    except BaseError as error:
+        raise OSError(" ".join(str(error).split())) from None
 
 
 class Object(NamedTuple):
@@ -55,30 +67,33 @@ def content(root: str, name: str) -> bytes | None:
 def version(root: str, name: str) -> Version | None:
     """Contents of an object and their mark; None without one."""
     try:
-        found = obstore.get(store_at(root), name)
+        with _asking():
+            found = obstore.get(store_at(root), name)
+            facts, content = found.meta, bytes(found.bytes())
     except FileNotFoundError:
         return None
-    facts = found.meta
-    return Version(bytes(found.bytes()), facts["e_tag"] or "", facts["last_modified"].timestamp())
+    return Version(content, facts["e_tag"] or "", facts["last_modified"].timestamp())
 
 
 def contents(root: str, names: Sequence[str]) -> list[bytes]:
     """Contents of several objects, read beside each other. Raises FileNotFoundError without one."""
     if not names:
         return []
-    with ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
+    with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
         return list(beside.map(lambda name: bytes(obstore.get(store_at(root), name).bytes()), names))
 
 
 def write(root: str, name: str, content: bytes) -> None:
     """Make or replace an object; readers find it whole."""
-    obstore.put(store_at(root), name, content)
+    with _asking():
+        obstore.put(store_at(root), name, content)
 
 
 def create(root: str, name: str, content: bytes) -> str | None:
     """Make an object and return its mark; None where it exists. Of two attempts at once, one succeeds."""
     try:
-        return obstore.put(store_at(root), name, content, mode="create")["e_tag"]
+        with _asking():
+            return obstore.put(store_at(root), name, content, mode="create")["e_tag"]
     except AlreadyExistsError:
         return None
 
@@ -86,7 +101,8 @@ def create(root: str, name: str, content: bytes) -> str | None:
 def replace(root: str, name: str, content: bytes, mark: str) -> str | None:
     """Replace an object that still has this mark and return the new one; None where it has another."""
     try:
-        return obstore.put(store_at(root), name, content, mode={"e_tag": mark})["e_tag"]
+        with _asking():
+            return obstore.put(store_at(root), name, content, mode={"e_tag": mark})["e_tag"]
     except (PreconditionError, FileNotFoundError):
         return None
 
@@ -95,13 +111,15 @@ def remove(root: str, names: Collection[str]) -> None:
     """Remove objects; those that are not there do not matter."""
     if names:
         try:
-            obstore.delete(store_at(root), sorted(names))
+            with _asking():
+                obstore.delete(store_at(root), sorted(names))
         except FileNotFoundError:
             return
 
 
 def listed(root: str, prefix: str = "") -> Iterator[Object]:
     """Every object below a folder of the root, by name below the root."""
-    for some in obstore.list(store_at(root), prefix or None):
-        for each in some:
-            yield Object(each["path"], each["size"], round(each["last_modified"].timestamp() * 1e6))
+    with _asking():
+        found = [each for some in obstore.list(store_at(root), prefix or None) for each in some]
+    for each in found:
+        yield Object(each["path"], each["size"], round(each["last_modified"].timestamp() * 1e6))

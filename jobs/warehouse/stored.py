@@ -11,13 +11,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from obstore.exceptions import BaseError
 
 from jobs.runtime.places import is_url, storage_options
 from schemas.table import Table
 
-STORE_ERRORS: Final = (OSError, DeltaError, BaseError)
-"""What deltalake and obstore raise where a store does not do what it was asked."""
+STORE_ERRORS: Final = (OSError, DeltaError)
+"""What deltalake and jobs.runtime.objects raise where a store does not do what it was asked."""
 _OPENED: Final[dict[str, DeltaTable]] = {}
 """Tables of stores that were opened: every look at a log takes requests."""
 _COMMITTED: Final[dict[str, int]] = {}

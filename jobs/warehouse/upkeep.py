@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from jobs.runtime.places import storage_options
 from jobs.warehouse.delta_files import commit
 from jobs.warehouse.rewriting import merge_small
-from jobs.warehouse.stored import opened
+from jobs.warehouse.stored import forget, opened
 from jobs.warehouse.table_log import logged
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
@@ -60,5 +60,8 @@ def vacuum(warehouse: Warehouse, table: Table) -> int:
 
 def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
     path = warehouse.path(table.name)
-    found = DeltaTable(path, storage_options=storage_options(path))
-    return found.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
+    table = DeltaTable(path, storage_options=storage_options(path))
+    found = table.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
+    if not is_trial:
+        forget()
+    return found
