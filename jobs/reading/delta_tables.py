@@ -40,7 +40,7 @@ LATEST_PUBLICATION: Final = "_latest_publication"
 """File with the number of the last publication, written behind its row; in a store, with its versions too."""
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
-_REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
+_REACH: Final = "give address and credentials in the environment"
 _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 """Between the lines of deltalake's errors, each of which is the reason of the one before."""
 _PATTERN: Final = re.compile(r"[*?[]")

@@ -26,7 +26,8 @@ def _asking() -> Iterator[None]:
     except (FileNotFoundError, AlreadyExistsError, PreconditionError):
         raise
     except BaseError as error:
-        raise OSError(" ".join(str(error).split())) from None
+        said = " ".join(str(error).split())
+        raise OSError(said.partition(" Debug source:")[0]) from None
 
 
 class Object(NamedTuple):

@@ -58,6 +58,14 @@ class Lease:
                 f"{LEASE_S:.0f} s; it published nothing since. Run it again"
             )
 
+    def holds(self) -> bool:
+        """Whether the lock is still held; not where the store does not say so."""
+        try:
+            self.check()
+        except (LeaseLostError, OSError):
+            return False
+        return True
+
     def check_if_old(self) -> None:
         """Check where the last renewal is longer ago than it should be: this process was paused."""
         if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:

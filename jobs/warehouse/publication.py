@@ -75,9 +75,9 @@ def publication(
         yield
         _complete(warehouse, number, phase, log_dates, names)
     except BaseException:
-        if lease := held(warehouse.root):
-            lease.check()  # another writer may undo this by now
-        recover(warehouse)
+        lease = held(warehouse.root)
+        if lease is None or lease.holds():  # else another writer undoes this
+            recover(warehouse)
         raise
     files.remove(_INTENT)
 
@@ -111,8 +111,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
     elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
         published = warehouse.published  # its row may be all that its writer made
         files.write(LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
-    if intent is not None:
-        files.remove(_INTENT)
+    files.remove(_INTENT)
     if lease is not None:
         lease.was_left = False
     return restored

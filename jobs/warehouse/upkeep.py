@@ -60,8 +60,8 @@ def vacuum(warehouse: Warehouse, table: Table) -> int:
 
 def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
     path = warehouse.path(table.name)
-    table = DeltaTable(path, storage_options=storage_options(path))
-    found = table.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
+    stored = DeltaTable(path, storage_options=storage_options(path))
+    found: list[str] = stored.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
     if not is_trial:
         forget()
     return found
