@@ -41,7 +41,7 @@ $(PACKAGES):
 	  echo "setup: making .venv with $$($$found --version) ..."; \
 	  "$$found" -m venv --clear .venv || { echo "setup: $$found has no venv module (Debian, Ubuntu: install python3-venv)" >&2; exit 1; }; \
 	fi
-	@echo "setup: installing 170 packages (0.9 GB) by the hashes in conf/requirements.lock; one to five minutes ..."
+	@echo "setup: installing 180 packages (0.9 GB) by the hashes in conf/requirements.lock; one to five minutes ..."
 	@if $(PIP) -r conf/uv.lock && $(VENV) -m uv pip install --quiet --no-deps --python $(VENV) --require-hashes -r conf/requirements.lock; then :; \
 	else echo "setup: not with uv; trying pip ..."; $(PIP) -r conf/requirements.lock; fi
 	@rm -f .venv/.packages-*

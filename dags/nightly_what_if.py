@@ -72,7 +72,7 @@ low or fallen, or the fleet's loss or a host's slowdown risen above its past; `[
 from
 where on).
 
-A landing in an object store is named as Spark names it (`s3a://bucket/landing`); to see the marker there,
+A landing in an object store is named by its URL (`s3://bucket/landing`); to see the marker there,
 `wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which
 Airflow runs. Its master is the host of the connection `what_if_spark` (`spark://host:7077`, `yarn`,
 `k8s://...`), whose extra may name Spark settings, as in `{"conf": {"spark.executor.memory": "8g"}}`;

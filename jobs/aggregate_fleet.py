@@ -25,8 +25,8 @@ from jobs.transforms.fleet import (
     power_units,
     with_lost,
 )
+from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.frames import collected
-from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

@@ -106,7 +106,7 @@ def _writes_to(settings: Settings, args: Arguments) -> str:
 def dry_run(settings: Settings, args: Arguments) -> None:
     """Print what would be done, without Spark if DuckDB reaches the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
-    with tables_of(settings, "backfill") as tables:
+    with tables_of(settings) as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
         print_plan(tables, todo)
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)

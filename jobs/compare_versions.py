@@ -26,7 +26,7 @@ from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import complain
 from jobs.transforms.versions import changed_units, results_with_causes
-from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

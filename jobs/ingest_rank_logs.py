@@ -60,7 +60,7 @@ def run(
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
         _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
     where = Where(
-        settings.paths.landing, settings.staging, uuid4().hex, Bounds(**settings.landing.model_dump())
+        settings.paths.landing, settings.paths.warehouse, uuid4().hex, Bounds(**settings.landing.model_dump())
     )
     for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
         phase.warehouse.create(TABLES[name])
@@ -68,7 +68,7 @@ def run(
     source_files = _source_files(landed.accounts)
     for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
         _LOG.warning(change)
-    with staged_rows(spark, landed.staged, settings.staging) as staged:
+    with staged_rows(spark, landed.staged, settings.paths.warehouse) as staged:
         tables: dict[str, pa.Table | StagedRows] = {
             RANK_STEPS: staged[RANK_STEPS],
             JOBS: landed.jobs,

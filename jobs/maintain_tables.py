@@ -24,7 +24,7 @@ from jobs.runtime.terminal import say
 from jobs.warehouse.digests import check_digests
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.upkeep import compact, remove_rows, vacuum
+from jobs.warehouse.upkeep import compact, remove_days, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -47,11 +47,11 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     """
     warehouse = Warehouse.of(spark, settings)
     last = pc.max(warehouse.rows(TABLES[JOBS])["log_date"]).as_py()
-    condition = _is_expired(last, settings, log_date)
+    oldest = _oldest(last, settings, log_date)
     tables, done = _own_tables(settings), {}
     with publication(warehouse, UPKEEP, [], warehouse.own_tables):
         for table in tables:
-            expired = _expire(warehouse, condition) if table.name == RANK_STEPS else 0
+            expired = _expire(warehouse, oldest) if table.name == RANK_STEPS else 0
             done[table.name] = expired, *compact(warehouse, table)
     return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
@@ -59,7 +59,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
     """Rows and files of every table that would expire or be deleted; changes nothing."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {JOBS}")["last"][0].as_py()
-    is_expired = _is_expired(last, settings, log_date)
+    is_expired = f"log_date < DATE'{_oldest(last, settings, log_date).isoformat()}'"
     expired = reader.rows(f"SELECT count(*) AS expired FROM {RANK_STEPS} WHERE {is_expired}")["expired"][0]
     rows = {RANK_STEPS: expired.as_py()}
     names = [table.name for table in _own_tables(settings)]
@@ -79,23 +79,22 @@ def _own_tables(settings: Settings) -> list[Table]:
     return [table for name, table in TABLES.items() if name not in shared]
 
 
-def _is_expired(last: date | None, settings: Settings, log_date: date) -> str:
-    """SQL that is true for rows of expired days. A date mistyped into the future expires nothing.
+def _oldest(last: date | None, settings: Settings, log_date: date) -> date:
+    """The oldest day whose recorded ops stay. A date mistyped into the future expires nothing.
 
     last : latest ingested day
     """
-    oldest = min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
-    return f"log_date < DATE'{oldest.isoformat()}'"
+    return min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
 
 
-def _expire(warehouse: Warehouse, condition: str) -> int:
-    """Remove recorded ops; returns rows.
+def _expire(warehouse: Warehouse, oldest: date) -> int:
+    """Remove recorded ops of days before the oldest; returns rows.
 
     Their fingerprints are removed first: a later simulation then leaves those units, and the results
     of them, alone.
     """
-    remove_rows(warehouse, TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{PHASE_INGEST}'")
-    return remove_rows(warehouse, TABLES[RANK_STEPS], condition)
+    remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest, {"stage": PHASE_INGEST})
+    return remove_days(warehouse, TABLES[RANK_STEPS], oldest)
 
 
 def _check(root: str) -> None:

@@ -14,7 +14,7 @@ from jobs.runtime.terminal import say
 @reader_entry_point("report_fleet", LOG_DATE, in_order=True)
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the report of the period up to a log date, as pages."""
-    say(f"{write_report(reader, settings, args.log_date) / INDEX_NAME}")
+    say(f"{write_report(reader, settings, args.log_date)}/{INDEX_NAME}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from jobs.history.phases import simulation
 from jobs.history.records import days_before
 from jobs.runtime.settings import Settings
 from jobs.simulate_what_if import simulated
-from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

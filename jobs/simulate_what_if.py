@@ -18,7 +18,7 @@ from jobs.gates.result_rules import RESULT_RULES
 from jobs.history.night import PhaseRun, phase_command
 from jobs.history.phases import simulation
 from jobs.runtime.settings import Settings
-from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.simulated_units import simulated_rows, simulated_units
 from jobs.warehouse.stored_units import Stored, StoredUnit, facts_of, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse

@@ -33,12 +33,17 @@ def commands() -> Iterator[str]:
         yield f"command {name}: {', '.join(sorted(option for one in parameters for option in one.opts))}"
 
 
+def _is_ours(member: object) -> bool:
+    """Whether a member of a class is written here, be it inherited."""
+    return inspect.isfunction(member) and member.__module__.partition(".")[0] in {"jobs", "udfs", "straggler"}
+
+
 def functions() -> Iterator[str]:
     """Name public functions and methods with their parameters."""
     found = {"udfs.what_if.simulate_job": simulate_job}
     for name in straggler.__all__:
         public = getattr(straggler, name)
-        members = vars(public) if inspect.isclass(public) else {"": public}
+        members = dict(inspect.getmembers(public, _is_ours)) if inspect.isclass(public) else {"": public}
         found |= {
             f"straggler.{name}.{member}".rstrip("."): value
             for member, value in members.items()

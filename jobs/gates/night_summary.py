@@ -9,6 +9,7 @@ from jobs.gates.watch import Notice, coverage, lost_fraction
 from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
 from jobs.runtime.run_summary import Summary
+from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -28,6 +29,13 @@ _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
+def _report(root: str, folder: Path | None) -> str | None:
+    """Where the report lies; None where there is none in its folder."""
+    if folder is None:
+        return f"{root}/{REPORT}/{INDEX_NAME}"
+    return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
+
+
 def night_summary(
     warehouse: Warehouse,
     log_date: date,
@@ -43,7 +51,7 @@ def night_summary(
     """
     found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
-    report = report_folder / INDEX_NAME if report_folder else None
+    report = _report(warehouse.root, report_folder)
     return {
         "log_date": log_date.isoformat(),
         "units": fleet["jobs"] if fleet else 0,
@@ -57,7 +65,7 @@ def night_summary(
         "stages": _phases(runs, log_date),
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
-        "report": str(report) if report and report.is_file() else None,
+        "report": report if fleet or report_folder else None,
         "ask_next": f'{command("query", warehouse.root)} "{_FIRST_QUESTION}"',
     }
 

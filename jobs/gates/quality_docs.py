@@ -8,12 +8,12 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from jinja2 import Environment
-from py4j.protocol import Py4JError
 
 from jobs.gates.checks import OF_EVERY_TABLE, Check, Rule
 from jobs.report.links import docs_name
 from jobs.report.templates import of_inline
 from jobs.runtime.project import project_file
+from jobs.warehouse.stored import STORE_ERRORS
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PHASE_NAMES
@@ -129,7 +129,7 @@ def write_docs(warehouse: Warehouse, page: Page) -> None:
             warehouse.small_files.write(docs_name(day, page.phase), text)
             if page.outcome != REFUSED and not page.is_of_parts:  # its rows were replaced
                 warehouse.small_files.remove(docs_name(day, f"{page.phase}{LATER}"))
-    except (OSError, Py4JError) as error:  # the outcome of a gate matters more than its page
+    except STORE_ERRORS as error:  # the outcome of a gate matters more than its page
         _LOG.warning("data docs of %s could not be written: %s", page.phase, str(error).splitlines()[0])
 
 

@@ -25,8 +25,9 @@ from jobs.gates.checks import (
 from jobs.gates.quality_docs import LATER, REFUSED, Page, table_checks, write_docs
 from jobs.history.fingerprints import Fingerprint, record
 from jobs.reading.reader import on_units
-from jobs.warehouse.frames import Rows, StagedRows, frame_of
+from jobs.warehouse.frames import Rows, StagedRows, frame_of, scalars_of
 from jobs.warehouse.publication import publication
+from jobs.warehouse.stored import STORE_ERRORS, keep
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation
 from schemas.tables import TABLES
@@ -35,6 +36,8 @@ from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
 
 _LOG: Final = logging.getLogger(__name__)
 
+_MOST_KEPT: Final = 100_000
+"""Refused rows of a table that are saved: enough to see why."""
 _AT_A_TIME: Final = 4
 """Tables written at a time. A small one mostly waits: six take 8 s in turn, 3.5 s together."""
 
@@ -99,9 +102,10 @@ def _broken(
     # What has no rows breaks no rule, and Spark would take as long to say so as of a thousand.
     filled = {TABLES[name]: rows for name, rows in tables.items() if rows.num_rows}
     frames = [(table, frame_of(warehouse.spark, table, rows)) for table, rows in filled.items()]
+    scalars = [(table, scalars_of(filled[table], frame)) for table, frame in frames]
     sound = {name for name, rows in tables.items() if isinstance(rows, StagedRows) and rows.are_sound}
     found = []
-    if not all_hold(frames, [on_time], sound):
+    if not all_hold(scalars, [on_time], sound):
         for table, frame in frames:
             if checks := audit(table, frame, [on_time]):
                 found.append(_Broken(table.name, broken_rows(table, frame, [on_time]), checks))
@@ -159,10 +163,9 @@ def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
 
 def _keep(broken: _Broken, folder: str) -> None:
     """Save refused rows, and replace those saved before for the same days."""
-    writer = broken.rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     try:
-        writer.save(f"{folder}/{broken.name}")
-    except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence
+        keep(f"{folder}/{broken.name}", broken.rows.limit(_MOST_KEPT).toArrow())
+    except (PySparkException, Py4JError, *STORE_ERRORS) as error:  # the refusal matters more
         _LOG.warning("refused rows of %s could not be saved: %s", broken.name, error)
 
 

@@ -20,7 +20,7 @@ from jobs.landing.files import LandedFile, Landing
 from jobs.landing.read_landing import Digests
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
-from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.delta_files import keys_of
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, PHASE_INGEST, PHASE_SIMULATE

@@ -6,9 +6,10 @@ removed by the run that staged them, or by vacuum.
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from jobs.landing.filesystems import filesystem_of
+from jobs.runtime import objects
+from jobs.runtime.places import is_url
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.arrays import arrays_valid
@@ -66,6 +70,7 @@ class _Open:
     """A file that is being written."""
 
     path: str
+    sink: pa.NativeFile
     writer: pq.ParquetWriter
     rows: int = 0
     is_sound: bool = True
@@ -125,7 +130,8 @@ class Staging:
         """End all files, and return them."""
         for (table, partition), file in self._open.items():
             file.writer.close()
-            size = self._filesystem.get_file_info(f"{self._path}/{table}/{file.path}").size
+            size = file.sink.tell()
+            file.sink.close()
             stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.greatest}
             self._closed.append(
                 StagedFile(table, partition, file.path, size, file.rows, json.dumps(stats), file.is_sound)
@@ -139,40 +145,43 @@ class Staging:
 
     def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
         folder = "".join(f"{name}={value}/" for name, value in partition)
-        self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
+        if not is_url(self._root):  # stores have no folders
+            self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
         path = f"{folder}part-{self._run}-{uuid.uuid4()}.parquet"
+        sink = self._filesystem.open_output_stream(f"{self._path}/{table}/{path}")
         writer = pq.ParquetWriter(
-            f"{self._path}/{table}/{path}",
+            sink,
             schema,
-            filesystem=self._filesystem,
             compression=_COMPRESSION,
             use_dictionary=_DICTIONARIES if table == RANK_STEPS else True,
             write_statistics=[name for name in _KEYS if name in schema.names],
             store_schema=False,
             write_page_checksum=True,
         )
-        return _Open(path, writer)
+        return _Open(path, sink, writer)
 
 
 def remove(root: str, files: Iterable[StagedFile]) -> None:
     """Remove staged files that will not be committed."""
-    filesystem, path = filesystem_of(root)
-    for file in files:
-        filesystem.delete_file(f"{path}/{file.table}/{file.path}")
+    _remove(root, [f"{file.table}/{file.path}" for file in files])
+
+
+def _remove(root: str, names: Sequence[str]) -> None:
+    if is_url(root):
+        objects.remove(root, names)
+        return
+    for name in names:
+        Path(root, name).unlink()
 
 
 def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
     """Remove files that a run staged and will not commit: of tasks that failed, or ran twice."""
     filesystem, path = filesystem_of(root)
-    paths = {f"{path}/{file.table}/{file.path}" for file in kept}
+    names = {f"{file.table}/{file.path}" for file in kept}
     for table in STAGED_TABLES:
         for day in days:
-            folder = f"{path}/{table}/log_date={day.isoformat()}"
-            for found in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
-                if found.base_name.startswith(f"part-{run}-") and found.path not in paths:
-                    filesystem.delete_file(found.path)
-
-
-def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
-    """Return the filesystem of a root, and its path there."""
-    return fs.FileSystem.from_uri(root) if "://" in root else (fs.LocalFileSystem(), root)
+            folder = f"{table}/log_date={day.isoformat()}"
+            for found in filesystem.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True)):
+                name = f"{folder}/{found.base_name}"
+                if found.base_name.startswith(f"part-{run}-") and name not in names:
+                    _remove(root, [name])

@@ -13,8 +13,8 @@ import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-_SPARKS: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
-"""Spark's names of URL schemes, and the usual ones."""
+from jobs.landing.filesystems import delivered, filesystem_of
+from jobs.runtime.places import is_url, usual
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -85,8 +85,12 @@ class Store:
                 yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file that can be read at any place. Raises OSError."""
-        return cast("BinaryIO", self._filesystem.open_input_file(path))
+        """Open a file that can be read at any place; a small one is read at once.
+
+        Raises FileNotFoundError without it; StoreError where the store does not deliver it: that says nothing
+        about the file, which must not be taken for one that cannot be read.
+        """
+        return delivered(self._filesystem, path)
 
 
 class _Folder(Store):
@@ -204,17 +208,14 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 def store_of(root: str) -> Store:
     """Return the store of a root: a path of this machine, or a URL."""
-    if "://" not in root:
+    if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):
         return _Folder(fs.FileSystem.from_uri(root)[1])
-    for spark, others in _SPARKS.items():
-        if root.startswith(spark):
-            root = others + root.removeprefix(spark)
     try:
-        filesystem, path = fs.FileSystem.from_uri(root)
+        filesystem, path = filesystem_of(root)
     except (pa.ArrowException, ValueError):
-        other, path = fsspec.core.url_to_fs(root)
+        other, path = fsspec.core.url_to_fs(usual(root))
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
     return Store(filesystem, path.rstrip("/"))
 

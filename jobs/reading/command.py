@@ -1,6 +1,6 @@
 """What commands that answer questions share: arguments, and an engine over the warehouse.
 
-DuckDB answers wherever it reaches the tables, Spark elsewhere or where it is asked for.
+DuckDB answers, or Spark where it is asked for.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 import click
 
 from jobs.reading.database import Database
-from jobs.reading.delta_tables import is_reached
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.question import QuestionError, first_line
+from jobs.reading.question import first_line
 from jobs.reading.reader import Reader, TableReader, Tables
 from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
 from jobs.runtime.settings import Settings, load_settings
@@ -22,8 +21,7 @@ DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
 ENGINE: Final = option(
     "--engine ENGINE",
-    "what answers: duckdb, at once; spark, also beyond one machine and from other stores "
-    "(left out: duckdb where it reaches the warehouse)",
+    "what answers: duckdb, at once; spark, for tables beyond one machine (left out: duckdb)",
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"
@@ -76,16 +74,9 @@ def _explained(error: Exception) -> str:
 def opened(settings: Settings) -> Database:
     """Open the warehouse that the settings name. Raises QuestionError unless DuckDB finds tables there."""
     paths = settings.paths
-    if not _are_reached(settings):
-        raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
     database = Database(paths.warehouse, paths.ingested)
     database.check_exists()
     return database
-
-
-def _are_reached(settings: Settings) -> bool:
-    """Whether tables lie where DuckDB reads them."""
-    return all(map(is_reached, _roots(settings)))
 
 
 def _roots(settings: Settings) -> list[str]:
@@ -99,13 +90,11 @@ def reader_of(
 ) -> Iterator[Reader]:
     """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
 
-    name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB where it reaches
+    name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB
     in_order : see DuckDbReader
     """
-    is_sparks = (engine or (DUCKDB if _are_reached(settings) else SPARK)) == SPARK
-    if is_sparks:
-        if not any("://" in root for root in _roots(settings)):  # of stores Spark may know what we do not
-            opened(settings)  # says what is missing before Spark starts
+    if engine == SPARK:
+        opened(settings)  # says what is missing before Spark starts
         with _by_spark(settings, name) as reader:
             yield reader
     else:
@@ -114,18 +103,11 @@ def reader_of(
 
 
 @contextmanager
-def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
+def tables_of(settings: Settings) -> Iterator[TableReader]:
     """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
     with ExitStack() as stack:
-        readers: list[Reader] = []
-        for root in _roots(settings):
-            if is_reached(root):
-                readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
-            else:
-                paths = settings.paths.model_copy(update={"warehouse": root, "ingested": None})
-                of_root = settings.model_copy(update={"paths": paths})
-                readers.append(stack.enter_context(_by_spark(of_root, name)))
-        yield Tables(*readers)
+        databases = map(Database, _roots(settings))
+        yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))
 
 
 def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:

@@ -1,5 +1,6 @@
 """Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from jobs.reading.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.reading.question import AnswerError, QuestionError
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.odd_paths import not_readable
+from jobs.runtime.places import check_warehouse, is_url, storage_options, usual
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -30,27 +32,21 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "file")
-"""Schemes of URLs that deltalake reaches."""
+_OBJECTS: Final = "jobs.runtime.objects"
+_OPENED: Final = "jobs.warehouse.stored"
 _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
-"""File with the number of the last publication, written behind its row."""
+"""File with the number of the last publication, written behind its row; in a store, with its versions too."""
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
-_REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
+_REACH: Final = "give address and credentials in the environment"
 _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 """Between the lines of deltalake's errors, each of which is the reason of the one before."""
 _PATTERN: Final = re.compile(r"[*?[]")
 """What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
-
-
-def is_reached(root: str) -> bool:
-    """Whether a root lies where a Database reads it."""
-    scheme, is_url, _ = root.partition("://")
-    return not is_url or scheme in _STORES
 
 
 class Stored(NamedTuple):
@@ -77,6 +73,7 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
 
     Raises DamagedError where the log ends earlier: readers would see old tables, or none.
     """
+    stated = None if stated is None else stated.split(maxsplit=1)[0] if stated.split() else b""
     if stated is not None and not (stated.isdigit() and int(stated) <= number):
         made = stated[:20].decode(errors="replace")
         raise DamagedError(
@@ -85,14 +82,33 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
         )
 
 
+def latest_stated(number: int, versions: Mapping[str, int]) -> bytes:
+    """Return what states a publication in a store: one request instead of those for the log of them all."""
+    return f"{number} {json.dumps(dict(versions))}".encode()
+
+
+def versions_stated(stated: bytes) -> Mapping[str, int] | None:
+    """Versions of the tables in the latest publication; None where only its number is stated."""
+    number, _, versions = stated.partition(b" ")
+    try:
+        return (
+            {str(name): int(each) for name, each in json.loads(versions).items()}
+            if number.isdigit()
+            else None
+        )
+    except (ValueError, AttributeError):
+        return None
+
+
 class DeltaTables:
     """Delta tables under one root. Raises QuestionError for one that deltalake takes for another."""
 
     def __init__(self, root: str) -> None:
         if odd := not_readable(root):
             raise QuestionError(f"the warehouse {root} cannot be read: {odd}")
-        self._root = root.rstrip("/")
-        self._is_store = "://" in root
+        check_warehouse(usual(root))
+        self._root = usual(root).rstrip("/")
+        self._is_store = is_url(root)
 
     @cached_property
     def _published(self) -> Mapping[str, int] | None:
@@ -100,6 +116,9 @@ class DeltaTables:
 
         Raises DamagedError where the log of publications has lost its end.
         """
+        stated = self._small_file(LATEST_PUBLICATION)
+        if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
+            return known
         stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
         found = None
         if stored is not None:
@@ -109,7 +128,7 @@ class DeltaTables:
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0
         versions: Mapping[str, int] | None = found[1] if found else None
-        check_latest(self._root, number, self._small_file(LATEST_PUBLICATION))
+        check_latest(self._root, number, stated)
         return versions
 
     @cached_property
@@ -121,7 +140,7 @@ class DeltaTables:
         """Contents of a file beside the tables; None without one."""
         if self._is_store:
             with self._answering():
-                return cast("bytes | None", import_module(_STORE_FILES).content(self._root, name))
+                return cast("bytes | None", import_module(_OBJECTS).content(self._root, name))
         path = Path(self._root) / name
         return path.read_bytes() if path.exists() else None
 
@@ -142,14 +161,15 @@ class DeltaTables:
         """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
         path, declared = f"{self._root}/{name}", TABLES[name]
         with self._answering():
-            table = DeltaTable(path, version=version)
+            table = self._log(path, version)
         log = table.get_add_actions()
         files = log.column("path").to_pylist()
         if not files:
             return None
         if self._is_store:
-            dataset = import_module(_STORE_FILES).dataset(table, declared.arrow_schema)
-            return Stored(f"{_IN_STORE}{name}", dataset=dataset)
+            with self._answering():
+                rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
+            return Stored(f"{_IN_STORE}{name}", dataset=rows)
         for column in declared.partition_by:  # DuckDB would take its value from there
             if f"/{column}=" in self._root:
                 raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
@@ -164,17 +184,26 @@ class DeltaTables:
         paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
         return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
 
+    def _log(self, path: str, version: int | None) -> DeltaTable:
+        """A table at a version; in a store one that this process has opened already, if it has."""
+        if self._is_store and version is not None:
+            return cast("DeltaTable", import_module(_OPENED).opened(path, version))
+        return DeltaTable(path, version=version, storage_options=storage_options(path))
+
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        return len(DeltaTable(f"{self._root}/{name}").vacuum(_KEPT_HOURS, dry_run=True, full=True))
+        path = f"{self._root}/{name}"
+        table = DeltaTable(path, storage_options=storage_options(path))
+        return len(table.vacuum(_KEPT_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
         if not self._is_store and not Path(self._root, name).is_dir():
             return False
         with self._answering():
-            return DeltaTable.is_deltatable(f"{self._root}/{name}")
+            path = f"{self._root}/{name}"
+            return DeltaTable.is_deltatable(path, storage_options=storage_options(path))
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

@@ -99,10 +99,7 @@ def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
 
 @contextmanager
 def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
-    """Lend a reader to pages written beside a session: DuckDB, in order, on this machine, else Spark."""
-    if not warehouse.is_local:
-        yield SparkReader(warehouse.spark, warehouse)
-        return
+    """Lend a reader to pages written beside a session: DuckDB, in order."""
     ingested = None if warehouse.ingested is warehouse else warehouse.ingested.root
     with closing(DuckDbReader(Database(warehouse.root, ingested), in_order=True)) as reader:
         yield reader

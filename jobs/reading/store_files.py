@@ -1,20 +1,30 @@
-"""Tables in object stores as Arrow datasets, which DuckDB reads as it reads files.
+"""Tables in object stores as Arrow has them, which DuckDB reads as it reads files.
 
-DuckDB itself would need an extension for each store, and the secrets. deltalake reaches stores by what the
-environment says of them. Its open files are for one thread at a time: pyarrow sees to that, DuckDB does not.
+DuckDB itself would need an extension for each store, and the secrets. Small tables come whole, a request for
+each file, all beside each other; of a large one Arrow reads what a question asks for.
 """
 
 from functools import reduce
 from operator import and_
+from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
-from pyarrow.fs import FileType, PyFileSystem
+from pyarrow.fs import PyFileSystem
+
+from jobs.runtime import objects
+from jobs.runtime.errors import DamagedError
+from jobs.runtime.places import storage_options
+
+WHOLE_BYTES: Final = 16 << 20
+
+Rows: TypeAlias = pa.Table | ds.Dataset
 
 
-def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
+def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
     """Rows of a table, with these columns: those that a file was written without are null.
 
     Least and greatest values of files are not taken from Delta's log: where it has none of a column,
@@ -24,9 +34,16 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     paths = files["path"].to_pylist()
     sizes = dict(zip(paths, files["size_bytes"].to_pylist(), strict=True))
     days = files["partition"].to_pylist() if "partition" in files.column_names else [{}] * len(paths)
-    filesystem = PyFileSystem(DeltaStorageHandler(table.table_uri, known_sizes=sizes))
     parquet = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
+    if sum(sizes.values()) <= WHOLE_BYTES:
+        whole = objects.contents(path, paths)
+        files_of = zip((f"{path}/{name}" for name in paths), whole, days, strict=True)
+        return pa.concat_tables(_whole(*each, schema) for each in files_of)
+    # Its open files are for one thread at a time: pyarrow sees to that, DuckDB does not.
+    filesystem = PyFileSystem(
+        DeltaStorageHandler(table.table_uri, storage_options(table.table_uri), known_sizes=sizes)
     )
     fragments = [
         parquet.make_fragment(path, filesystem, partition_expression=_holds(of_file))
@@ -35,16 +52,23 @@ def dataset(table: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
 
 
-def content(root: str, name: str) -> bytes | None:
-    """Contents of a small file beside the tables of a root; None without one."""
-    files = PyFileSystem(DeltaStorageHandler(root))
-    if files.get_file_info(name).type != FileType.File:
-        return None
-    with files.open_input_file(name) as file:
-        return bytes(file.read())
+def _whole(file: str, content: bytes, partition: dict[str, object], schema: pa.Schema) -> pa.Table:
+    """Rows of a file; its columns of the partition have their values in Delta's log."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as stored:
+            read = stored.read(columns=[name for name in schema.names if name in stored.schema_arrow.names])
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedError(f"{file} cannot be read, restore it from a copy: {error}") from error
+    columns = [
+        read.column(each.name).cast(each.type)
+        if each.name in read.column_names
+        else pa.repeat(pa.scalar(partition.get(each.name), each.type), read.num_rows)
+        for each in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _holds(partition: dict[str, object]) -> ds.Expression:
-    """Expression that holds for all rows of a file; its columns of the partition have their values here."""
+    """Expression that holds for all rows of a file."""
     everything = ds.scalar(True)  # noqa: FBT003  # a value
     return reduce(and_, (ds.field(name) == value for name, value in partition.items()), everything)

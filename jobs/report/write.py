@@ -3,7 +3,8 @@
 import logging
 import os.path
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
@@ -13,13 +14,14 @@ from jobs.reading.reader import Reader
 from jobs.report import files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
+from jobs.report.in_store import mirrored
 from jobs.report.job_page import job_page, links_of
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
 from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
-from jobs.runtime.settings import Settings, SettingsError
+from jobs.runtime.settings import REPORT, Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_PUBLISH
 
@@ -30,13 +32,14 @@ class NoRowsError(QuestionError):
     """Raised for a report of a day without rows; the message names the days next to it that have some."""
 
 
-def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
-    """Replace the publication of a log date; returns its folder.
+def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
+    """Replace the publication of a log date; returns its folder. Raises NoRowsError without rows."""
+    with report_root(settings) as root:
+        return _shown(settings, root, _write_report(reader, settings, log_date, root))
 
-    Raises SettingsError where no folder for reports is named, NoRowsError for a day without rows.
-    """
+
+def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    root = report_root(settings)
     fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
@@ -50,7 +53,8 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
     found = contents(fleet, read_units(reader, chosen, fleet.hosts), publication)
     folder = files.replace_publication(root, log_date, found)
-    _LOG.info("report: %s (%s, %.1f s)", folder, counted(len(pages), "job page"), time.monotonic() - started)
+    where = _shown(settings, root, folder)
+    _LOG.info("report: %s (%s, %.1f s)", where, counted(len(pages), "job page"), time.monotonic() - started)
     return folder
 
 
@@ -61,24 +65,30 @@ def write_reports(
 
     A day without rows gets none.
     """
-    root = settings.report_folder
-    if root is None or not changed:
+    if not changed:
         return
     period = timedelta(days=settings.report.period_days)
-    there = [day for day in files.existing_days(root) if min(changed) <= day < max(changed) + period]
-    for day in sorted({*asked, *there}):
-        try:
-            write_report(reader, settings, day)
-        except NoRowsError as error:
-            _LOG.warning("no report is written: %s", error)
+    with report_root(settings) as root:
+        there = [day for day in files.existing_days(root) if min(changed) <= day < max(changed) + period]
+        for day in sorted({*asked, *there}):
+            try:
+                _write_report(reader, settings, day, root)
+            except NoRowsError as error:
+                _LOG.warning("no report is written: %s", error)
 
 
-def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None) -> Path:
+def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None) -> str:
     """Write the page of a unit into its day's publication, or as one file; returns the page.
 
-    Raises SettingsError where no folder for reports is named, or the file cannot be written.
+    Raises SettingsError where the file cannot be written.
     """
-    root = files.cache_folder() if alone else report_root(settings)
+    if alone:
+        return str(_write_job_page(reader, settings, unit, files.cache_folder(), alone))
+    with report_root(settings) as root:
+        return _shown(settings, root, _write_job_page(reader, settings, unit, root, None))
+
+
+def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None) -> Path:
     fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name = warehouse_name(settings)
@@ -97,12 +107,25 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path |
     return files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
 
 
-def report_root(settings: Settings) -> Path:
-    """Folder of all publications. Raises SettingsError if none is set."""
-    if settings.report_folder is None:
-        warehouse = settings.paths.warehouse
-        raise SettingsError(f"paths.report: missing key, and {warehouse} is no folder of this machine")
-    return settings.report_folder
+@contextmanager
+def report_root(settings: Settings) -> Iterator[Path]:
+    """Lend the folder of all publications; of a report in a store, one that is sent there."""
+    if settings.report_folder is not None:
+        yield settings.report_folder
+    else:
+        with mirrored(_report_url(settings)) as folder:
+            yield folder
+
+
+def _report_url(settings: Settings) -> str:
+    return f"{settings.paths.warehouse}/{REPORT}"
+
+
+def _shown(settings: Settings, root: Path, made: Path) -> str:
+    """Where a reader finds what was made."""
+    if settings.report_folder is not None:
+        return str(made)
+    return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:

@@ -8,18 +8,23 @@ import pyarrow as pa
 from jobs.landing.files import Landing
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import missing_folder
+from jobs.runtime.places import is_url
 from jobs.runtime.settings import Settings, SettingsError
-from jobs.warehouse import local_tables
-from schemas.vocabulary import PUBLISHED_TABLES
+from jobs.warehouse.stored import is_stored
+from jobs.warehouse.table_log import has_rows_of
+from schemas.vocabulary import PIPELINE_RUNS, PUBLISHED_TABLES
 
 _UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
 """Raised by a store that this process cannot reach yet: HDFS needs the session's Java."""
 
 
 def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
-    """Raise SettingsError if a warehouse on this machine does not exist. Spark checks one in a store."""
+    """Raise SettingsError if a warehouse does not exist."""
     for root in filter(None, (settings.paths.warehouse, settings.paths.ingested)):
-        if "://" not in root and not Path(root).is_dir():
+        if is_url(root):
+            if not is_stored(f"{root}/{PIPELINE_RUNS}"):
+                raise SettingsError(f"the warehouse {root} has no tables: run a night first, or name another")
+        elif not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
     return None
 
@@ -33,7 +38,7 @@ def a_landing(settings: Settings, _args: Arguments) -> str | None:
     try:
         Landing(settings.paths.landing, [])
     except _UNREACHED:
-        if "://" not in settings.paths.landing:
+        if not is_url(settings.paths.landing):
             raise
     room_for(settings.paths.warehouse)
     return None
@@ -42,22 +47,21 @@ def a_landing(settings: Settings, _args: Arguments) -> str | None:
 def room_for(warehouse: str) -> None:
     """Raise SettingsError if the folder for a new warehouse does not exist."""
     parent = Path(warehouse).parent
-    if "://" not in warehouse and not parent.is_dir():
+    if not is_url(warehouse) and not parent.is_dir():
         raise SettingsError(f"the warehouse {warehouse} cannot be made: {missing_folder(str(parent))}")
 
 
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Look for a landing as `a_landing` does, and name log dates without run folders.
 
-    None where it has a run folder, or where the warehouse has rows of that day to replace. A warehouse in a
-    store is asked by Spark: None.
+    None where it has a run folder, or where the warehouse has rows of that day to replace.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse
-    if "://" in root:
-        return None
     landing = Landing(settings.paths.landing, [day])
-    tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if local_tables.is_table(path)]
-    if landing.units or any(local_tables.has_rows_of(path, day) for path in tables):
+    if landing.units:
+        return None
+    tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if is_stored(path)]
+    if any(has_rows_of(path, day) for path in tables):
         return None
     return f"nothing to ingest: no run folder of {day} in {landing.root}; {landing.nearest_days(day)}"

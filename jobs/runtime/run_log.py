@@ -48,7 +48,9 @@ def one_line(error: Exception) -> str:
         java = error.java_exception
         while java.getCause() is not None:
             java = java.getCause()
-        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"[:_LONGEST_LINE]
+        text = f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+        raised = [line.strip() for line in text.splitlines() if _RAISED.match(line.strip())]
+        return (raised[-1] if raised else text)[:_LONGEST_LINE]
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     if isinstance(error, PythonException):
         lines = [line for line in lines if _RAISED.match(line)] or lines

@@ -37,6 +37,7 @@ _AT_EVERY_START: Final = "WARNING: Using incubator modules"
 _LOOPBACK: Final = "127.0.0.1"
 _LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
 _ATTEMPTS: Final = 2
+_OF_STORES: Final = ("AWS_", "GOOGLE_", "AZURE_")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
@@ -84,7 +85,15 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         conf.setAll(list(_spark_conf(spark, spark.master).items()))
     if not _has_delta(gateway):
         raise SessionError(_no_delta(spark))
-    return SparkSession(SparkContext(conf=conf.setAppName(app_name), gateway=gateway))
+    context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
+    if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
+        context.environment.update(of_stores(os.environ))
+    return SparkSession(context)
+
+
+def of_stores(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment says how stores are reached: it goes with the tasks, and into no setting."""
+    return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
 
 
 def running_gateway() -> JavaGateway | None:

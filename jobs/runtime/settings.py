@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from jobs.runtime.errors import WrongInputError
+from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
     HistorySettings,
@@ -59,11 +60,6 @@ class Settings(Section):
     spark: SparkSettings
 
     @property
-    def staging(self) -> str:
-        """Root under which rows are staged."""
-        return self.paths.staging or self.paths.warehouse
-
-    @property
     def report_folder(self) -> Path | None:
         """Where the report goes: REPORT in the warehouse, unless `paths.report` names another folder.
 
@@ -71,7 +67,7 @@ class Settings(Section):
         """
         if self.paths.report is not None:
             return Path(self.paths.report)
-        return None if "://" in self.paths.warehouse else Path(self.paths.warehouse) / REPORT
+        return None if is_url(self.paths.warehouse) else Path(self.paths.warehouse) / REPORT
 
 
 def load_settings(
@@ -95,6 +91,8 @@ def load_settings(
     paths = {name: _anchor(path, data_root()) for name, path in named.items()}
     called = {"landing": landing, "warehouse": warehouse}
     paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items() if path}
+    for name in ("warehouse", "ingested"):
+        check_warehouse(paths.get(name, ""))
     return settings.model_copy(update={"paths": PathSettings(**paths)})
 
 
@@ -102,6 +100,7 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     """Return settings that write results to another warehouse and read ingested tables from this one."""
     shared = settings.paths.ingested or settings.paths.warehouse
     root = _anchor(warehouse, Path.cwd())
+    check_warehouse(root)
     if root in {shared, settings.paths.warehouse}:
         raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
     paths = settings.paths.model_copy(update={"warehouse": root, "ingested": shared})
@@ -166,4 +165,4 @@ def _has(values: object, place: Sequence[int | str]) -> bool:
 
 
 def _anchor(path: str, folder: Path) -> str:
-    return path if "://" in path else str((folder / Path(path).expanduser()).resolve())
+    return usual(path) if is_url(path) else str((folder / Path(path).expanduser()).resolve())

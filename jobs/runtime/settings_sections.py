@@ -12,10 +12,8 @@ class Section(BaseModel):
 
 
 class PathSettings(Section):
-    """Where data lies: absolute paths, or URLs of a store that Spark reaches.
+    """Where data lies: absolute paths, or URLs of a store.
 
-    `staging` is where executors write rows before they are published: a folder or URL that pyarrow reaches
-    from every executor; the warehouse itself where it is left out.
     `ingested` names another warehouse to read ingested tables from; left out, this one.
     `report` is the folder of the report; see Settings.report_folder.
     """
@@ -23,7 +21,6 @@ class PathSettings(Section):
     landing: Annotated[str, Field(min_length=1)]
     warehouse: Annotated[str, Field(min_length=1)]
     ingested: Annotated[str, Field(min_length=1)] | None = None
-    staging: Annotated[str, Field(min_length=1)] | None = None
     report: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("report")

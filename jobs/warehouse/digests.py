@@ -8,6 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from jobs.reading.file_digests import DIGESTS, Kept, as_content, check, digests_of, kept
+from jobs.runtime.places import is_url
 from jobs.warehouse.small_files import LocalFiles
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ def kept_digests(root: str) -> dict[str, Kept]:
 
     Raises DamagedError where they cannot be read.
     """
-    return {} if "://" in root else kept(root, LocalFiles(root).read(DIGESTS))
+    return {} if is_url(root) else kept(root, LocalFiles(root).read(DIGESTS))
 
 
 def keep_digests(warehouse: "Warehouse", versions: Mapping[str, int]) -> None:
     """Add digests of files that these versions of tables have and earlier ones had not; drop unused ones."""
-    if "://" in warehouse.root:
+    if is_url(warehouse.root):
         return
     before = kept_digests(warehouse.root)
     now = {

@@ -14,6 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
+from jobs.runtime.places import is_url
+from jobs.warehouse.file_frames import as_logged, frame_of_files
 from schemas.table import Table
 from schemas.tables import TABLES
 
@@ -23,9 +25,13 @@ _OF_ONE_TASK: Final = 32 << 20
 
 @dataclass
 class StagedRows:
-    """Rows of one table that workers wrote into files, and whether a commit has added these to the table."""
+    """Rows of one table that workers wrote into files, and whether a commit has added these to the table.
+
+    scalars : the same rows, maybe with null in place of their lists, which may take long to read
+    """
 
     rows: DataFrame
+    scalars: DataFrame
     files: Sequence[StagedFile]
     root: str
     is_adopted: bool = False
@@ -88,6 +94,11 @@ def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
     return frame.coalesce(1) if rows.nbytes < _OF_ONE_TASK else frame
 
 
+def scalars_of(rows: Rows, frame: DataFrame) -> DataFrame:
+    """The frame of rows, or one that may have null in place of lists of numbers, and is read sooner."""
+    return rows.scalars if isinstance(rows, StagedRows) and rows.are_sound else frame
+
+
 @contextmanager
 def staged_rows(
     spark: SparkSession, files: Sequence[StagedFile], root: str
@@ -96,21 +107,16 @@ def staged_rows(
     found = {}
     for name in STAGED_TABLES:
         some = [file for file in files if file.table == name]
-        found[name] = StagedRows(_read(spark, name, some, root), some, root)
+        where = TABLES[name], f"{root}/{name}", as_logged(some)
+        rows = frame_of_files(spark, *where)
+        scalars = frame_of_files(spark, *where, scalars_only=True) if is_url(root) else rows
+        found[name] = StagedRows(rows, scalars, some, root)
     try:
         yield found
     finally:
         for each in found.values():
             if not each.is_adopted:
                 remove(root, each.files)
-
-
-def _read(spark: SparkSession, name: str, files: Sequence[StagedFile], root: str) -> DataFrame:
-    schema, folder = spark_schema(TABLES[name]), f"{root}/{name}"
-    if not files:
-        return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema).option("basePath", folder)
-    return reader.parquet(*(f"{folder}/{file.path}" for file in files)).select(*schema.names)
 
 
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:

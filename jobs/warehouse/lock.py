@@ -3,7 +3,7 @@
 On this machine it is two locks of the operating system, which end with their holders, in any container:
 Python holds one, and the JVM that it has started holds another, because it may still commit after its
 Python was killed.
-In a store it is a file that only one writer can make.
+In a store it is a lease (`lease.py`).
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from pydantic import Field, TypeAdapter
 
 from jobs.runtime.errors import PlainError
 from jobs.runtime.odd_paths import not_writable
-from jobs.warehouse.small_files import SmallFiles
+from jobs.runtime.places import is_url
 
 LOCK_NAME: Final = "_lock"
 JVM_LOCK_NAME: Final = "_lock_jvm"
@@ -122,14 +122,14 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 
         def say(now: Holder) -> None:
             file.truncate(0)
-            file.write(_content(now))
+            file.write(content_of(now))
             file.flush()
 
         def named() -> Holder | None:
             file.seek(0)
-            return _read(file.read(_READ_BYTES))
+            return holder_in(file.read(_READ_BYTES))
 
-        _until(attempt, named, root, wait=wait)
+        until(attempt, named, root, wait=wait)
         say(holder)
         try:
             yield say
@@ -160,32 +160,13 @@ def _opened(path: Path) -> BinaryIO:
         raise NotWritableError(f"{path} cannot be opened to lock the warehouse: {error.strerror}") from None
 
 
-@contextmanager
-def locked_store(files: SmallFiles, root: str, holder: Holder, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of a warehouse in a store. The lock of a killed holder on this host is removed.
-
-    Raises LockedError as locked_folder does.
-    """
-
-    def attempt() -> bool:
-        if files.create(LOCK_NAME, _content(holder)):
-            return True
-        left = _read(files.read(LOCK_NAME))
-        if left is not None and not left.may_live:
-            _LOG.warning("removed the lock of %s, which has ended", left)
-            files.remove(LOCK_NAME)
-        return False
-
-    _until(attempt, lambda: _read(files.read(LOCK_NAME)), root, wait=wait)
-    try:
-        yield
-    finally:
-        if _read(files.read(LOCK_NAME)) == holder:  # another's, if this one was removed by hand
-            files.remove(LOCK_NAME)
-
-
-def _until(
-    attempt: Callable[[], bool], holder: Callable[[], Holder | None], root: str, *, wait: bool
+def until(
+    attempt: Callable[[], bool],
+    holder: Callable[[], Holder | None],
+    root: str,
+    *,
+    wait: bool,
+    pause_s: float = _PAUSE_S,
 ) -> None:
     """Try until it succeeds, and log now and then which writer it waits for."""
     logged_s = -_SAY_AGAIN_S
@@ -193,13 +174,13 @@ def _until(
         who = holder() or "another process"
         if not wait:
             how = "wait for its end, or end that process"
-            if "://" in root:
-                how += f"; if it has ended, remove {root}/{LOCK_NAME}"
+            if is_url(root):
+                how += "; of one that was killed, it ends within a minute"
             raise LockedError(f"{root} is being written by {who}: {how}")
         if time.monotonic() - logged_s >= _SAY_AGAIN_S:
             logged_s = time.monotonic()
             _LOG.warning("waiting for %s, which writes %s", who, root)
-        time.sleep(_PAUSE_S)
+        time.sleep(pause_s)
 
 
 def _lives(process: tuple[int, float]) -> bool:
@@ -211,11 +192,12 @@ def _lives(process: tuple[int, float]) -> bool:
         return False
 
 
-def _content(holder: Holder) -> bytes:
+def content_of(holder: Holder) -> bytes:
+    """Return what a lock holds."""
     return _HOLDER.dump_json(holder)
 
 
-def _read(content: bytes | None) -> Holder | None:
+def holder_in(content: bytes | None) -> Holder | None:
     """Read the holder of a lock; None if it has none, none yet, or names none."""
     try:
         return _HOLDER.validate_json(content or b"")
@@ -229,7 +211,9 @@ class NotWritableError(PlainError):
 
 def check_writable(root: str) -> None:
     """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
-    if "://" in root:
+    if root.startswith("file://"):
+        raise NotWritableError(f"the warehouse {root} cannot be written by a URL: name its folder")
+    if is_url(root):
         return
     if odd := not_writable(root):
         raise NotWritableError(f"the warehouse {root} cannot be written: {odd}")

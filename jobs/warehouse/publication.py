@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest
+from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
+from jobs.runtime.places import is_url
 from jobs.warehouse.digests import keep_digests, kept_digests
+from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE
 from schemas.vocabulary import BEGIN, PIPELINE_RUNS, PUBLICATIONS, RECOVER
@@ -65,17 +67,28 @@ def publication(
     kept_digests(warehouse.root)  # an error before, and not within, the publication
     if warehouse.published.versions is None:  # existing tables need a row to go back to
         _complete(warehouse, 1, BEGIN, [])
-    before = {name: newest_version(warehouse.spark, warehouse.path(name)) for name in names}
+    before = _as_published(warehouse, names)
     number = warehouse.published.number + 1
     files = warehouse.small_files
     files.write(_INTENT, json.dumps({"publication": number, "before": before}).encode())
     try:
         yield
-        _complete(warehouse, number, phase, log_dates)
+        _complete(warehouse, number, phase, log_dates, names)
     except BaseException:
-        recover(warehouse)
+        lease = held(warehouse.root)
+        if lease is None or lease.holds():  # else another writer undoes this
+            recover(warehouse)
         raise
     files.remove(_INTENT)
+
+
+def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
+    """Newest version of each table. In a store, what a paused writer has committed since is undone before."""
+    published = warehouse.published.versions or {}
+    if is_url(warehouse.root):
+        for name in published.keys() & {*names}:
+            restore(warehouse.path(name), published[name])
+    return {name: newest_version(warehouse.path(name)) for name in names}
 
 
 def recover(warehouse: "Warehouse") -> list[str]:
@@ -83,21 +96,42 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
     Only a writer that holds the warehouse's lock may call it.
     """
-    files = warehouse.small_files
+    files, lease = warehouse.small_files, held(warehouse.root)
     intent = _intent(files.read(_INTENT))
     warehouse.__dict__.pop("published", None)
     restored: list[str] = []
     if intent is not None and warehouse.published.number < intent["publication"]:
-        spark, before = warehouse.spark, intent["before"]
-        restored = [name for name, version in before.items() if restore(spark, warehouse.path(name), version)]
+        before = intent["before"]
+        restored = [name for name, version in before.items() if restore(warehouse.path(name), version)]
         _complete(warehouse, intent["publication"], RECOVER, [])
+    elif lease is not None and lease.was_left:  # a row of its holder before then comes too late
+        names = [*(warehouse.published.versions or {})]
+        _as_published(warehouse, names)
+        _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
+    elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
+        published = warehouse.published  # its row may be all that its writer made
+        files.write(LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
     files.remove(_INTENT)
+    if lease is not None:
+        lease.was_left = False
     return restored
 
 
-def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequence[date]) -> None:
-    """Append the row that makes a publication visible."""
-    stored = {name: newest_version(warehouse.spark, warehouse.path(name)) for name in warehouse.own_tables}
+def _complete(
+    warehouse: "Warehouse",
+    number: int,
+    phase: str,
+    log_dates: Sequence[date],
+    names: Sequence[str] | None = None,
+) -> None:
+    """Append the row that makes a publication visible.
+
+    names : tables that it changes; None: maybe any. In a store the others are looked up no more
+    """
+    before = warehouse.published.versions if is_url(warehouse.root) and names is not None else None
+    changed = warehouse.own_tables if before is None or names is None else names
+    stored: dict[str, int | None] = {**(before or {})}
+    stored |= {name: newest_version(warehouse.path(name)) for name in changed}
     versions = {name: version for name, version in stored.items() if version is not None}
     row = {
         "publication": number,
@@ -106,10 +140,16 @@ def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequen
         "log_dates": sorted(set(log_dates)),
         "versions": list(versions.items()),
     }
-    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
-    warehouse.small_files.write(LATEST_PUBLICATION, str(number).encode())
+    lease = held(warehouse.root)
+    rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+    warehouse.append(TABLE, rows, lease.check if lease else None)
+    is_store = is_url(warehouse.root)
+    latest = latest_stated(number, versions) if is_store else str(number).encode()
+    warehouse.small_files.write(LATEST_PUBLICATION, latest)
     warehouse.published = Published(number, versions)
-    stored |= {name: newest_version(warehouse.spark, warehouse.path(name)) for name in _LOGS}
+    if is_store:
+        return
+    stored |= {name: newest_version(warehouse.path(name)) for name in _LOGS}
     keep_digests(warehouse, {name: version for name, version in stored.items() if version is not None})
 
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from jobs.runtime.places import is_url
+
 FOLDER: Final = "_runs"
 _WIDTH: Final = 16
 
@@ -15,7 +17,7 @@ class RunNote:
     """The note of a run on a warehouse."""
 
     def __init__(self, root: str, run_id: str) -> None:
-        self._path = None if "://" in root else Path(root, FOLDER, run_id)
+        self._path = None if is_url(root) else Path(root, FOLDER, run_id)
 
     def begin(self) -> None:
         """Make it, with room for any outcome."""

@@ -1,51 +1,133 @@
-"""Tables as they are stored, published or not: by path, a folder of this machine or a URL."""
+"""Tables as they are stored, published or not: by path, a folder of this machine or a URL.
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+delta-rs reads their logs and commits; in a store by conditional writes, so that of two commits one succeeds.
+"""
 
-from jobs.warehouse import local_tables
-from jobs.warehouse.frames import spark_schema
-from schemas.table import Table, sql_strings
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from jobs.runtime.places import is_url, storage_options
+from schemas.table import Table
+
+STORE_ERRORS: Final = (OSError, DeltaError)
+"""What deltalake and jobs.runtime.objects raise where a store does not do what it was asked."""
+_OPENED: Final[dict[str, DeltaTable]] = {}
+"""Tables of stores that were opened: every look at a log takes requests."""
+_COMMITTED: Final[dict[str, int]] = {}
+"""Versions that this process has committed and not looked at again."""
+_OPENING: Final = Lock()
+_CHECKPOINT: Final = 10
+"""Commits between checkpoints: who opens a table reads all since the last one, each by two requests."""
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""They look at the whole log after each commit."""
 
 
-def is_stored(spark: SparkSession, path: str) -> bool:
+def forget() -> None:
+    """Forget the tables of stores that were opened: another process may have written them since."""
+    with _OPENING:
+        _OPENED.clear()
+        _COMMITTED.clear()
+
+
+def opened(path: str, version: int | None = None) -> DeltaTable:
+    """Return a table at a version or, with None, at its newest. Raises TableNotFoundError without one.
+
+    A table of a store is looked at again only where this process has committed to it, or after `forget`: a
+    commit of this process to a table that another has written since is an error.
+    """
+    if not is_url(path):
+        return DeltaTable(path, version=version)
+    with _OPENING:
+        known = _OPENED.get(path)
+        later = _COMMITTED.pop(path, None)
+    if known is not None and later is not None:
+        known.update_incremental()
+    if known is not None and version in (None, known.version()):
+        return known
+    found = DeltaTable(path, version=version, storage_options=storage_options(path))
+    if version is None:
+        with _OPENING:
+            _OPENED[path] = found
+    return found
+
+
+def commit_actions(
+    path: str, log: DeltaTable, actions: list[AddAction | RemoveAction], *, is_alone: bool
+) -> None:
+    """Commit to a table. is_alone : a commit of another since `log` was opened is an error"""
+    properties = CommitProperties(max_commit_retries=0) if is_alone else None
+    log.create_write_transaction(
+        actions,
+        "append",
+        log.schema(),
+        [*log.metadata().partition_columns],
+        commit_properties=properties,
+        post_commithook_properties=_NO_HOOKS if is_url(path) else None,
+    )
+    if is_url(path):
+        made = log.version() + 1
+        with _OPENING:
+            _COMMITTED[path] = made
+        if made % _CHECKPOINT == 0:
+            opened(path).create_checkpoint()
+
+
+def is_stored(path: str) -> bool:
     """Whether a table was ever written to this path."""
-    return DeltaTable.isDeltaTable(spark, path) if "://" in path else local_tables.is_table(path)
+    if is_url(path):
+        return newest_version(path) is not None
+    log = Path(path) / "_delta_log"
+    return (log / f"{0:020}.json").exists() or (log / "_last_checkpoint").exists()
 
 
-def newest_version(spark: SparkSession, path: str) -> int | None:
-    """Newest version of a table; None without a table."""
-    if not is_stored(spark, path):
+def newest_version(path: str) -> int | None:
+    """Newest version of a table: that of its last commit, without reading its files; None without a table."""
+    if is_url(path):
+        if (made := _COMMITTED.get(path)) is not None:
+            return made
+        try:
+            return int(opened(path).version())
+        except TableNotFoundError:
+            return None
+    if not is_stored(path):
         return None
-    if "://" not in path:
-        return local_tables.version(path)
-    newest = DeltaTable.forPath(spark, path).history(1).collect()
-    return int(newest[0]["version"])
+    commits = (Path(path) / "_delta_log").glob(f"{'[0-9]' * 20}.json")
+    return max(int(commit.stem) for commit in commits)
 
 
-def restore(spark: SparkSession, path: str, version: int | None) -> bool:
+def restore(path: str, version: int | None) -> bool:
     """Restore a table to a version; None: without rows. Returns whether that changed anything."""
-    newest = newest_version(spark, path)
+    newest = newest_version(path)
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:
         return False
-    if "://" in path:
-        DeltaTable.forPath(spark, path).restoreToVersion(wanted)
-    else:
-        local_tables.restore(path, wanted)
+    opened(path).restore(wanted)
+    forget()
     return True
 
 
-def create(spark: SparkSession, path: str, table: Table) -> None:
-    """Make a table without rows, unless it exists.
-
-    In a store by a write of no rows: CREATE TABLE takes a table whose first writer died before its first
-    commit for an existing one.
-    """
-    if "://" not in path:
-        local_tables.create(path, table)
-    if is_stored(spark, path):
+def create(path: str, table: Table) -> None:
+    """Make a table without rows, unless it exists."""
+    if is_stored(path):
         return
-    rows = spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")
-    rows.partitionBy(*table.partition_by).save(path)
-    spark.sql(f"COMMENT ON TABLE delta.`{path.replace('`', '``')}` IS {sql_strings([table.meaning])}")
+    schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
+    DeltaTable.create(
+        path,
+        schema,
+        mode="ignore",
+        partition_by=[*table.partition_by],
+        description=table.meaning,
+        storage_options=storage_options(path),
+    )
+
+
+def keep(path: str, rows: pa.Table) -> None:
+    """Write rows of any columns as a table, in place of an earlier one. Raises one of STORE_ERRORS."""
+    options = storage_options(path)
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", storage_options=options)

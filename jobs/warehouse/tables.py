@@ -1,34 +1,35 @@
 """One warehouse through Spark: where its tables lie, and how they are read, replaced and appended to."""
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import cached_property
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.reading.delta_tables import LATEST_PUBLICATION
-from jobs.reading.reader import on_days, on_units
+from jobs.reading.reader import on_units
+from jobs.runtime.places import is_url
 from jobs.runtime.settings import Settings
-from jobs.warehouse import local_tables, stored
-from jobs.warehouse.frames import Rows, StagedRows, frame_of, spark_schema, with_columns
+from jobs.warehouse import delta_files, table_log
+from jobs.warehouse.file_frames import frame_of_files
+from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
 from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.small_files import SmallFiles, small_files
-from schemas.table import Table, sql_strings
+from jobs.warehouse.stored import create, is_stored, opened
+from jobs.warehouse.table_log import logged
+from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
 
-_DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/")
-
 
 class Warehouse:
-    """The tables under one root, a folder or a URL of a store that Spark reaches.
+    """The tables under one root, a folder or a URL of a store.
 
     Tables are read as of one publication, all together.
 
@@ -50,11 +51,6 @@ class Warehouse:
         return f"{self._home(name).root}/{name}"
 
     @property
-    def is_local(self) -> bool:
-        """Whether the tables lie on this machine, so that few rows need no Spark."""
-        return "://" not in self.ingested.root + self.root
-
-    @property
     def own_tables(self) -> tuple[str, ...]:
         """Published tables that lie under this root."""
         return tuple(name for name in PUBLISHED_TABLES if self._home(name) is self)
@@ -65,7 +61,9 @@ class Warehouse:
     def exists(self, name: str) -> bool:
         """Whether readers see a table of this name."""
         versions = self._versions(name)
-        return (versions is None or name in versions) and stored.is_stored(self.spark, self.path(name))
+        if versions is not None and is_url(self.path(name)):
+            return name in versions
+        return (versions is None or name in versions) and is_stored(self.path(name))
 
     def _versions(self, name: str) -> Versions | None:
         """Versions of the tables that are published with this one; None for a log, and before any is."""
@@ -84,7 +82,7 @@ class Warehouse:
     @cached_property
     def small_files(self) -> SmallFiles:
         """Small files beside the tables."""
-        return small_files(self.spark, self.root)
+        return small_files(self.root)
 
     def read(
         self,
@@ -115,18 +113,21 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table | None:
-        """The same rows in the driver, if they are few and on this machine; else None."""
-        if not self.is_local or table.name == RANK_STEPS:
+        """The same rows in the driver, if they are few; else None."""
+        if table.name == RANK_STEPS:
             return None
         if not self.exists(table.name):
             return table.arrow_schema.empty_table()
         version = self._version(table.name)
-        return local_tables.few_rows(self.path(table.name), version, table, log_dates, units, also)
+        return delta_files.few_rows(self.path(table.name), version, table, log_dates, units, also)
 
     def _rows(self, name: str) -> DataFrame:
-        """All rows of a table, as readers see it."""
-        reader, version = self.spark.read.format("delta"), self._version(name)
-        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
+        """All rows of a table, as readers see it; of a folder by Delta's reader, which leaves out columns."""
+        path, version = self.path(name), self._version(name)
+        if is_url(path):
+            return frame_of_files(self.spark, TABLES[name], path, logged(opened(path, version)))
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
     def rows(
         self,
@@ -143,24 +144,16 @@ class Warehouse:
         """Number of rows of each of these days that has any."""
         if not self.exists(table.name):
             return {}
-        if self.is_local:
-            found = local_tables.rows_by_day(self.path(table.name), self._version(table.name))
-            return {day: found[day] for day in log_dates if day in found}
-        counts = self._rows(table.name).where(on_days(log_dates)).groupBy("log_date").count()
-        return {row["log_date"]: row["count"] for row in counts.collect()}
+        found = table_log.rows_by_day(self.path(table.name), self._version(table.name))
+        return {day: found[day] for day in log_dates if day in found}
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file with rows of these days."""
         if not self.exists(table.name):
             return []
-        if self.is_local:
-            days = local_tables.on_days(table, log_dates)
-            found = local_tables.files(self.path(table.name), days, self._version(table.name))
-        else:
-            found = self._rows(table.name).where(on_days(log_dates)).inputFiles()
-        wanted = {day.isoformat(): day for day in log_dates}
-        days_of = {file: _DAY_OF_FILE.search(file) for file in found}
-        return [(wanted[day[1]], file) for file, day in sorted(days_of.items()) if day and day[1] in wanted]
+        path, days = self.path(table.name), table_log.on_days(table, log_dates)
+        found = logged(opened(path, self._version(table.name)), days)
+        return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
 
     def replace(
         self,
@@ -172,66 +165,48 @@ class Warehouse:
     ) -> None:
         """Replace the rows of exactly these days, or of these units alone; all others stay.
 
-        rows : in the driver, or already in files beside the table; whole days of a
-        table on this machine are then replaced without Spark
+        rows : in the driver, or already in files beside the table
         also : values of other columns by which the table is partitioned
-        Raises SchemaError, listing all differences, if the frame has not the table's columns, and
-        AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
-        """
-        values = (also or {}).items()
-        if units is not None and isinstance(rows, pa.Table):
-            stored_rows = self.few_rows(table, log_dates, also=also)
-            if stored_rows is not None:
-                table.check(rows.schema)
-                rows, units = local_tables.in_place_of(stored_rows, rows, units), None
-        if units is None and "log_date" in table.partition_by:
-            replaced = local_tables.on_days(table, log_dates) or []
-            replaced += [(name, "=", each) for name, each in values]
-            if self._commit(table, rows, replaced):
-                return
-        condition = on_units(log_dates, units)
-        condition += "".join(f" AND {name} = {sql_strings([each])}" for name, each in values)
-        self._write(table, rows, "overwrite", replaceWhere=condition)
-
-    def _commit(self, table: Table, rows: Rows, replaced: local_tables.Filters | None) -> bool:
-        """Add rows, or replace these partitions, by a commit alone; returns whether that was possible.
-
-        Not for a store reached by URL, which only Spark can reach, nor where the files lie
-        elsewhere, nor for a table made by an earlier version with fewer columns or fields.
+        Raises SchemaError, listing all differences, if the rows have not the table's columns, and ValueError
+        for rows of other days or units; the table is then as it was.
         """
         path = self.path(table.name)
-        if not self.is_local:
-            return False
+        replaced = table_log.on_days(table, log_dates) or []
+        replaced += [(name, "=", value) for name, value in (also or {}).items()]
         if isinstance(rows, StagedRows):
-            if path == f"{rows.root}/{table.name}":
-                self.create(table)
-                rows.is_adopted = local_tables.commit(path, table, rows.files, replaced)
-            return rows.is_adopted
-        return local_tables.put(self.root, table, rows, replaced)
+            self.create(table)
+            if units is None:
+                delta_files.commit(path, table, rows.files, replaced)
+            else:
+                without_units(self.spark.sparkContext, self.root, table, rows.files, replaced, units)
+            rows.is_adopted = True
+            return
+        if units is not None:
+            table.check(rows.schema)
+            before = self._all_rows(table, log_dates, also)
+            rows = delta_files.in_place_of(before, rows, units)
+        delta_files.put(self.root, table, rows, replaced)
 
-    def _write(self, table: Table, rows: Rows, mode: str, **options: str) -> None:
-        """Write rows by Spark.
+    def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
+        """Rows of some days in the driver, however many: those of a few units will be replaced among them."""
+        path, schema = self.path(table.name), table.arrow_schema
+        if not is_stored(path):
+            return schema.empty_table()
+        found = delta_files.few_rows(
+            path, self._version(table.name), table, log_dates, also=also, most_bytes=sys.maxsize
+        )
+        return schema.empty_table() if found is None else found
 
-        The table is created before: on a write that creates it, Delta does not enforce replaceWhere.
+    def append(self, table: Table, rows: pa.Table, check: Callable[[], None] | None = None) -> None:
+        """Add a few rows. Raises SchemaError if they have not the table's columns.
+
+        check : see delta_files.commit
         """
-        frame = frame_of(self.spark, table, rows)
-        table.check(to_arrow_schema(frame.schema, timezone="UTC"))
-        self.create(table)
-        writer = frame.write.format("delta").mode(mode).options(mergeSchema=True, **options)
-        writer.save(self.path(table.name))
-
-    def append(self, table: Table, rows: pa.Table) -> None:
-        """Add a few rows. Raises SchemaError if they have not the table's columns."""
-        if not self._commit(table, rows, None):
-            self._write(table, rows, "append")
+        delta_files.put(self.root, table, rows, None, check)
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
         """Replace the rows that have the same keys, in a table that is not partitioned."""
-        condition = f"{key} IN ({sql_strings(rows[key].to_pylist())})"
-        if self.is_local:
-            local_tables.rewrite(self.path(table.name), rows, condition)
-        else:
-            self._write(table, rows, "overwrite", replaceWhere=condition)
+        delta_files.rewrite(self.root, table, rows, key)
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
         """Make tables and views temporary views of the session; return how many tables exist.
@@ -248,4 +223,4 @@ class Warehouse:
 
     def create(self, table: Table) -> None:
         """Make a table without rows, unless it exists."""
-        stored.create(self.spark, self.path(table.name), table)
+        create(self.path(table.name), table)

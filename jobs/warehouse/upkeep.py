@@ -1,48 +1,67 @@
 """Upkeep of tables: deletes old rows, merges small files, deletes unused files."""
 
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame
+from collections.abc import Mapping
+from datetime import date
+from typing import Final
 
+from deltalake import DeltaTable
+
+from jobs.runtime.places import storage_options
+from jobs.warehouse.delta_files import commit
+from jobs.warehouse.rewriting import merge_small
+from jobs.warehouse.stored import forget, opened
+from jobs.warehouse.table_log import logged
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 
+_KEPT_HOURS: Final = 7 * 24
+"""For which files stay that versions before the newest need."""
 
-def remove_rows(warehouse: Warehouse, table: Table, condition: str) -> int:
-    """Delete the rows that fulfil a condition on the partitions; returns how many."""
+
+def remove_days(
+    warehouse: Warehouse, table: Table, before: date, also: Mapping[str, str] | None = None
+) -> int:
+    """Delete the rows of the days before a day; returns how many.
+
+    also : values of other columns by which the table is partitioned
+    """
     if not warehouse.exists(table.name):
         return 0
-    rows = warehouse.read(table).where(condition).count()  # deleting whole partitions returns no count
-    if rows:
-        _delta(warehouse, table).delete(condition)
-    return rows
+    path = warehouse.path(table.name)
+    partitions = [(name, "=", value) for name, value in (also or {}).items()]
+    old = [
+        file
+        for file in logged(opened(path), [*partitions])
+        if date.fromisoformat(file.partition["log_date"]) < before
+    ]
+    commit(path, table, [], removed=old)
+    return sum(file.rows for file in old)
 
 
 def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
     """Merge the small files of each partition; returns the numbers of files before and after."""
     if not warehouse.exists(table.name):
         return 0, 0
-    optimize = _delta(warehouse, table).optimize()
-    metrics = optimize.executeCompaction().select("metrics.*").collect()[0]
-    return metrics["numFilesRemoved"], metrics["numFilesAdded"]
+    return merge_small(warehouse.spark.sparkContext, warehouse.root, table)
 
 
 def unused_files(warehouse: Warehouse, table: Table) -> int:
-    """Count the files that no version of the last days needs (Delta keeps them for a week)."""
-    return _vacuum(warehouse, table, "DRY RUN").count() if warehouse.exists(table.name) else 0
+    """Count the files that no version of the last days needs."""
+    return len(_vacuum(warehouse, table, is_trial=True)) if warehouse.exists(table.name) else 0
 
 
 def vacuum(warehouse: Warehouse, table: Table) -> int:
     """Delete the files that unused_files counts; returns how many."""
     files = unused_files(warehouse, table)
     if files:
-        _vacuum(warehouse, table, "")
+        _vacuum(warehouse, table, is_trial=False)
     return files
 
 
-def _delta(warehouse: Warehouse, table: Table) -> DeltaTable:
-    return DeltaTable.forPath(warehouse.spark, warehouse.path(table.name))
-
-
-def _vacuum(warehouse: Warehouse, table: Table, how: str) -> DataFrame:
-    path = warehouse.path(table.name).replace("`", "``")
-    return warehouse.spark.sql(f"VACUUM delta.`{path}` {how}")
+def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
+    path = warehouse.path(table.name)
+    stored = DeltaTable(path, storage_options=storage_options(path))
+    found: list[str] = stored.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
+    if not is_trial:
+        forget()
+    return found

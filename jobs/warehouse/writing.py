@@ -1,18 +1,19 @@
 """The next writer's side: takes the lock, undoes what a killed writer left, and only then writes."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
+from jobs.runtime.places import is_url
 from jobs.runtime.run_log import say_killed
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lock import check_writable, locked_by_jvm, locked_folder, locked_store, this_process
+from jobs.warehouse.lease import leased
+from jobs.warehouse.lock import Holder, check_writable, locked_by_jvm, locked_folder, this_process
 from jobs.warehouse.publication import recover
-from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
@@ -27,24 +28,25 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
     """
     check_writable(root)
     with ExitStack() as stack:
-        if "://" in root:
-            spark = stack.enter_context(session(settings, entry_point))
-            holder = this_process(entry_point, _process_of(_jvm(spark)))
-            stack.enter_context(locked_store(small_files(spark, root), root, holder, wait=wait))
-        else:
-            say = stack.enter_context(locked_folder(root, this_process(entry_point), wait=wait))
-            spark = stack.enter_context(session(settings, entry_point))
+        say = stack.enter_context(_locked(root, this_process(entry_point), wait=wait))
+        spark = stack.enter_context(session(settings, entry_point))
+        if not is_url(root):
             stack.enter_context(locked_by_jvm(root, _jvm(spark)))
             say(this_process(entry_point, _process_of(_jvm(spark))))
         _recover(Warehouse(spark, root))
         yield spark
 
 
+def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
+    lock = leased if is_url(root) else locked_folder
+    return lock(root, holder, wait=wait)
+
+
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
-    """Yield a warehouse of this machine, without a session, to its only writer; otherwise as `writing`."""
+    """Yield a warehouse, without a session, to its only writer; otherwise as `writing`."""
     check_writable(root)
-    with locked_folder(root, this_process(entry_point), wait=wait):
+    with _locked(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
         _recover(warehouse)
         yield warehouse

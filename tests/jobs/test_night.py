@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import publish_night, report_job, run_nightly
-from jobs.report.write import report_root
-from jobs.runtime.settings import Settings, SettingsError
+from jobs import report_job, run_nightly
+from jobs.runtime.settings import Settings
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.transfers import SlowStorage
@@ -248,13 +247,3 @@ def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture
         page.unlink()
     assert report_job.main(["--warehouse", warehouse, "--job-id", "god"]) == 2
     assert "report_job: error: no job god: did you mean good?\n" in capsys.readouterr().err
-
-
-def test_a_night_without_a_report_folder_writes_no_report(
-    spark: SparkSession, night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Settings, "report_folder", None)
-    monkeypatch.setattr("jobs.report.write.read_fleet", lambda *_: pytest.fail("a report was written"))
-    publish_night.run(spark, night.settings, [DAY])
-    with pytest.raises(SettingsError, match=r"paths\.report"):
-        report_root(night.settings)

@@ -111,7 +111,7 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
     odd = frame(spark, STAGE_SLOWDOWN).withColumn("slowdown", F.expr("1 / (pp_rank - pp_rank)"))
     file = StagedFile(STAGE_SLOWDOWN, (), "part.parquet", 1, rows=1, stats="{}", is_sound=True)
     frames = {
-        STAGE_SLOWDOWN: StagedRows(odd, [file], published.root),
+        STAGE_SLOWDOWN: StagedRows(odd, odd, [file], published.root),
         DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
     }
     with pytest.raises(GateError, match=r"expectation slowdown_\w+ could not be evaluated: .*DIVIDE_BY_ZERO"):

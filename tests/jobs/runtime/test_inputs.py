@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.session import log_file, log_on_error
-from jobs.warehouse import local_tables
+from jobs.warehouse.stored import create
+from jobs.warehouse.table_log import has_rows_of
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS
 from tests.jobs.conftest import Ask
@@ -102,11 +103,11 @@ def test_a_folder_above_the_landing_is_named(
 def test_a_day_that_has_rows_to_replace_is_for_spark(landing: Path, tmp_path: Path) -> None:
     """Its folder has gone since: the night has to take its rows away."""
     path = str(tmp_path / "warehouse" / JOBS)
-    local_tables.create(path, TABLES[JOBS])
-    assert not local_tables.has_rows_of(path, date(2026, 2, 5))
+    create(path, TABLES[JOBS])
+    assert not has_rows_of(path, date(2026, 2, 5))
     row = {"log_date": date(2026, 2, 5), "job_id": "llm", "run_id": "r1"}
     write_deltalake(path, table_rows(JOBS, [row]), mode="append")
-    assert local_tables.has_rows_of(path, date(2026, 2, 5))
+    assert has_rows_of(path, date(2026, 2, 5))
     with pytest.raises(pytest.fail.Exception, match="a session was made"):
         run_nightly.main([*DAY, *folders(landing=landing, warehouse=tmp_path / "warehouse")])
 

@@ -138,7 +138,7 @@ def test_paths_of_the_command_line_start_where_it_is_called(
     urls = load_settings(
         overlay(tmp_path, '[paths]\nlanding = "hdfs://a/logs"\n'), warehouse="s3a://b/c"
     ).paths
-    assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3a://b/c")
+    assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3://b/c"), "the usual name of the scheme"
 
 
 def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhere(tmp_path: Path) -> None:

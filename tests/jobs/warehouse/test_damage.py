@@ -15,8 +15,8 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.errors import DamagedError
 from jobs.warehouse import publication as protocol
 from jobs.warehouse import stored_units
+from jobs.warehouse.delta_files import few_rows
 from jobs.warehouse.digests import check_digests
-from jobs.warehouse.local_tables import few_rows
 from jobs.warehouse.publication import publication
 from jobs.warehouse.stored_units import Piece
 from jobs.warehouse.tables import Warehouse
@@ -70,9 +70,13 @@ def test_a_task_of_the_simulation_refuses_it(tmp_path: Path) -> None:
         stored_units._rows([Piece(str(file), (0,))], {})
 
 
-def test_a_question_to_a_store_refuses_it(tmp_path: Path) -> None:
+def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged(tmp_path)
-    rows = store_files.dataset(DeltaTable(tmp_path / RANK_STEPS), TABLES[RANK_STEPS].arrow_schema)
+    path, schema = (tmp_path / RANK_STEPS).as_uri(), TABLES[RANK_STEPS].arrow_schema
+    with pytest.raises(DamagedError, match="CRC"):
+        store_files.rows_of(path, DeltaTable(path), schema)
+    monkeypatch.setattr(store_files, "WHOLE_BYTES", 0)
+    rows = store_files.rows_of(path, DeltaTable(path), schema)
     with pytest.raises(OSError, match="CRC"):
         rows.to_table()
 

@@ -11,7 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from jobs.reading.database import Database
-from jobs.warehouse import local_tables
+from jobs.warehouse import delta_files
+from jobs.warehouse.table_log import on_days
 from jobs.warehouse.tables import Warehouse
 from schemas.job_causes import CULPRIT
 from schemas.tables import TABLES
@@ -63,24 +64,25 @@ def hosts(found: pa.Table) -> list[tuple[Any, ...]]:
     )
 
 
-def test_rows_with_new_fields_are_not_committed_to_a_table_that_would_hide_them(root: Path) -> None:
+def test_rows_with_new_fields_are_committed_to_a_table_that_shows_them(root: Path) -> None:
     path = str(root / JOB_CAUSES)
     new = rows(NEXT_DAY, SLOW_HOST)
-    assert not local_tables.put(str(root), TABLE, new, local_tables.on_days(TABLE, [NEXT_DAY]))
-    assert DeltaTable(path).version() == 0
-    assert hosts(local_tables.few_rows(path, None, TABLE, [DAY])) == [(DAY, "old", None)]
+    delta_files.put(str(root), TABLE, new, on_days(TABLE, [NEXT_DAY]))
+    assert DeltaTable(path).version() == 2, "its columns grow first"
+    assert hosts(delta_files.few_rows(path, None, TABLE, [DAY])) == [(DAY, "old", None)]
+    assert hosts(delta_files.few_rows(path, None, TABLE, [NEXT_DAY])) == [(NEXT_DAY, None, "h")]
 
 
 def test_a_night_over_an_earlier_warehouse_keeps_every_field(root: Path, spark: SparkSession) -> None:
-    """Its first write, by Spark, adds the fields at the end; later ones are commits again."""
+    """Its first write adds the fields at the end."""
     warehouse, path = Warehouse(spark, str(root)), str(root / JOB_CAUSES)
     before = warehouse.read(TABLE).selectExpr("explode(culprits) AS each").selectExpr("each.*").toArrow()
     assert before["slow_host"].to_pylist() == [None]
     warehouse.replace(TABLE, rows(NEXT_DAY, SLOW_HOST), [NEXT_DAY])
     later = rows(THIRD_DAY, SLOW_HOST)
-    assert local_tables.put(str(root), TABLE, later, local_tables.on_days(TABLE, [THIRD_DAY]))
+    delta_files.put(str(root), TABLE, later, on_days(TABLE, [THIRD_DAY]))
     expected = [(DAY, "old", None), (NEXT_DAY, None, "h"), (THIRD_DAY, None, "h")]
-    assert hosts(local_tables.few_rows(path, None, TABLE, None)) == expected
+    assert hosts(delta_files.few_rows(path, None, TABLE, None)) == expected
     assert hosts(warehouse.read(TABLE).toArrow()) == expected
     with Database(str(root)).connection([JOB_CAUSES]) as connection:
         assert hosts(connection.sql(f"FROM {JOB_CAUSES}").to_arrow_table()) == expected

@@ -23,10 +23,8 @@ from jobs.warehouse.lock import (
     NotWritableError,
     check_writable,
     locked_folder,
-    locked_store,
     this_process,
 )
-from jobs.warehouse.small_files import LocalFiles
 
 LOCK = """
 import sys, time
@@ -176,13 +174,8 @@ NONSENSE = [b"[]", b"null", b'{"processes": 1}', b"\xff", b"[" * 100_000, b'{"en
 
 
 @pytest.mark.parametrize("content", NONSENSE)
-def test_nonsense_in_a_lock_holds_nobody_up_in_a_folder_and_is_removed_by_hand_in_a_store(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_nonsense_in_a_lock_holds_nobody_up(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK_NAME).write_bytes(content)
-    store = locked_store(LocalFiles(str(tmp_path)), "s3a://b", this_process("backfill"), wait=False)
-    with pytest.raises(LockedError, match=r"written by another process: .*remove s3a://b/_lock"), store:
-        pass
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         pass
 
@@ -207,29 +200,6 @@ def test_a_lock_left_by_a_process_whose_number_another_has_by_now_holds_nobody_u
     (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         assert "backfill" in (tmp_path / LOCK_NAME).read_text()
-
-
-def test_in_a_store_one_writer_makes_the_file(tmp_path: Path) -> None:
-    files, root = LocalFiles(str(tmp_path)), "s3a://bucket/warehouse"
-    with locked_store(files, root, this_process("run_nightly"), wait=False):
-        with (
-            pytest.raises(LockedError, match=f"if it has ended, remove {root}/{LOCK_NAME}"),
-            locked_store(files, root, this_process("backfill"), wait=False),
-        ):
-            pass
-        assert files.read(LOCK_NAME) is not None
-    assert files.read(LOCK_NAME) is None
-
-
-def test_the_file_of_a_process_that_has_ended_here_is_removed(tmp_path: Path) -> None:
-    other = subprocess.Popen(SLEEP)
-    started = psutil.Process(other.pid).create_time()
-    left = replace(this_process("run_nightly"), processes={other.pid: started})
-    files = LocalFiles(str(tmp_path))
-    files.write(LOCK_NAME, json.dumps(asdict(left)).encode())
-    threading.Timer(0.5, end, [other]).start()
-    with locked_store(files, "s3a://bucket", this_process("backfill"), wait=True):
-        assert not psutil.pid_exists(other.pid)
 
 
 ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*", "a^b", "a|b"]

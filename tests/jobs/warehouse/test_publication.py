@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.warehouse import local_tables, stored
+from jobs.warehouse import delta_files, stored
 from jobs.warehouse import publication as protocol
 from jobs.warehouse.publication import publication, recover
 from jobs.warehouse.small_files import LocalFiles
@@ -38,7 +38,7 @@ def publish(root: Path, slowdown: float) -> None:
 
 def versions(root: Path) -> list[int | None]:
     """Newest version of each table, published or not."""
-    return [stored.newest_version(NO_SPARK, warehouse_in(root).path(name)) for name in NAMES]
+    return [stored.newest_version(warehouse_in(root).path(name)) for name in NAMES]
 
 
 def seen(root: Path) -> list[list[float]]:
@@ -66,9 +66,9 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
         patch.setattr(owner, name, or_die)
 
     for owner, name in (
-        (local_tables, "create"),
-        (local_tables, "commit"),
-        (local_tables, "restore"),
+        (delta_files, "create"),
+        (delta_files, "commit"),
+        (protocol, "restore"),
         (LocalFiles, "write"),
         (LocalFiles, "remove"),
     ):
@@ -132,7 +132,7 @@ def test_an_error_in_a_publication_takes_it_back_at_once(tmp_path: Path) -> None
     with pytest.raises(OSError, match="disk full"):
         fill_the_disk()
     stages = warehouse.path(STAGE_SLOWDOWN)
-    newest = local_tables.few_rows(stages, None, TABLES[STAGE_SLOWDOWN], None)
+    newest = delta_files.few_rows(stages, None, TABLES[STAGE_SLOWDOWN], None)
     assert newest is not None
     assert newest["slowdown"].to_pylist() == [1.0], "readers of other makes see it too"
     assert seen(tmp_path) == [[1.0], [1.0]]
@@ -157,7 +157,7 @@ def test_what_another_commits_is_seen_with_the_next_publication(tmp_path: Path) 
     with publication(warehouse, "simulate", [DAY], [DP_RANK_SLOWDOWN]):
         pass
     assert seen(tmp_path) == [[7.0], [1.0]]
-    assert stored.newest_version(NO_SPARK, warehouse.path(STAGE_SLOWDOWN)) == 2
+    assert stored.newest_version(warehouse.path(STAGE_SLOWDOWN)) == 2
 
 
 def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:

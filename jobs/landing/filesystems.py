@@ -1,0 +1,85 @@
+"""Arrow's filesystems of folders and stores, and files that say when it was their store that failed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from io import BufferedReader, BytesIO, RawIOBase
+from typing import BinaryIO, Final, cast
+
+import pyarrow as pa
+from pyarrow import fs
+
+from jobs.runtime.errors import PlainError
+from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
+
+_WHOLE_BYTES: Final = 4 << 20
+"""Smaller files of a store take two requests: their size, and all of them."""
+
+
+@lru_cache(maxsize=64)
+def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
+    """Return pyarrow's filesystem of a path or URL, and the path there."""
+    root = usual(root)
+    if not is_url(root):
+        return fs.LocalFileSystem(), root
+    if not root.startswith("s3://"):
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
+        return found
+    endpoint = s3_endpoint()
+    # A small file is one request: nothing is asked before its bytes are there.
+    return fs.S3FileSystem(
+        region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True
+    ), root.removeprefix("s3://")
+
+
+def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
+    """Open a file; see stores.Store.open."""
+    with _delivering(path):
+        opened = filesystem.open_input_file(path)
+        if opened.size() <= _WHOLE_BYTES:
+            with opened:
+                return BytesIO(opened.read())
+    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), _WHOLE_BYTES))
+
+
+class StoreError(PlainError):
+    """Raised where a store does not answer, or refuses to. The message is one line."""
+
+
+@contextmanager
+def _delivering(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        said = " ".join(str(error).split())
+        raise StoreError(f"{path} was not delivered by its store: {said}; run it again") from None
+
+
+class _Delivered(RawIOBase):
+    """A file of a store, whose errors are the store's."""
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file, self._path = file, path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._file.seek(place, whence)
+        return self.tell()
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, room: bytearray | memoryview) -> int:  # type: ignore[override]  # any buffer will do
+        with _delivering(self._path):
+            return int(self._file.readinto(room))
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

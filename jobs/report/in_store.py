@@ -1,0 +1,37 @@
+"""A report in a store: made in a folder of this machine that shows what the store has, then sent there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from jobs.report.links import HEADLINE_NAME
+from jobs.runtime import objects
+
+
+@contextmanager
+def mirrored(root: str) -> Iterator[Path]:
+    """Lend a folder with the names of a report's files, most of them empty; what is then written is sent.
+
+    Pages come before the lists that lead to them. What a new publication has no more is removed last.
+    """
+    with TemporaryDirectory(prefix="straggler-report-") as made:
+        folder = Path(made)
+        there = [each.name for each in objects.listed(root)]
+        headlines = [name for name in there if name.endswith(f"/{HEADLINE_NAME}")]
+        kept = dict(zip(headlines, objects.contents(root, headlines), strict=True))
+        for name in there:
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(kept.get(name, b""))
+        yield folder
+        found = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+        for name in sorted(found, key=lambda name: (-name.count("/"), name)):
+            content = (folder / name).read_bytes()
+            if content and content != kept.get(name) and not _is_hidden(name):
+                objects.write(root, name, content)
+        objects.remove(root, sorted({*there} - {*found}))
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

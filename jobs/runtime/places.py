@@ -1,0 +1,72 @@
+"""Places of tables and logs: folders of this machine, and stores by URL, which all libraries reach alike."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from jobs.runtime.errors import WrongInputError
+
+STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
+"""Schemes of URLs at which a warehouse may lie: stores that make a file only where there is none."""
+_USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
+"""Spark's names of URL schemes, and the usual ones."""
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_PLAIN: Final = "http://"
+
+
+class PlaceError(WrongInputError):
+    """Raised for a URL at which no warehouse can lie. The message is one line."""
+
+
+def is_url(root: str) -> bool:
+    """Whether a root is a URL, and no path of this machine."""
+    return "://" in root
+
+
+def usual(root: str) -> str:
+    """Return a URL by the usual name of its scheme; a path as it is."""
+    for spark, others in _USUAL.items():
+        if root.startswith(spark):
+            return others + root.removeprefix(spark)
+    return root
+
+
+def check_warehouse(root: str) -> None:
+    """Raise PlaceError for a URL of a store at which no warehouse can lie."""
+    scheme, is_one, rest = root.partition("://")
+    if is_one and (scheme not in (*STORES, "file") or not rest.strip("/")):
+        raise PlaceError(
+            f"the warehouse {root}: a warehouse is a folder of this machine, or {', '.join(STORES[:2])} or "
+            f"{STORES[-1]} with a bucket, as in s3://bucket/warehouse"
+        )
+
+
+def s3_endpoint() -> str | None:
+    """Address of an S3 server that the environment names; None: that of AWS."""
+    return _first(_ENDPOINTS)
+
+
+def s3_region() -> str | None:
+    """Region that the environment names."""
+    return _first(_REGIONS)
+
+
+def storage_options(root: str) -> dict[str, str] | None:
+    """What deltalake has to be told beyond the environment; None of a folder.
+
+    It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if told to.
+    """
+    if not is_url(root):
+        return None
+    options: dict[str, str] = {}
+    if root.startswith("s3://"):
+        endpoint, region = s3_endpoint(), s3_region()
+        options |= {"aws_endpoint_url": endpoint} if endpoint else {}
+        options |= {"aws_region": region} if region else {}
+        options |= {"aws_allow_http": "true"} if endpoint and endpoint.startswith(_PLAIN) else {}
+    return options
+
+
+def _first(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> str | None:
+    return next((environment[name] for name in names if environment.get(name)), None)

@@ -1,0 +1,250 @@
+"""Tables without Spark: reads few rows, and adds staged files by a commit alone.
+
+For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import Schema, write_deltalake
+from deltalake.schema import ArrayType, DataType, StructType
+from deltalake.transaction import AddAction, RemoveAction
+
+from jobs.landing.staging import Partition, StagedFile, Staging
+from jobs.runtime import objects
+from jobs.runtime.errors import DamagedError
+from jobs.runtime.places import is_url, storage_options
+from jobs.warehouse.lease import held
+from jobs.warehouse.stored import commit_actions, create, forget, opened
+from jobs.warehouse.table_log import Filters, Logged, logged, on_days
+from schemas.table import Table
+from schemas.unit import Unit
+from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES, UNIT_KEY
+
+_LOG_DATE: Final = "log_date"
+FEW_BYTES: Final = 16 << 20
+"""Of Parquet files; larger tables are Spark's."""
+
+
+def few_rows(
+    path: str,
+    version: int | None,
+    table: Table,
+    log_dates: Sequence[date] | None,
+    units: Collection[Unit] | None = None,
+    also: Mapping[str, str] | None = None,
+    most_bytes: int = FEW_BYTES,
+) -> pa.Table | None:
+    """Rows of a table, of all days or of these, or of these units alone; None if they are many.
+
+    also : values of other columns by which the table is partitioned
+    """
+    schema = table.arrow_schema
+    partitions = [
+        *(on_days(table, log_dates) or []),
+        *((name, "=", value) for name, value in (also or {}).items()),
+    ]
+    nothing = log_dates is not None and not log_dates
+    found = [] if nothing else logged(opened(path, version), partitions)
+    if sum(file.size for file in found) > most_bytes:
+        return None
+    rows = pa.concat_tables([schema.empty_table(), *read_files(path, found, schema)])
+    if log_dates is not None and _LOG_DATE not in table.partition_by:
+        are_asked_for = [day in log_dates for day in rows.column(_LOG_DATE).to_pylist()]
+        rows = rows.filter(pa.array(are_asked_for, pa.bool_()))
+    if units is not None:
+        wanted = set(units)
+        rows = rows.filter(pa.array([key in wanted for key in keys_of(rows)], pa.bool_()))
+    return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
+
+
+def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
+    """Rows of a table, with those of some units replaced.
+
+    Raises ValueError for new rows of other units: their old rows would stay.
+    """
+    others = sorted(set(keys_of(new)) - set(units))
+    if others:
+        raise ValueError(f"rows of unit {others[0]}, which is not replaced")
+    kept = [key not in units for key in keys_of(rows)]
+    return pa.concat_tables(
+        [rows.filter(pa.array(kept, pa.bool_())), new.select(rows.schema.names).cast(rows.schema)]
+    )
+
+
+def keys_of(rows: pa.Table) -> list[Unit]:
+    """The unit of each row."""
+    return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
+
+
+def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows of each file of a table; columns that it lacks are null. Small files of a store come whole."""
+    names = [file.name for file in files]
+    whole = objects.contents(path, names) if is_url(path) else names
+    for file, content in zip(files, whole, strict=True):
+        source = pa.BufferReader(content) if isinstance(content, bytes) else f"{path}/{content}"
+        try:
+            with pq.ParquetFile(source, page_checksum_verification=True) as stored:
+                read = stored.read(
+                    columns=[each for each in schema.names if each in stored.schema_arrow.names]
+                )
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedError(
+                f"{path}/{file.name} cannot be read, restore it from a copy: {error}"
+            ) from error
+        yield with_partition(read, file.partition, schema)
+
+
+def with_partition(read: pa.Table, partition: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+    """Rows of a file with all columns: those that its folders name, and null for those that it lacks."""
+    columns = [
+        read.column(each.name).cast(each.type)
+        if each.name in read.column_names
+        else pa.repeat(pa.scalar(partition.get(each.name)).cast(each.type), read.num_rows)
+        for each in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def commit(
+    path: str,
+    table: Table,
+    staged: Sequence[StagedFile],
+    replaced: Filters | None = None,
+    removed: Sequence[Logged] = (),
+    *,
+    check: Callable[[], None] | None = None,
+    are_same_rows: bool = False,
+) -> None:
+    """Commit staged files as the rows of these partitions, or instead of these files alone.
+
+    replaced : None adds the rows to the existing ones
+    check : raises where this process may not commit any more; a commit of another since then is an error
+    are_same_rows : the staged files hold the rows of the removed ones, in fewer files
+    """
+    lease = held(path.rpartition("/")[0])
+    if lease is not None:
+        lease.check_if_old()
+    log = opened(path)
+    gone = [*removed, *(logged(log, replaced) if replaced else [])]
+    if not staged and not gone:
+        return  # no rows replace no rows: readers need no new version
+    if staged and _lacks(log.schema(), table):
+        _grow(path, table)
+        log = opened(path)
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(
+            path=file.path,
+            size=file.bytes,
+            partition_values=dict(file.partition),
+            modification_time=now_ms,
+            data_change=not are_same_rows,
+            stats=file.stats,
+        )
+        for file in staged
+    ]
+    actions += [
+        RemoveAction(
+            path=file.name,
+            data_change=not are_same_rows,
+            deletion_timestamp=now_ms,
+            size=file.size,
+            partition_values=dict(file.partition),
+        )
+        for file in gone
+    ]
+    if check is not None:
+        check()
+    is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
+    commit_actions(path, log, actions, is_alone=is_alone)
+
+
+def _lacks(stored: Schema, table: Table) -> bool:
+    """Whether a table lacks columns, or fields within them, of those declared."""
+    return not _holds(_names(stored), _names(Schema.from_arrow(table.arrow_schema)))
+
+
+def _holds(stored: object, wanted: object) -> bool:
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        return all(name in stored and _holds(stored[name], wanted[name]) for name in wanted)
+    return True
+
+
+def _names(kind: DataType | Schema) -> object:
+    """Names of the columns and of all fields within them, in any order: Delta adds new ones at the end."""
+    if isinstance(kind, ArrayType):
+        return _names(kind.element_type)
+    if isinstance(kind, StructType | Schema):
+        return {each.name: _names(each.type) for each in kind.fields}
+    return None
+
+
+def _grow(path: str, table: Table) -> None:
+    """Add the columns and fields that a table lacks, which its rows have as null."""
+    nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
+    write_deltalake(path, nothing, mode="append", schema_mode="merge", storage_options=storage_options(path))
+    forget()
+
+
+def put(
+    root: str,
+    table: Table,
+    rows: pa.Table,
+    replaced: Filters | None,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Write rows beside a table, and commit them as the rows of these partitions.
+
+    root : where the tables lie
+    Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
+    """
+    table.check(rows.schema)
+    partitions = _partitions_of(table, rows)
+    _check_replaced(table, partitions, replaced)
+    create(f"{root}/{table.name}", table)  # before its folder has files
+    staging = Staging(root, uuid4().hex)
+    for partition, some in partitions.items():
+        staging.write(table.name, partition, some)
+    commit(f"{root}/{table.name}", table, staging.close(), replaced, check=check)
+
+
+def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
+    """Replace the rows that have the same keys, in a table that is not partitioned; a few files have them."""
+    table.check(rows.schema)
+    path, keys = f"{root}/{table.name}", rows[key].to_pylist()
+    some = [file for file in logged(opened(path)) if any(file.may_have(key, each) for each in keys)]
+    read = pa.concat_tables([table.arrow_schema.empty_table(), *read_files(path, some, table.arrow_schema)])
+    kept = read.filter(pc.invert(pc.is_in(read[key], pa.array(keys, read[key].type))))
+    staging = Staging(root, uuid4().hex)
+    staging.write(table.name, (), pa.concat_tables([kept, rows.select(kept.schema.names).cast(kept.schema)]))
+    commit(path, table, staging.close(), removed=some)
+
+
+def _partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
+    """Rows by the partition in which they are stored, sorted by the table's key."""
+    rows = rows.sort_by([(name, "ascending") for name in table.grain])
+    found: dict[Partition, pa.Table] = {(): rows}
+    for name in table.partition_by:
+        found = {
+            (*partition, (name, str(value))): some.filter(pc.equal(some.column(name), value))
+            for partition, some in found.items()
+            for value in sorted(some.column(name).unique().to_pylist())
+        }
+    return found
+
+
+def _check_replaced(
+    table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
+) -> None:
+    """Raise ValueError for rows of a partition that is not replaced: its old rows would stay."""
+    wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
+    for partition in partitions:
+        for name, value in partition:
+            if name in wanted and value not in wanted[name]:
+                raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")

@@ -1,0 +1,150 @@
+"""The lock of a warehouse in a store: an object that one writer can make, and renews while it lives.
+
+A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
+it writes anything that readers would see. Ages are by the store's clock alone.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import uuid4
+
+from jobs.runtime import objects
+from jobs.runtime.errors import PlainError
+from jobs.warehouse.lock import LOCK_NAME, Holder, content_of, holder_in, until
+from jobs.warehouse.stored import forget
+
+LEASE_S: Final = 40.0
+"""For which the lock is its holder's after each renewal."""
+RENEWED_S: Final = 8.0
+_CLOCK: Final = "_lock_clock"
+"""An object that a waiting writer makes anew: its time is the store's."""
+_PAUSE_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+
+_FREE: Final = b"{}"
+"""What a lock holds that was given back: to remove it, no store lets a condition be named."""
+_HELD: Final[dict[str, "Lease"]] = {}
+
+
+class LeaseLostError(PlainError):
+    """Raised where another writer has taken the lock; nothing was published since."""
+
+
+class Lease:
+    """A lock that is held. was_left : whether its holder before left it, however that ended"""
+
+    def __init__(self, root: str, holder: Holder, mark: str, *, was_left: bool) -> None:
+        self._root, self._holder, self._mark = root, holder, mark
+        self.was_left = was_left
+        self._one_at_a_time, self._ended = threading.Lock(), threading.Event()
+        self._lost, self._renewed_s = "", time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._renewing = threading.Thread(target=self._renew_often, name="lease", daemon=True)
+        self._renewing.start()
+
+    def check(self) -> None:
+        """Raise LeaseLostError unless the lock is still held: the store decides, now."""
+        with self._one_at_a_time:
+            if not self._lost:
+                mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
+                self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
+                self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if self._lost:
+            raise LeaseLostError(
+                f"{self._root}: {self._lost}: this run was paused, or did not reach the store, for more than "
+                f"{LEASE_S:.0f} s; it published nothing since. Run it again"
+            )
+
+    def holds(self) -> bool:
+        """Whether the lock is still held; not where the store does not say so."""
+        try:
+            self.check()
+        except (LeaseLostError, OSError):
+            return False
+        return True
+
+    def check_if_old(self) -> None:
+        """Check where the last renewal is longer ago than it should be: this process was paused."""
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
+            self.check()
+
+    def _renew_often(self) -> None:
+        while not self._ended.wait(RENEWED_S):
+            try:
+                self.check()
+            except LeaseLostError as error:
+                _LOG.warning(error)
+                return
+            except Exception as error:  # noqa: BLE001 - the store may answer next time
+                _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._ended.set()
+        self._renewing.join(2 * RENEWED_S)
+        with self._one_at_a_time:
+            if not self._lost and objects.replace(self._root, LOCK_NAME, _FREE, self._mark):
+                self._lost = "it was given back"
+
+
+def held(root: str) -> Lease | None:
+    """The lease that this process holds of a root; None in a folder, and where it holds none."""
+    return _HELD.get(root.rstrip("/"))
+
+
+@contextmanager
+def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
+    """Hold the lock of a warehouse in a store, as lock.locked_folder does of one in a folder."""
+    root = root.rstrip("/")
+    taken: list[Lease] = []
+
+    def attempt() -> bool:
+        lease = _attempt(root, holder)
+        taken.extend([lease] if lease else [])
+        return lease is not None
+
+    until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=_PAUSE_S)
+    (lease,) = taken
+    forget()  # who held it before may have written them
+    _HELD[root] = lease
+
+    def say(now: Holder) -> None:
+        lease._holder = now  # noqa: SLF001  # its own
+        lease.check()
+
+    try:
+        yield say
+    finally:
+        del _HELD[root]
+        lease.release()
+
+
+def _attempt(root: str, holder: Holder) -> Lease | None:
+    found = objects.version(root, LOCK_NAME)
+    if found is None:
+        mark = objects.create(root, LOCK_NAME, _content(holder))
+        return Lease(root, holder, mark, was_left=False) if mark else None
+    before = holder_in(found.content)
+    is_free = found.content == _FREE
+    if not is_free:
+        is_dead = before is not None and not before.may_live
+        if not is_dead and _now_s(root) - found.modified_s < LEASE_S:
+            return None
+        _LOG.warning("the lock of %s has ended", before or "another process")
+    mark = objects.replace(root, LOCK_NAME, _content(holder), found.mark)
+    return Lease(root, holder, mark, was_left=not is_free) if mark else None
+
+
+def _now_s(root: str) -> float:
+    """The store's time. [Unix s]"""
+    objects.write(root, _CLOCK, b"")
+    found = objects.version(root, _CLOCK)
+    return found.modified_s if found else time.time()
+
+
+def _content(holder: Holder) -> bytes:
+    """What the lock holds: never the same twice, so that each renewal has a mark of its own."""
+    return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

@@ -1,0 +1,125 @@
+"""Writes files of a table anew, by Spark's tasks: without the rows of some units, or fewer and larger ones.
+
+Row groups stay as they are, each with the rows of one unit where it had those, so that units are still read
+without a shuffle.
+"""
+
+import pickle
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import SparkContext
+
+from jobs.landing.staging import StagedFile, Staging, remove
+from jobs.warehouse.delta_files import commit, keys_of, with_partition
+from jobs.warehouse.file_frames import groups_of, in_tasks
+from jobs.warehouse.stored import opened
+from jobs.warehouse.table_log import Filters, Logged, logged
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import RANK_STEPS
+
+_SMALL_BYTES: Final = 32 << 20
+"""Larger files are left alone: merging them gains no query anything."""
+_MERGED_BYTES: Final = 128 << 20
+
+
+def without_units(
+    context: SparkContext,
+    root: str,
+    table: Table,
+    staged: Sequence[StagedFile],
+    replaced: Filters,
+    units: Collection[Unit],
+) -> None:
+    """Commit staged files as the rows of some units; the rows of others in these partitions stay."""
+    path = f"{root}/{table.name}"
+    jobs = {unit.job_id for unit in units}
+    files = [
+        file for file in logged(opened(path), replaced) if any(file.may_have("job_id", each) for each in jobs)
+    ]
+    work = partial(_without, root, table.name, frozenset(units))
+    answers = in_tasks(context, [[file] for file in files], work)
+    found = [pickle.loads(each) for each in answers]  # noqa: S301  # our own
+    gone = [file for file, kept in zip(files, found, strict=True) if kept is not None]
+    new = [file for kept in found for file in kept or ()]
+    try:
+        commit(path, table, [*staged, *new], removed=gone)
+    except BaseException:
+        remove(root, new)
+        raise
+
+
+def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, int]:
+    """Merge the small files of each partition; returns the numbers of files before and after."""
+    path = f"{root}/{table.name}"
+    tasks = _merged_together(logged(opened(path)))
+    work = partial(_merged, root, table.name)
+    new = [file for each in in_tasks(context, tasks, work) for file in pickle.loads(each)]  # noqa: S301  # our own
+    old = [file for task in tasks for file in task]
+    try:
+        commit(path, table, new, removed=old, are_same_rows=True)
+    except BaseException:
+        remove(root, new)
+        raise
+    return len(old), len(new)
+
+
+def _merged_together(files: Sequence[Logged]) -> list[list[Logged]]:
+    """Small files of one partition that become one; a file alone stays as it is."""
+    small = sorted((file for file in files if file.size < _SMALL_BYTES), key=_place)
+    tasks: list[list[Logged]] = []
+    for _, some in groupby(small, lambda file: sorted(file.partition.items())):
+        filled = _MERGED_BYTES
+        for file in some:
+            if filled + file.size > _MERGED_BYTES:
+                tasks.append([])
+                filled = 0
+            tasks[-1].append(file)
+            filled += file.size
+    return [task for task in tasks if len(task) > 1]
+
+
+def _place(file: Logged) -> tuple[list[tuple[str, str]], str]:
+    return sorted(file.partition.items()), file.name
+
+
+def _without(root: str, name: str, units: frozenset[Unit], files: Sequence[Logged]) -> bytes:
+    """Stage the rows of a file but those of some units; None where it has none of these."""
+    (file,) = files
+    staging, are_there = Staging(root, uuid4().hex), False
+    for rows in _groups(f"{root}/{name}", file, TABLES[name]):
+        is_kept = [key not in units for key in keys_of(rows)]
+        are_there |= not all(is_kept)
+        _stage(staging, name, file, rows.filter(pa.array(is_kept, pa.bool_())))
+    if are_there:
+        return pickle.dumps(staging.close())
+    staging.drop()
+    return pickle.dumps(None)
+
+
+def _merged(root: str, name: str, files: Sequence[Logged]) -> bytes:
+    """Stage the rows of files as one: of rank_steps group by group, of others sorted by their key."""
+    staging, table = Staging(root, uuid4().hex), TABLES[name]
+    groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
+    if name != RANK_STEPS:
+        groups = iter([pa.concat_tables(groups).sort_by([(key, "ascending") for key in table.grain])])
+    for rows in groups:
+        _stage(staging, name, files[0], rows)
+    return pickle.dumps(staging.close())
+
+
+def _groups(path: str, file: Logged, table: Table) -> Iterator[pa.Table]:
+    for rows in groups_of(path, file, table.column_names):
+        yield with_partition(rows, file.partition, table.arrow_schema)
+
+
+def _stage(staging: Staging, name: str, file: Logged, rows: pa.Table) -> None:
+    ops = pc.sum(pc.list_value_length(rows["op"])).as_py() or 0 if "op" in rows.column_names else 0
+    staging.write(name, tuple(sorted(file.partition.items())), rows, ops)

@@ -1,0 +1,90 @@
+"""Logs of tables: which files have the rows of which days."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from jobs.warehouse.stored import opened
+from schemas.table import Table
+
+_LOG_DATE: Final = "log_date"
+
+Filters = list[tuple[str, str, str | list[str]]]
+
+
+def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
+    """Which partitions have rows of these days; None: any."""
+    if log_dates is None or _LOG_DATE not in table.partition_by:
+        return None
+    return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
+
+
+def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
+    """Files with the rows of some partitions, at a version or, with None, at the newest."""
+    return [f"{path}/{each.name}" for each in logged(opened(path, version), partitions)]
+
+
+def rows_by_day(path: str, version: int | None) -> dict[date, int]:
+    """Rows of each day by the table's log."""
+    files = pa.table(opened(path, version).get_add_actions(flatten=True))
+    found: dict[date, int] = defaultdict(int)
+    days, counts = files["partition.log_date"].to_pylist(), files["num_records"].to_pylist()
+    for day, rows in zip(days, counts, strict=True):
+        found[day] += rows
+    return found
+
+
+def has_rows_of(path: str, day: date) -> bool:
+    """Whether a table has rows of a day in its newest version, published or not."""
+    log = opened(path)
+    return _LOG_DATE in log.metadata().partition_columns and bool(
+        logged(log, [(_LOG_DATE, "=", day.isoformat())])
+    )
+
+
+class Logged(NamedTuple):
+    """A file of a table as its log has it: its name below the table, its bytes and rows, its partition.
+
+    least, greatest : of some columns, by name; of others nothing is known
+    """
+
+    name: str
+    size: int
+    rows: int
+    partition: Mapping[str, str]
+    least: Mapping[str, Any]
+    greatest: Mapping[str, Any]
+
+    def may_have(self, column: str, value: object) -> bool:
+        """Whether it may have rows with this value."""
+        least, greatest = self.least.get(column), self.greatest.get(column)
+        return least is None or greatest is None or least <= value <= greatest
+
+
+def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
+    """Files of some partitions, or of all, by name."""
+    found = pa.table(log.get_add_actions()).to_pylist()
+    files = [
+        Logged(
+            file["path"],
+            file["size_bytes"],
+            file["num_records"] or 0,
+            {key: str(value) for key, value in (file.get("partition") or {}).items()},
+            file.get("min") or {},
+            file.get("max") or {},
+        )
+        for file in found
+    ]
+    wanted = partitions or []
+    return sorted((file for file in files if _is_of(file.partition, wanted)), key=lambda file: file.name)
+
+
+def _is_of(partition: Mapping[str, str], wanted: Filters) -> bool:
+    return all(
+        partition[name] == values if isinstance(values, str) else partition[name] in values
+        for name, _, values in wanted
+    )

@@ -1,0 +1,149 @@
+"""The lock of a warehouse in a store: one writer, that renews it, and that finds out when it has lost it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from jobs.runtime import objects
+from jobs.runtime.places import storage_options
+from jobs.warehouse import lease as module
+from jobs.warehouse.lease import Lease, LeaseLostError, held, leased
+from jobs.warehouse.lock import LOCK_NAME, LockedError, content_of, this_process
+from jobs.warehouse.publication import publication, recover
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import PUBLICATIONS, STAGE_SLOWDOWN
+from tests.jobs.warehouse.test_publication import NO_SPARK
+from tests.support.examples import DAY, NEXT_DAY, table_rows
+from tests.support.stores import BUCKET, Server, s3_server
+
+pytestmark = pytest.mark.slow
+
+ELSEWHERE = replace(this_process("run_nightly"), host="another-host")
+HERE = this_process("backfill")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with s3_server() as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def root(server: Server, request: pytest.FixtureRequest) -> str:
+    objects.store_at.cache_clear()
+    return f"s3://{BUCKET}/{request.node.name}"
+
+
+def test_one_writer_holds_it_and_gives_it_back(root: str) -> None:
+    with leased(root, ELSEWHERE, wait=False):
+        named = f"{root} is being written by run_nightly .* on another-host.*within a minute"
+        with pytest.raises(LockedError, match=named), leased(root, HERE, wait=False):
+            pass
+        held(root).check()  # type: ignore[union-attr]  # it is
+    with leased(root, HERE, wait=False):
+        assert held(root) is not None
+    assert held(root) is None
+
+
+def test_one_that_is_not_renewed_ends_by_the_stores_clock(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects.create(root, LOCK_NAME, content_of(ELSEWHERE))
+    monkeypatch.setattr(module, "LEASE_S", 3.0)
+    with pytest.raises(LockedError), leased(root, HERE, wait=False):
+        pass
+    with leased(root, HERE, wait=True):
+        lease = held(root)
+        assert lease is not None
+        assert lease.was_left
+
+
+def test_one_of_a_process_that_has_ended_here_holds_nobody_up(root: str) -> None:
+    objects.create(root, LOCK_NAME, content_of(replace(HERE, processes={2**22 - 3: 1.0})))
+    with leased(root, HERE, wait=False):
+        pass
+
+
+def test_it_is_renewed_while_it_is_held(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RENEWED_S", 0.05)
+    with leased(root, HERE, wait=False):
+        before = objects.version(root, LOCK_NAME)
+        until = time.monotonic() + 20
+        while objects.version(root, LOCK_NAME) == before and time.monotonic() < until:
+            time.sleep(0.05)
+        assert objects.version(root, LOCK_NAME) != before
+
+
+def taken_by_another(root: str) -> None:
+    """As a writer does that finds the lock of a paused one."""
+    found = objects.version(root, LOCK_NAME)
+    assert found is not None
+    assert objects.replace(root, LOCK_NAME, content_of(ELSEWHERE), found.mark)
+
+
+def slowdowns(root: str) -> list[float]:
+    found: list[float] = Warehouse(NO_SPARK, root).rows(TABLES[STAGE_SLOWDOWN])["slowdown"].to_pylist()
+    return found
+
+
+def write(warehouse: Warehouse, slowdown: float) -> None:
+    rows = table_rows(STAGE_SLOWDOWN, [{"slowdown": slowdown}])
+    warehouse.replace(TABLES[STAGE_SLOWDOWN], rows, [DAY])
+
+
+def publish(root: str, slowdown: float) -> None:
+    warehouse = Warehouse(NO_SPARK, root)
+    with publication(warehouse, "simulate", [DAY], [STAGE_SLOWDOWN]):
+        write(warehouse, slowdown)
+
+
+def overtaken(root: str) -> None:
+    """Another takes the lock between a commit and its publication."""
+    paused = Warehouse(NO_SPARK, root)
+    with publication(paused, "simulate", [DAY], [STAGE_SLOWDOWN]):
+        write(paused, 2.0)
+        taken_by_another(root)
+
+
+def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(root: str) -> None:
+    with leased(root, HERE, wait=False):
+        publish(root, 1.0)
+    with leased(root, HERE, wait=False), pytest.raises(LeaseLostError, match="published nothing since"):
+        overtaken(root)
+    assert slowdowns(root) == [1.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LEASE_S", -1.0)
+        with leased(root, HERE, wait=False):
+            warehouse = Warehouse(NO_SPARK, root)
+            assert recover(warehouse) == [STAGE_SLOWDOWN]
+            assert slowdowns(root) == [1.0]
+            with publication(warehouse, "simulate", [NEXT_DAY], [STAGE_SLOWDOWN]):
+                rows = table_rows(STAGE_SLOWDOWN, [{"slowdown": 3.0, "log_date": NEXT_DAY}])
+                warehouse.replace(TABLES[STAGE_SLOWDOWN], rows, [NEXT_DAY])
+    assert sorted(slowdowns(root)) == [1.0, 3.0]
+
+
+def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next writer has left a row in publications by then."""
+    with leased(root, HERE, wait=False):
+        publish(root, 1.0)
+        check = Lease.check
+
+        def paused_behind(lease: Lease) -> None:
+            check(lease)
+            monkeypatch.setattr(Lease, "check", check)
+            path = f"{root}/{PUBLICATIONS}"
+            other = DeltaTable(path, storage_options=storage_options(path))
+            other.create_write_transaction([], "append", other.schema(), [])
+
+        monkeypatch.setattr(Lease, "check", paused_behind)
+        with pytest.raises(CommitFailedError):
+            publish(root, 2.0)
+    assert slowdowns(root) == [1.0]

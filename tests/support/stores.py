@@ -1,0 +1,165 @@
+"""An S3 server on the loopback interface, in a process of its own: moto's, which counts and may spoil.
+
+It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
+"""
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from urllib.request import Request as Asked
+from urllib.request import urlopen
+
+import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from jobs.runtime.project import PROJECT
+
+HOST: Final = "127.0.0.1"
+BUCKET: Final = "fleet"
+_REGION: Final = "eu-central-1"
+_CONTROL: Final = "/_control"
+_CODES: Final = {403: "ExpiredToken", 503: "SlowDown"}
+
+
+class Request(NamedTuple):
+    """A request as it came."""
+
+    method: str
+    path: str
+    query: str
+    is_conditional: bool
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to reach it."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": _REGION,
+            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_SECRET_ACCESS_KEY": "anything",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    @property
+    def client(self) -> Any:  # noqa: ANN401  # made at run time
+        """A client that no code under test uses."""
+        secret = {"aws_access_key_id": "tests", "aws_secret_access_key": "tests"}
+        return boto3.client("s3", endpoint_url=self.url, region_name=_REGION, **secret)
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Every object of the bucket."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+    def requests(self) -> list[Request]:
+        """What was asked since the last call of this."""
+        return [Request(*each) for each in self._control({"take": True})]
+
+    def spoil(self, status: int, pattern: str = ".", times: int = 1_000_000, delay_s: float = 0.0) -> None:
+        """Let requests fail whose method and path match a pattern; 0: none. delay_s : before every answer"""
+        self._control({"status": status, "pattern": pattern, "times": times, "delay_s": delay_s})
+
+    def _control(self, said: Mapping[str, object]) -> Any:  # noqa: ANN401  # JSON
+        asked = Asked(f"{self.url}{_CONTROL}", json.dumps(said).encode(), method="PUT")  # noqa: S310  # http
+        with urlopen(asked) as answer:  # noqa: S310  # the same
+            return json.loads(answer.read())
+
+
+@contextmanager
+def s3_server() -> Iterator[Server]:
+    """Run a server with one empty bucket."""
+    command = [sys.executable, "-m", "tests.support.stores"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
+    try:
+        assert process.stdout is not None
+        server = Server(process.stdout.readline().strip())
+        place = {"LocationConstraint": _REGION}
+        server.client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration=place)
+        server.requests()
+        yield server
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def upload(server: Server, folder: str | os.PathLike[str], prefix: str) -> None:
+    """Copy all files of a folder."""
+    client = server.client
+    for path, _, names in os.walk(folder):
+        for name in names:
+            file = os.path.join(path, name)  # noqa: PTH118  # as os.walk gives them
+            client.upload_file(file, BUCKET, f"{prefix}/{os.path.relpath(file, folder)}")
+
+
+@dataclass
+class _Counting:
+    """Counts, delays, spoils or passes on requests."""
+
+    app: Callable[..., Iterable[bytes]]
+    taken: list[Request] = field(default_factory=list)
+    rule: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == _CONTROL:
+            return [self._controlled(environ, start)]
+        conditions = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
+        method, path, query = (
+            environ.get(name, "") for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING")
+        )
+        self.taken.append(Request(method, path, query, any(name in environ for name in conditions)))
+        time.sleep(self.rule.get("delay_s", 0.0))
+        if not self._is_spoilt(f"{method} {path}"):
+            return self.app(environ, start)
+        status = self.rule["status"]
+        start(f"{status} spoiled", [("Content-Type", "application/xml")])
+        code = _CODES.get(status, "InternalError")
+        return [f"<Error><Code>{code}</Code><Message>spoiled by the test</Message></Error>".encode()]
+
+    def _is_spoilt(self, request: str) -> bool:
+        if not self.rule.get("status") or not re.search(self.rule["pattern"], request):
+            return False
+        self.rule["times"] -= 1
+        return bool(self.rule["times"] >= 0)
+
+    def _controlled(self, environ: dict[str, Any], start: Callable[..., object]) -> bytes:
+        said = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        answer: list[Request] = []
+        if "take" in said:
+            answer, self.taken = self.taken, []
+        else:
+            self.rule = said
+        start("200 OK", [("Content-Type", "application/json")])
+        return json.dumps(answer).encode()
+
+
+def _serve() -> None:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app = _Counting(DomainDispatcherApplication(create_backend_app))
+    running = make_server(HOST, 0, app, threaded=True)
+    sys.stdout.write(f"http://{HOST}:{running.server_port}\n")
+    sys.stdout.flush()
+    parent = os.getppid()
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    while os.getppid() == parent:  # a test that was killed leaves no server
+        time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    _serve()
