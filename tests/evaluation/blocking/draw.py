@@ -50,6 +50,22 @@ class Drawn(NamedTuple):
         return self.step_s / self.ideal_s
 
 
+class Recorded(NamedTuple):
+    """A job with its mean step time. [s]"""
+
+    rank_steps: pa.Table
+    manifest: dict[str, Any]
+    step_s: float
+
+
+def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
+    """A job of given times, recorded."""
+    ops = Pipeline(job, times).run()
+    return Recorded(
+        _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
+    )
+
+
 def draw(seed: int, kind: str) -> Drawn:
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
