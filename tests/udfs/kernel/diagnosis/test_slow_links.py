@@ -1,6 +1,6 @@
 """What a slow link costs where most transfers of its kind cross it, beside a simulation that knows.
 
-Each case was missed, or came out a sixth too low, while what is usual was measured over all transfers of a type.
+Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.blocking.draw import EVERY, simulated_job
-from tests.evaluation.blocking.workers import BACKWARD, FORWARD, NAMES, Job, Times
+from tests.evaluation.blocking.workers import BACKWARD, FORWARD, NAMES, Floats, Job, Times
 from udfs.what_if import simulate_job
 
 STEPS: Final = 12
@@ -42,8 +42,9 @@ def times_of(job: Job, slow: Sequence[Link] = ()) -> Times:
     """Times that scatter by 1 %; the same draws with and without slow links."""
     rng = np.random.default_rng(1)
 
-    def noisy(mean_s: float, *shape: int) -> Any:
-        return mean_s * np.exp(0.01 * rng.standard_normal((*shape, job.steps, job.dp)))
+    def noisy(mean_s: float, *shape: int) -> Floats:
+        values: Floats = mean_s * np.exp(0.01 * rng.standard_normal((*shape, job.steps, job.dp)))
+        return values
 
     compute, transfer = (noisy(each, 2, job.pp, job.microbatches) for each in (COMPUTE_S, QUIET_S))
     compute[BACKWARD] *= 2.0
@@ -80,7 +81,7 @@ def communication_of(job: Job, slow: Sequence[Link]) -> tuple[dict[str, Any], fl
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """Of all transfers of its type with two stages: then the other direction, or its quiet steps, are usual."""
+    """All transfers of its type, of two stages: the other direction, or quiet steps, say what is usual."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
