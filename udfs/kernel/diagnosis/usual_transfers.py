@@ -28,6 +28,13 @@ LEAST_S: Final = 1e-6
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
 
+BACK_AND_FORTH: Final = {
+    op_type: pair
+    for pair in ((ot.FORWARD_SEND, ot.BACKWARD_SEND), (ot.FORWARD_RECV, ot.BACKWARD_RECV))
+    for op_type in pair
+}
+"""The same end of both directions: a send may be done when its data are copied."""
+
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
 """Slower by this log factor is congested; of few kinds, and against a single step, it must be slower."""
@@ -90,10 +97,9 @@ def limits_of(
         bases.setdefault(kind[0], []).append(band.usual_s)
     became = {op_type: _became(_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()}
     now_s = {op_type: _low(base_s) / became[op_type] for op_type, base_s in bases.items()}
-    whole = [kind for kind, values in known.items() if values.size and kind not in cut]
-    whole_s = [now_s[kind[0]] for kind in whole if kind[0] in ot.TRANSFERS]
+    whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
-        op_type: min([each_s, *whole_s]) if op_type in ot.TRANSFERS else each_s
+        op_type: min([each_s, *(now_s[other] for other in BACK_AND_FORTH.get(op_type, ()) if other in whole)])
         for op_type, each_s in now_s.items()
     }
     limits = {}
