@@ -1,7 +1,10 @@
-"""Megatron's 1F1B with a link that is slow in every other step: the replay beside the healthy steps."""
+"""Megatron's 1F1B with a link that is slow in every other step: the replay beside the healthy steps.
+
+The link and its direction must be named, by either end, and nothing where no link is slow.
+"""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +23,8 @@ RUNS: Final = {
     "link-50-forward": ("50", ("--link-forward",)),
     "link-50-backward": ("50", ()),
 }
+End = tuple[int, str]
+"""Stage and op type."""
 MINIMUM: Final = SimulationSettings(minimum_steps=1)
 HEALTHY_ERROR: Final = 0.02
 HERE: Final = Path(__file__).parent
@@ -28,7 +33,8 @@ HERE: Final = Path(__file__).parent
 class LinkOutcome(NamedTuple):
     """What the replay of a run says; times in seconds, shares of the recorded step time.
 
-    receiver : stage at the slow end, of the culprit with most effect; None where none is named.
+    wanted : stages and op types of the two ends of the slow link; none where none is slow.
+    named  : those of all culprits, that with most effect first; none where the cause does not hold.
     """
 
     run: str
@@ -37,7 +43,8 @@ class LinkOutcome(NamedTuple):
     nonblocking: float
     discrepancy: float
     blocking: tuple[str, ...]
-    receiver: int | None
+    wanted: frozenset[End]
+    named: tuple[End, ...]
 
     @property
     def off(self) -> float:
@@ -46,21 +53,24 @@ class LinkOutcome(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether the replay is as near as it must be."""
-        return abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
+        """Whether the replay is as near as it must be, and link and direction are named."""
+        is_near = abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
+        return is_near and bool(self.named) == bool(self.wanted) and self.wanted.issuperset(self.named)
 
     def __str__(self) -> str:
+        named = ", ".join(f"{op_type} of stage {stage}" for stage, op_type in self.named)
         return (
             f"{self.run}: discrepancy {self.nonblocking:.1%} where nothing blocks, {self.discrepancy:.1%} "
             f"with {len(self.blocking)} blocking op types; healthy {self.healthy_s:.4f} s, mended "
-            f"{self.mended_s:.4f} s ({self.off:+.1%}); slow end at stage {self.receiver}; "
+            f"{self.mended_s:.4f} s ({self.off:+.1%}); named {named or 'none'}; "
             f"{'ok' if self.is_good else 'wrong'}"
         )
 
 
-def outcomes(torch: str, landing: Path) -> Iterator[LinkOutcome]:
+def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOutcome]:
     """Train and replay each run."""
-    for run, (late_ms, direction) in RUNS.items():
+    for run in runs:
+        late_ms, direction = RUNS[run]
         command = [
             torch,
             "-W",
@@ -75,6 +85,28 @@ def outcomes(torch: str, landing: Path) -> Iterator[LinkOutcome]:
         yield outcome(run, landing)
 
 
+def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
+    """Mean time of quiet healthy steps [s], and quiet steps of both kinds.
+
+    What else the machine does makes steps longer, never shorter: the faster half of each kind is quiet.
+
+    every     : rows of step_slowdown, by their time.
+    is_slowed : of each, whether the fault was there.
+    """
+    kinds = map(every.filter, (pc.invert(is_slowed), is_slowed))
+    quiet = [each.slice(0, len(each) // 2) for each in kinds]
+    return pc.mean(quiet[0]["actual_step_s"]).as_py(), pa.concat_tables(quiet)["step"]
+
+
+def ends_of(run: str) -> frozenset[End]:
+    """Both ends of the link that is slow in a run."""
+    late_ms, direction = RUNS[run]
+    if late_ms == "0":
+        return frozenset()
+    sender, receiver, name = (STAGE, STAGE + 1, "forward") if direction else (STAGE + 1, STAGE, "backward")
+    return frozenset({(sender, f"{name}-send"), (receiver, f"{name}-recv")})
+
+
 def outcome(run: str, landing: Path) -> LinkOutcome:
     """Compare the run, mended, with its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
@@ -83,15 +115,13 @@ def outcome(run: str, landing: Path) -> LinkOutcome:
     stated = {name: value for name, value in manifest.items() if name != "blocking_transfers"}
     every = simulate_job(rank_steps, stated)["step_slowdown"].sort_by("actual_step_s")
     is_slowed = pc.equal(pc.bit_wise_and(every["step"], 1), 1)
-    # What else the machine does makes steps longer, never shorter: the faster half of each kind is quiet.
-    quiet = [each.slice(0, len(each) // 2) for each in map(every.filter, (pc.invert(is_slowed), is_slowed))]
-    healthy_s = pc.mean(quiet[0]["actual_step_s"]).as_py()
-    chosen = pa.concat_tables(quiet)["step"]
+    healthy_s, chosen = quiet_steps(every, is_slowed)
     found = simulate_job(rank_steps.filter(pc.is_in(rank_steps["step"], chosen)), stated, MINIMUM)
     (job,) = found["job_slowdown"].to_pylist()
     causes = {row["cause"]: row for row in found["job_causes"].to_pylist()}
     saved = causes["communication"]["time_saved_fraction"]
-    worst = max(causes["communication"]["culprits"], key=lambda each: each["effect"], default=None)
+    culprits = causes["communication"]["culprits"] if causes["communication"]["is_cause"] else []
+    culprits.sort(key=lambda each: -each["effect"])
     return LinkOutcome(
         run,
         healthy_s,
@@ -99,5 +129,6 @@ def outcome(run: str, landing: Path) -> LinkOutcome:
         job["discrepancy_nonblocking"],
         job["discrepancy"],
         tuple(job["blocking"]),
-        None if worst is None else worst["pp_rank"],
+        ends_of(run),
+        tuple((each["pp_rank"], each["direction"]) for each in culprits),
     )
