@@ -147,7 +147,7 @@ def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[
         some_ways = [ways[at] for at in some.tolist()]
         least_s, least_doubt_s = _halves(some_ways, _least_apart(block, ends, some_ways))
         is_better = is_loose[some] & ((least_doubt_s < doubt_s[some]) | has_none[some, None, None])
-        # Calls of workers that send and receive at once end apart like clocks; but no data come before they are sent.
+        # Calls that send and receive at once end apart like clocks; but no data come before they are sent.
         is_beyond = np.abs(apart_s[some] - least_s) > least_doubt_s + TIGHT_S
         is_better |= is_beyond & np.array([len(way.both) > 1 for way in some_ways])[:, None, None]
         apart_s[some] = np.where(is_better, least_s, apart_s[some])

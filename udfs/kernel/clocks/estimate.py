@@ -113,7 +113,7 @@ def estimate(
         if len(time_s) >= FEW:  # in fewer, a clock that is set scatters as much as it leaps
             noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
         mean_s = np.abs(ahead_s).mean(axis=1)
-        # Uncertainty is against the mean of a part, as the clocks were solved for: a median may be fooled itself.
+        # Errors are against the mean of a part, as clocks were solved for: a median may be fooled itself.
         is_sure = np.abs(_from_mean(followed_s, joined.part)).mean(axis=1) > BEYOND * noise_s + joined.doubt_s
         is_corrected = bool((is_sure & (mean_s > floor_s)).any())
         error_s = np.hypot(noise_s, joined.doubt_s)

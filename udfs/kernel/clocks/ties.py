@@ -109,7 +109,7 @@ def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats
 
 
 def _means(rows: Floats) -> Floats:
-    """Mean of what is known in each row: a link that is slow in few steps bends the mean of its clock by that."""
+    """Mean of what is known in each row: a link that is slow in few steps bends the mean of its clock."""
     known = np.isfinite(rows)
     return np.asarray(np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
 

@@ -20,8 +20,8 @@ USUAL_BAND: Final = (0.5, 1.6)
 LEAST_FACTOR: Final = 1.8
 MADS: Final = 5.0
 SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its usual time, up to this multiple of its type's, and transfers of one
-direction up to this multiple of the other's: both move as much."""
+"""A collective of a stage is measured by its usual time, up to this multiple of its type's, and transfers of
+one direction up to this multiple of the other's: both move as much."""
 
 LEAST_S: Final = 1e-6
 
