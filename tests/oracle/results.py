@@ -3,18 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan, nan
-from statistics import fmean, median
+from statistics import fmean
 from typing import TypeVar
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import OP_TYPE_GROUPS
+from tests.oracle.calls import put_usual
 from tests.oracle.correlation import forward_backward_correlation
 from tests.oracle.ideals import Kind, ideals
 from tests.oracle.records import Layout, Op
 from tests.oracle.step_graph import StepGraph, build_step_graph, with_sides
-from tests.oracle.worker_graph import SAME_S
 
-CLEARLY = 1.5
 VANISHING = 1e-9
 """Shares of T - T_ideal are null where it is below this part of T (contract, section 3)."""
 
@@ -150,54 +148,9 @@ def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
         recorded[step], clamped, buffered = graph.recorded_durations()
         clamped_transfers += clamped
         buffered_sends += buffered
-    _put_usual(graphs, recorded)
+    put_usual(graphs, recorded)
     job = Job(graphs, recorded, {}, dropped, clamped_transfers, buffered_sends)
     return job.with_ideal(ideal)
-
-
-def _put_usual(graphs: dict[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Of a call only the member that was ready last shows its length: others take the usual, or less.
-
-    Of members that were ready together one does, that of the clearly slower link or each in turn; it is the
-    slower one, and says nothing of the usual.
-    """
-    hidden: set[tuple[int, int]] = set()
-    slower: set[tuple[int, int]] = set()
-    for step, graph in graphs.items():
-        links = graph.links
-        place = {op: ordinal for ends in links for ordinal, pair in enumerate(ends) for op in pair}
-        link = {op: number for number, ends in enumerate(links) for pair in ends for op in pair}
-        last = {}
-        for number, call in enumerate(graph.calls):
-            ready = {op: graph.ops[op].end_s - recorded[step][op] for op in call}
-            last[number] = [op for op in call if ready[op] >= max(ready.values()) - SAME_S]
-        alone = {op for ops in last.values() if len(ops) == 1 for op in ops}
-        alone |= {op for ends in links for pair in ends for op in pair} - {
-            op for call in graph.calls for op in call
-        }
-        known = [sorted(recorded[step][recv] for _, recv in ends if recv in alone) for ends in links]
-        usual = [each[(len(each) - 1) // 2] if each else nan for each in known]
-        for number, call in enumerate(graph.calls):
-            by_type = sorted(call, key=lambda op, ops=graph.ops: OP_TYPES.index(ops[op].op_type))
-            chosen = by_type[place.get(by_type[0], 0) % len(call)]
-            times = [usual[link[op]] if op in link else nan for op in by_type]
-            if not any(map(isnan, times)) and max(times) > CLEARLY * sorted(times)[-2]:
-                chosen = by_type[times.index(max(times))]
-            kept = [chosen] if chosen in last[number] else last[number]
-            hidden |= {(step, op) for op in call if op not in kept}
-            slower |= {(step, op) for op in kept if len(last[number]) > 1}
-    for op_type in {graphs[step].ops[op].op_type for step, op in hidden}:
-        all_of = [
-            (step, op)
-            for step, graph in graphs.items()
-            for op in graph.with_peer
-            if graph.ops[op].op_type == op_type and (step, op) not in hidden
-        ]
-        known = [each for each in all_of if each not in slower] or all_of
-        usual_s = median(recorded[step][op] for step, op in known) if known else 0.0
-        for step, op in hidden:
-            if graphs[step].ops[op].op_type == op_type:
-                recorded[step][op] = min(recorded[step][op], usual_s)
 
 
 def _kind(op: Op) -> Kind:

@@ -88,6 +88,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--backward-alone", action="store_true", help="in backwards alone")
     parser.add_argument("--from-step", type=int, help="from this step on; else in every other step")
     parser.add_argument("--pause-s", type=float, default=0.0, help="in one forward of slowed steps")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--chunks", type=int, default=1)
     parser.add_argument("--microbatches", type=int, default=6)
     parser.add_argument("--forward-s", type=float, default=FORWARD_S)
@@ -110,9 +111,9 @@ def train(
         place = Rank(rank, dp_rank, stage, host=f"host-{rank}")
         writer = RankLogWriter(options.landing, Run(options.job, "r0", **sizes), place)
         _join(rank, options.dp * stages, options.port)
-        with Recorder(writer, every=WARM_UP + STEPS, burst=STEPS) as recorder:
+        with Recorder(writer, every=WARM_UP + options.steps, burst=options.steps) as recorder:
             step = build(stage, recorder)
-            for number in range(-WARM_UP, STEPS):
+            for number in range(-WARM_UP, options.steps):
                 is_slowed = bool(number % 2) if options.from_step is None else number >= options.from_step
                 TimedLayer.is_odd = is_slowed
                 _slow_down(options, number, is_slowed=is_slowed and (dp_rank, stage) == SLOWED)

@@ -69,6 +69,15 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
         assert job["slowdown"] == pytest.approx(drawn(kind).slowdown, rel=1e-3)
 
 
+@pytest.mark.parametrize("seed", [3153, 3253, 3333])
+def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
+    """A call shows its slower member: medians were too long by that; in the last job a link is always slow."""
+    job = draw(seed, "fused")
+    found = job_row(job.rank_steps, job.manifest)
+    assert found["blocking"]
+    assert found["slowdown"] == pytest.approx(job.slowdown, rel=5e-4)
+
+
 @pytest.mark.parametrize("kind", SHOWN)
 def test_the_twin_agrees(kind: str) -> None:
     found = simulate_job(drawn(kind).rank_steps, drawn(kind).manifest)

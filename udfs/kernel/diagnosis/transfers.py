@@ -58,19 +58,19 @@ class _Part(NamedTuple):
     @property
     def telling(self) -> Mask | None:
         """Which of them say what is usual; None if all do."""
-        return self.known if self.is_cut else self._whole_and_known
+        whole = self.whole_and_known
+        return self.known if whole is None or self.is_cut else whole
 
     @property
     def is_cut(self) -> bool:
         """Whether too few of them are whole."""
-        both = self._whole_and_known
-        return self.whole is not None and np.count_nonzero(both) < ENOUGH_WHOLE * self.whole.size
+        whole = self.whole_and_known
+        return whole is not None and bool(np.count_nonzero(whole) < ENOUGH_WHOLE * whole.size)
 
     @property
-    def _whole_and_known(self) -> Mask | None:
-        if self.whole is None or self.known is None:
-            return self.known if self.whole is None else self.whole
-        return self.known & self.whole
+    def whole_and_known(self) -> Mask | None:
+        """Which are whole and known; None where none is cut."""
+        return self.whole if self.whole is None or self.known is None else self.known & self.whole
 
 
 def slow_transfers(

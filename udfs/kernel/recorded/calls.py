@@ -86,7 +86,7 @@ def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
 def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
     """Of transfers in calls the lower median of their link's known ones in a step; nan without any. [s]"""
     shown = {op: last & ~tied for call in calls for op, last, tied in zip(*call, strict=True)}
-    found = {}
+    found: dict[int, Floats] = {}
     for members, _ in graph.meetings if any(call.is_tied.any() for call in calls) else ():
         ends = [list(ops) for ops in members]
         if graph.op_types[ends[0][0]] in ot.TRANSFERS:
