@@ -71,7 +71,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
-    """A call shows its slower member: medians were too long by that; in the last job a link is always slow."""
+    """A call shows its slower member: medians were too long by that. In the last job a link is slow."""
     job = draw(seed, "fused")
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]

@@ -1,7 +1,7 @@
 """Draws jobs, records them, and says what is true of them.
 
 S can be known unless more than half of the receives of a direction end, in the log, with the copy of an eager
-send of the same call: their data were there, and nothing shows for how long. Their median is then no transfer's.
+send of the same call: their data were there, and nothing shows since when. Their median is no transfer's then.
 """
 
 from typing import Any, Final, NamedTuple
@@ -124,9 +124,11 @@ def draw(seed: int, kind: str) -> Drawn:
 def _hidden(pipeline: Pipeline, stages: list[list[Op]]) -> float:
     """Share of receives that were over before their call was, in the direction that has most."""
     shares: dict[int, list[float]] = {}
-    for op in (op for ops in stages for op in ops if op.message is not None and op.op.endswith("-recv")):
-        over_s = pipeline.end_s(Transfer(op.message, is_send=False))
-        shares.setdefault(op.message.direction, []).append(float((op.end_s - over_s > NOTICED_S).mean()))
+    for op in (op for ops in stages for op in ops):
+        if op.message is not None and op.op.endswith("-recv"):
+            over_s = pipeline.end_s(Transfer(op.message, is_send=False))
+            is_hidden = op.end_s > (op.end_s if over_s is None else over_s) + NOTICED_S
+            shares.setdefault(op.message.direction, []).append(float(is_hidden.mean()))
     return max(float(np.mean(each)) for each in shares.values())
 
 
