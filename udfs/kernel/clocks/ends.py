@@ -142,14 +142,11 @@ def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[
     apart_s, doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), places))
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
-    some = np.flatnonzero((is_loose | (np.abs(apart_s) > TIGHT_S)).any(axis=(1, 2)))
+    some = np.flatnonzero(is_loose.any(axis=(1, 2)))
     if len(some):
         some_ways = [ways[at] for at in some.tolist()]
         least_s, least_doubt_s = _halves(some_ways, _least_apart(block, ends, some_ways))
         is_better = is_loose[some] & ((least_doubt_s < doubt_s[some]) | has_none[some, None, None])
-        # Calls that send and receive at once end apart like clocks; but no data come before they are sent.
-        is_beyond = np.abs(apart_s[some] - least_s) > least_doubt_s + TIGHT_S
-        is_better |= is_beyond & np.array([len(way.both) > 1 for way in some_ways])[:, None, None]
         apart_s[some] = np.where(is_better, least_s, apart_s[some])
         doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
     return apart_s, doubt_s

@@ -98,20 +98,14 @@ def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats
     pair = (kind * nodes + one) * nodes + other
     pairs, first, inverse, count = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
     if len(pairs) == len(pair):
-        return Ties(one, other, kind, apart_s, _means(doubt_s))
+        return Ties(one, other, kind, apart_s, _middles(doubt_s))
     order = np.argsort(inverse, kind="stable")
     within = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
     padded = np.full((2, int(count.max()), len(pairs), apart_s.shape[1]), np.nan)
     for room, rows in zip(padded, (apart_s, doubt_s), strict=True):
         room[within, inverse[order]] = rows[order]
     apart_s, doubt_s = (middle_of_known(room) for room in padded)
-    return Ties(one[first], other[first], kind[first], apart_s, _means(doubt_s))
-
-
-def _means(rows: Floats) -> Floats:
-    """Mean of what is known in each row: a link that is slow in few steps bends the mean of its clock."""
-    known = np.isfinite(rows)
-    return np.asarray(np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
+    return Ties(one[first], other[first], kind[first], apart_s, _middles(doubt_s))
 
 
 def _middles(rows: Floats) -> Floats:

@@ -121,10 +121,8 @@ def _kept_delays(
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
-    """Sends and recvs of which the recv began later than the send by more than the transfer seems to take.
-
-    Not of a send that waits until its data are there: they move once both ends are posted.
-    """
+    """Sends and recvs of which the recv began later than the send by more than the transfer seems to take."""
+    # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     place: dict[int, int] = {}
     masks = []
@@ -133,9 +131,8 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
             continue
         is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
         sends, recvs = (np.asarray(members[is_recv.index(which)]) for which in (False, True))
-        late_s = start_s[recvs] - start_s[sends]
-        if graph.op_types[int(sends[0])] in waited:
-            late_s = np.full(late_s.shape, -np.inf)
+        is_waited = graph.op_types[int(sends[0])] in waited
+        late_s = start_s[recvs] - start_s[sends] - (np.inf if is_waited else 0.0)
         for ops in (sends, recvs):
             place |= zip(ops.tolist(), range(len(place), len(place) + len(ops)), strict=True)
             masks.append(late_s > transfer_s[ops])
