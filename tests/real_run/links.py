@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tests.support.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
-STEPS: Final = 40
+STEPS: Final = 24
 STAGE: Final = 1
 """The link lies behind it."""
 RUNS: Final = {
@@ -82,7 +82,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOut
             "--landing",
             str(landing),
         ]
-        command += ["--job", run, "--dp", "1", "--stages", "4", "--forward-s", "0.03", "--microbatches", "8"]
+        command += ["--job", run, "--dp", "1", "--stages", "4", "--forward-s", "0.06", "--microbatches", "8"]
         command += ["--steps", str(STEPS), "--link", str(STAGE), "--link-ms", late_ms, *direction]
         subprocess.run(command, check=True, timeout=300)
         yield outcome(run, landing)
