@@ -3,15 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import TypeVar
 
 from schemas.vocabulary import OP_TYPE_GROUPS
+from tests.oracle.calls import put_usual
 from tests.oracle.correlation import forward_backward_correlation
 from tests.oracle.ideals import Kind, ideals
 from tests.oracle.records import Layout, Op
 from tests.oracle.step_graph import StepGraph, build_step_graph, with_sides
-from tests.oracle.worker_graph import SAME_S
 
 VANISHING = 1e-9
 """Shares of T - T_ideal are null where it is below this part of T (contract, section 3)."""
@@ -148,28 +148,9 @@ def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
         recorded[step], clamped, buffered = graph.recorded_durations()
         clamped_transfers += clamped
         buffered_sends += buffered
-    _put_usual(graphs, recorded)
+    put_usual(graphs, recorded)
     job = Job(graphs, recorded, {}, dropped, clamped_transfers, buffered_sends)
     return job.with_ideal(ideal)
-
-
-def _put_usual(graphs: dict[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Of a call only the member that was ready last shows its length: others take the usual, or less."""
-    unknown: set[tuple[int, int]] = set()
-    for step, graph in graphs.items():
-        for call in graph.calls:
-            ready = {op: graph.ops[op].end_s - recorded[step][op] for op in call}
-            unknown |= {(step, op) for op in call if ready[op] < max(ready.values()) - SAME_S}
-    for op_type in {graphs[step].ops[op].op_type for step, op in unknown}:
-        known = [
-            recorded[step][op]
-            for step, graph in graphs.items()
-            for op in graph.with_peer
-            if graph.ops[op].op_type == op_type and (step, op) not in unknown
-        ]
-        for step, op in unknown:
-            if graphs[step].ops[op].op_type == op_type:
-                recorded[step][op] = min(recorded[step][op], median(known) if known else 0.0)
 
 
 def _kind(op: Op) -> Kind:

@@ -44,6 +44,17 @@ class StepGraph:
         met = [op for group in self.groups if len(group) > 1 for op in group]
         return [*met, *self.sent_by, *self.sent_by.values()]
 
+    @property
+    def links(self) -> list[list[list[int]]]:
+        """Of each link its transfers in order, each a send and its recv."""
+        pairs = [group for group in self.groups if len(group) > 1] + [[s, r] for r, s in self.sent_by.items()]
+        pairs = [pair for pair in pairs if self.ops[pair[0]].op_type.endswith("-send")]
+        found: dict[Hashable, list[list[int]]] = defaultdict(list)
+        for pair in sorted(pairs, key=lambda pair: (self.ops[pair[0]].start_s, pair[0])):
+            sender = self.ops[pair[0]]
+            found[sender.op_type, sender.dp_rank, sender.pp_rank].append(pair)
+        return list(found.values())
+
     def recorded_durations(self) -> tuple[dict[int, float], int, int]:
         """Take every op's duration, a transfer's without the waiting for its group [s].
 

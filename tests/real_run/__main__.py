@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
-from tests.real_run.links import outcomes
+from tests.real_run import faults, links
 from tests.support.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -44,6 +44,7 @@ JOBS: Final = {
     "torch-ddp": ("train_torch.py", "--ddp"),
     "torch-fsdp": ("train_torch.py", "--fsdp", "--microbatches", "2"),
 }
+EVERY: Final = [*JOBS, *faults.RUNS, *links.RUNS]
 HERE: Final = Path(__file__).parent
 
 
@@ -124,13 +125,14 @@ def main() -> int:
     """Run the jobs, print what was found, and return 1 where something is out of bounds."""
     parser = argparse.ArgumentParser(prog="make real-run")
     parser.add_argument("--torch", required=True, help="a Python with torch, megatron-core and the emitter")
-    parser.add_argument("--job", action="append", choices=[*JOBS], help="all where none is named")
+    parser.add_argument("--job", action="append", choices=EVERY, help="all where none is named")
     parser.add_argument("--landing", type=Path, help="keep the logs here")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         landing = options.landing or Path(temporary)
-        for job in options.job or JOBS:
+        jobs = options.job or EVERY
+        for job in filter(JOBS.__contains__, jobs):
             script, *arguments = JOBS[job]
             command = [options.torch, "-W", "ignore::UserWarning", str(HERE / script), *arguments]
             command += ["--landing", str(landing), "--job", job, "--slow", str(FACTOR)]
@@ -145,7 +147,13 @@ def main() -> int:
                 f"{'wrong: ' + ', '.join(failures) if failures else 'ok'}\n"
             )
             sys.stdout.flush()
-        for of_link in outcomes(options.torch, landing) if not options.job else ():
+        for of_fault in faults.outcomes(
+            options.torch, landing, [each for each in faults.RUNS if each in jobs]
+        ):
+            failed += bool(of_fault.failures())
+            sys.stdout.write(f"{of_fault}\n")
+            sys.stdout.flush()
+        for of_link in links.outcomes(options.torch, landing, filter(links.RUNS.__contains__, jobs)):
             failed += not of_link.is_good
             sys.stdout.write(f"{of_link}\n")
             sys.stdout.flush()

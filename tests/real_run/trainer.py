@@ -29,7 +29,7 @@ class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in 
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
-        until = time.perf_counter() + seconds
+        until = time.perf_counter() + seconds * TimedLayer.pace + TimedLayer.pause_now()
         ctx.seconds = seconds
         ctx.save_for_backward(tensor, weight)
         result = tensor @ weight.T
@@ -38,7 +38,7 @@ class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in 
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, Any, None]:
-        until = time.perf_counter() + 2 * ctx.seconds
+        until = time.perf_counter() + 2 * ctx.seconds * TimedLayer.backward_pace
         tensor, weight = ctx.saved_tensors
         gradients = gradient @ weight, gradient.flatten(0, -2).T @ tensor.flatten(0, -2)
         _sleep(until)
@@ -50,10 +50,21 @@ def _sleep(until: float) -> None:
 
 
 class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A linear layer that takes `seconds` forward, times the process's pace in this step."""
+    """A linear layer that takes `seconds` forward, times the process's pace in this step.
 
-    pace = 1.0
+    pause_s  : what one forward of the step takes longer
+    until    : how many forwards run before that one
+    """
+
+    pace = backward_pace = 1.0
+    pause_s = 0.0
+    until = 0
     is_odd = False
+
+    @classmethod
+    def pause_now(cls) -> float:
+        cls.until -= 1
+        return cls.pause_s if cls.until == -1 else 0.0
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -61,7 +72,7 @@ class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this
         self.seconds = seconds
 
     def forward(self, tensor: Any) -> Any:
-        return _Timed.apply(tensor, self.weight, self.seconds * TimedLayer.pace)
+        return _Timed.apply(tensor, self.weight, self.seconds)
 
 
 def loss_function(output: Any, target: Any) -> Any:
@@ -73,7 +84,11 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--landing")
     parser.add_argument("--job")
     parser.add_argument("--dp", type=int, default=3)
-    parser.add_argument("--slow", type=float, default=1.0)
+    parser.add_argument("--slow", type=float, default=1.0, help="factor of the slowed worker")
+    parser.add_argument("--backward-alone", action="store_true", help="in backwards alone")
+    parser.add_argument("--from-step", type=int, help="from this step on; else in every other step")
+    parser.add_argument("--pause-s", type=float, default=0.0, help="in one forward of slowed steps")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--chunks", type=int, default=1)
     parser.add_argument("--microbatches", type=int, default=6)
     parser.add_argument("--forward-s", type=float, default=FORWARD_S)
@@ -96,11 +111,12 @@ def train(
         place = Rank(rank, dp_rank, stage, host=f"host-{rank}")
         writer = RankLogWriter(options.landing, Run(options.job, "r0", **sizes), place)
         _join(rank, options.dp * stages, options.port)
-        with Recorder(writer, every=WARM_UP + STEPS, burst=STEPS) as recorder:
+        with Recorder(writer, every=WARM_UP + options.steps, burst=options.steps) as recorder:
             step = build(stage, recorder)
-            for number in range(-WARM_UP, STEPS):
-                TimedLayer.is_odd = bool(number % 2)
-                TimedLayer.pace = options.slow if number % 2 and (dp_rank, stage) == SLOWED else 1.0
+            for number in range(-WARM_UP, options.steps):
+                is_slowed = bool(number % 2) if options.from_step is None else number >= options.from_step
+                TimedLayer.is_odd = is_slowed
+                _slow_down(options, number, is_slowed=is_slowed and (dp_rank, stage) == SLOWED)
                 torch.distributed.barrier()
                 with recorder.step(number) if begins else nullcontext():
                     step()
@@ -109,6 +125,14 @@ def train(
 
     fork = get_context("fork")
     run_all([fork.Process(target=run, args=(rank,)) for rank in range(options.dp * stages)])
+
+
+def _slow_down(options: argparse.Namespace, step: int, *, is_slowed: bool) -> None:
+    """Set the pace of this process in a step."""
+    TimedLayer.backward_pace = options.slow if is_slowed else 1.0
+    TimedLayer.pace = 1.0 if options.backward_alone else TimedLayer.backward_pace
+    TimedLayer.pause_s = options.pause_s if is_slowed else 0.0
+    TimedLayer.until = step % options.microbatches
 
 
 def _join(rank: int, world_size: int, port: int) -> None:

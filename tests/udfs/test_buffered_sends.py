@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.evaluation.blocking.draw import draw
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import what_if
 from tests.support.random_jobs import named_job
@@ -84,3 +85,23 @@ def test_buffered_sends_delay_nothing() -> None:
     ]
     assert causes[0] == causes[1]
     assert_equal_results(found, what_if(read_rank_steps(rows), read_layout(job.manifest)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("buffered, fused", 3058),
+        ("buffered, fused", 3208),
+        ("buffered, fused", 3288),
+        ("buffered, fused", 3308),
+        ("buffered", 7009),
+    ],
+)
+def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
+    """Each rank has a host of its own, and all clocks agree: ends of replicas are fooled alike."""
+    job = draw(seed, kind)
+    assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
+    (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()
+    assert not found["is_clock_corrected"]
+    if kind == "buffered, fused":
+        assert found["slowdown"] == pytest.approx(job.slowdown, rel=1e-3)

@@ -9,11 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
-from schemas.vocabulary import EXPOSED_COMMUNICATION, OP_TYPES
+from schemas.vocabulary import EXPOSED_COMMUNICATION, OP_TYPES, TRANSFER_OPS
 from tests.oracle.exposed import exposed_communication
 from tests.oracle.readers import read_layout, read_rank_steps
+from tests.oracle.records import Layout
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
+from tests.udfs.test_blocking import SHOWN, drawn, twin_layout
 from tests.udfs.twin import SAME, STREAMS, shapes, slow_job
 from udfs.kernel.replay.spent import COMMUNICATION
 from udfs.what_if import SimulationSettings, simulate_job
@@ -116,9 +118,10 @@ def test_communication_is_what_the_model_calls_so() -> None:
     assert {OP_TYPES[code] for code in COMMUNICATION} == set(OP_TYPES) - computes
 
 
-def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any]) -> None:
-    found = figures(rows, facts | STREAMS)
-    wanted = exposed_communication(read_rank_steps(rows), read_layout(facts))
+def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
+    """Compare; layout is the twin's, with what blocks, None if nothing does."""
+    found = figures(rows, facts | STREAMS if layout is None else facts)
+    wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()
     for key, seconds in wanted.items():
         assert found[key] == pytest.approx(astuple(seconds), rel=SAME, abs=SAME), key
@@ -135,3 +138,38 @@ def test_layouts_are_as_the_twin_has_them(name: str) -> None:
 def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> None:
     job = slow_job(shape, seed)
     assert_as_the_twin(job.rank_steps, job.manifest)
+
+
+def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
+    """Each stage computes for 1 s, sends or receives, computes: nothing runs beside a transfer."""
+    first: Ops = [
+        ("forward-compute", 0, 1, 0), ("forward-send", 1, 0.5),
+        ("forward-compute", 1.5, 1, 1), ("forward-send", 2.5, 0.5),
+    ]  # fmt: skip
+    second: Ops = [
+        ("forward-recv", 0, 1.5), ("forward-compute", 1.5, 1, 0),
+        ("forward-recv", 2.5, 0.5), ("forward-compute", 3, 1, 1),
+    ]  # fmt: skip
+    rows = rank_steps(line(0, 0, 0, first), line(0, 0, 1, second))
+    found = figures(rows, manifest(pp_size=2) | {"blocking_transfers": ["forward-send", "forward-recv"]})
+    assert found[JOB] == close(1.0, 1.0, 0.0, 1.0)
+    # On a stream of its own the first transfer would run beside the first stage's second compute.
+    first[2], first[3] = ("forward-compute", 1, 1, 1), ("forward-send", 2.0, 0.5)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_jobs_whose_transfers_block_are_as_the_twin_has_them(kind: str) -> None:
+    job = drawn(kind)
+    assert_as_the_twin(job.rank_steps, job.manifest, twin_layout(job.rank_steps, job.manifest))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    shape=shapes(), seed=st.integers(0, 2**20), blocking=st.sets(st.sampled_from(TRANSFER_OPS), min_size=1)
+)
+def test_random_jobs_that_are_said_to_block_are_as_the_twin_has_them(
+    shape: JobShape, seed: int, blocking: set[str]
+) -> None:
+    job = slow_job(shape, seed)
+    facts = job.manifest | {"blocking_transfers": sorted(blocking)}
+    assert_as_the_twin(job.rank_steps, facts, twin_layout(job.rank_steps, facts))

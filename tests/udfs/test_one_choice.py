@@ -13,7 +13,8 @@ import pytest
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN
-from tests.support.golden_units import LATER, MISTAKEN, golden_units
+from tests.evaluation.blocking.draw import draw
+from tests.support.golden_units import LATER, MISTAKEN, PARTS, UNITS, golden_units
 from tests.support.random_jobs import FAULTS, LAYOUTS, NOISY, generate_job, named_job, without_ops
 from tests.support.regressions import REGRESSIONS
 from tests.support.skewed import job_on_hosts
@@ -23,6 +24,8 @@ from udfs.timeline.timelines import IDEAL, RECORDED, REPLAYED, step_timelines
 from udfs.what_if import SimulationSettings, simulate_job
 
 ALIKE = 1e-12
+BLOCKING = {"blocking": 8, "fused": 3, "buffered": 17, "buffered, fused": 38}
+"""Seeds of jobs whose transfers block."""
 LONG = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=14)
 DAY = date(2026, 1, 5)
 US = 1_000_000
@@ -56,8 +59,12 @@ def odd_units() -> Iterator[tuple[str, Unit]]:
 def units() -> dict[str, Unit]:
     found = {
         f"golden {each.name}": (each.manifest, each.rank_steps, SimulationSettings())
-        for each in (*golden_units(), *golden_units(LATER), *golden_units(MISTAKEN))
+        for name in (UNITS, LATER, PARTS, MISTAKEN)
+        for each in golden_units(name)
     }
+    for kind, seed in BLOCKING.items():
+        drawn = draw(seed, kind)
+        found[kind] = (drawn.manifest, drawn.rank_steps, SimulationSettings())
     for name in (*LAYOUTS, "disagreeing", *range(16)):
         job = named_job(name)
         found[f"generated {name}"] = (job.manifest, job.rank_steps, SimulationSettings())
@@ -98,7 +105,7 @@ def test_what_if_and_timelines_replay_what_the_tables_do(name: str) -> None:
     }
     asked = replay_causes(rows, facts, list(causes), settings).answers
     assert {each.scenario: each.time_saved_fraction for each in asked[:-1]} == causes
-    for step in (steps[0], steps[-1]):
+    for step in steps if name.startswith("golden") else (steps[0], steps[-1]):
         drawn = step_timelines(rows, facts, step["step"], settings)
         column_of = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
         for kind, column in column_of.items():

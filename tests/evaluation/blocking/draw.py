@@ -1,11 +1,25 @@
-"""Draws jobs, records them, and says what is true of them."""
+"""Draws jobs, records them, and says what is true of them.
+
+S can be known unless more than half of the receives of a direction end, in the log, with the copy of an eager
+send of the same call: their data were there, and nothing shows since when. Their median is no transfer then.
+"""
 
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tests.evaluation.blocking.workers import BACKWARD, FORWARD, NAMES, Floats, Job, Op, Pipeline, Times
+from tests.evaluation.blocking.workers import (
+    BACKWARD,
+    FORWARD,
+    NAMES,
+    Floats,
+    Job,
+    Op,
+    Pipeline,
+    Times,
+    Transfer,
+)
 
 EVERY: Final = frozenset({"forward-send", "forward-recv", "backward-send", "backward-recv"})
 RECVS: Final = frozenset({"forward-recv", "backward-recv"})
@@ -23,6 +37,9 @@ KINDS: Final = {
 }
 """Which transfers block, and whether some are one call; those whose sends are eager are called so."""
 FAULTS: Final = ("none", "worker", "link", "stage", "late")
+MOST_HIDDEN: Final = 0.5
+NOTICED_S: Final = 1e-7
+"""Logs keep a tenth of a microsecond."""
 FIRST_US: Final = 1_767_600_000_000_000
 
 
@@ -32,6 +49,7 @@ class Drawn(NamedTuple):
     step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
     healthy_s, recorded_s : step times without the fault, and as logged. [s]
     slow_link            : of a slow link its direction, sender and receiver.
+    hidden               : largest share, by direction, of receives that end with the copy of an eager send.
     """
 
     kind: str
@@ -44,10 +62,32 @@ class Drawn(NamedTuple):
     healthy_s: float
     recorded_s: float
     slow_link: tuple[str, int, int] | None = None
+    hidden: float = 0.0
 
     @property
     def slowdown(self) -> float:
         return self.step_s / self.ideal_s
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the log holds what the slowdown needs."""
+        return self.hidden <= MOST_HIDDEN
+
+
+class Recorded(NamedTuple):
+    """A job with its mean step time. [s]"""
+
+    rank_steps: pa.Table
+    manifest: dict[str, Any]
+    step_s: float
+
+
+def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
+    """A job of given times, recorded."""
+    ops = Pipeline(job, times).run()
+    return Recorded(
+        _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
+    )
 
 
 def draw(seed: int, kind: str) -> Drawn:
@@ -70,13 +110,26 @@ def draw(seed: int, kind: str) -> Drawn:
     measured = _measured(job, faulty)
     step_s = _step_s(Pipeline(job, measured).run()).mean()
     ideal_s = _step_s(Pipeline(job, _ideal(job, measured)).run()).mean()
-    ops = Pipeline(job, faulty).run()
+    pipeline = Pipeline(job, faulty)
+    ops = pipeline.run()
     recorded_s = float(_step_s(ops).mean())
     healthy_s = float(_step_s(Pipeline(job, healthy).run()).mean())
     hosts = bool(rng.random() < 0.5)
     facts = _manifest(job, f"{kind}-{seed}")
     rank_steps = _rank_steps(job, ops, one_host=hosts)
-    return Drawn(kind, fault, job, rank_steps, facts, step_s, ideal_s, healthy_s, recorded_s, link)
+    hidden = _hidden(pipeline, ops) if job.is_eager and job.is_fused else 0.0
+    return Drawn(kind, fault, job, rank_steps, facts, step_s, ideal_s, healthy_s, recorded_s, link, hidden)
+
+
+def _hidden(pipeline: Pipeline, stages: list[list[Op]]) -> float:
+    """Share of receives that were over before their call was, in the direction that has most."""
+    shares: dict[int, list[float]] = {}
+    for op in (op for ops in stages for op in ops):
+        if op.message is not None and op.op.endswith("-recv"):
+            over_s = pipeline.end_s(Transfer(op.message, is_send=False))
+            is_hidden = op.end_s > (op.end_s if over_s is None else over_s) + NOTICED_S
+            shares.setdefault(op.message.direction, []).append(float(is_hidden.mean()))
+    return max(float(np.mean(each)) for each in shares.values())
 
 
 def _times(job: Job, rng: np.random.Generator) -> Times:

@@ -187,7 +187,7 @@ class Pipeline:
         start_s = worker.free_s
         recv = Transfer(Message(direction, microbatch, stage + (1 if direction else -1)), is_send=False)
         if recv.op not in self.job.blocking and 0 <= recv.message.sender < self.job.pp:
-            arrived_s = self._end(recv)
+            arrived_s = self.end_s(recv)
             if arrived_s is None:
                 return False
             start_s = np.maximum(start_s, arrived_s)
@@ -205,7 +205,7 @@ class Pipeline:
             for each in call:
                 if each not in waited:
                     self._issue(worker, each)
-        ends = [self._end(each) for each in waited]
+        ends = [self.end_s(each) for each in waited]
         known = [end_s for end_s in ends if end_s is not None]
         if len(known) < len(ends):
             return False
@@ -230,12 +230,12 @@ class Pipeline:
                 if transfer not in self.posts:
                     ready_s = np.maximum(worker.ready_s[transfer], done_s)
                     self.posts[transfer] = ready_s + self.times.launch_s
-                end_s = self._end(transfer)
+                end_s = self.end_s(transfer)
                 if end_s is None:
                     break
                 done_s = end_s
 
-    def _end(self, transfer: Transfer) -> Floats | None:
+    def end_s(self, transfer: Transfer) -> Floats | None:
         """When a transfer is done; None while its peer is not posted."""
         message = transfer.message
         both = [self.posts.get(Transfer(message, is_send)) for is_send in (True, False)]
@@ -262,7 +262,7 @@ class Pipeline:
         starts = []
         for stage, worker in enumerate(self.workers):
             for transfer in (each for issued in worker.issued.values() for each in issued):
-                end_s = self._end(transfer)
+                end_s = self.end_s(transfer)
                 if end_s is None:
                     raise ValueError(f"{transfer} has no peer")
                 worker.ops.append(Op(transfer.op, -1, self.posts[transfer], end_s, transfer.message))

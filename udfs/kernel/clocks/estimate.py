@@ -106,13 +106,16 @@ def estimate(
     if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
         joined = joined._replace(ahead_s=levelled(joined.ahead_s, time_s, joined.part))
         fitted = course(joined.ahead_s, time_s)
-        ahead_s = _from_median(_followed(joined, fitted), joined.part)
+        followed_s = _followed(joined, fitted)
+        ahead_s = _from_median(followed_s, joined.part)
         drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]
         leap_s = _leaps(ahead_s - drift[:, None] * (time_s - time_s[0]), fitted)
         if len(time_s) >= FEW:  # in fewer, a clock that is set scatters as much as it leaps
             noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
         mean_s = np.abs(ahead_s).mean(axis=1)
-        is_corrected = bool((mean_s > np.maximum(floor_s, BEYOND * noise_s + joined.doubt_s)).any())
+        # Errors are against the mean of a part, as clocks were solved for: a median may be fooled itself.
+        is_sure = np.abs(_from_mean(followed_s, joined.part)).mean(axis=1) > BEYOND * noise_s + joined.doubt_s
+        is_corrected = bool((is_sure & (mean_s > floor_s)).any())
         error_s = np.hypot(noise_s, joined.doubt_s)
         is_vague = bool(mean_s.max() > floor_s and error_s.max() > TOO_VAGUE * step_s)
     residual_s = np.abs(joined.residual_s[np.isfinite(joined.residual_s)])
@@ -144,6 +147,13 @@ def _followed(joined: Joined, fitted: Course) -> Floats:
     chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
     is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
     return np.where(is_own, joined.ahead_s, fitted.ahead_s)
+
+
+def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
+    """Against the mean clock of each part, step by step."""
+    total_s = np.zeros((len(part), ahead_s.shape[1]))
+    np.add.at(total_s, part, ahead_s)
+    return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:

@@ -183,8 +183,9 @@ def _solve(
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own
     inverse = np.linalg.inv(system.matrix(weight))
     share = (inverse[found.other] - inverse[found.one]) * weight[:, None]
-    square = (share**2).T
-    return share.T @ found.apart_s, np.sqrt(square @ noise_s**2), np.sqrt(square @ found.doubt_s**2)
+    # Doubts add up as they are: what fools one tie, such as sends that are done early, fools others alike.
+    noise_s = np.sqrt((share**2).T @ noise_s**2)
+    return share.T @ found.apart_s, noise_s, np.abs(share).T @ found.doubt_s
 
 
 def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph, once_per_graph
+from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 
@@ -90,7 +90,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
         steps=block.steps,
-        cut=_cut(graph, block.start_s, block.duration_s),
+        cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
         entries=_entries(graph, block.start_s, end_s, layout),
     )
 
@@ -120,8 +120,10 @@ def _kept_delays(
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
 
 
-def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats) -> Cut:
+def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
     """Sends and recvs of which the recv began later than the send by more than the transfer seems to take."""
+    # Data of a send that waits until they are there move once both ends are posted.
+    waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     place: dict[int, int] = {}
     masks = []
     for members, _ in graph.meetings:
@@ -129,7 +131,8 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats) -> Cut:
             continue
         is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
         sends, recvs = (np.asarray(members[is_recv.index(which)]) for which in (False, True))
-        late_s = start_s[recvs] - start_s[sends]
+        is_waited = graph.op_types[int(sends[0])] in waited
+        late_s = start_s[recvs] - start_s[sends] - (np.inf if is_waited else 0.0)
         for ops in (sends, recvs):
             place |= zip(ops.tolist(), range(len(place), len(place) + len(ops)), strict=True)
             masks.append(late_s > transfer_s[ops])

@@ -18,6 +18,7 @@ from udfs.kernel.diagnosis.usual_transfers import (
     Kind,
     Usual,
     limits_of,
+    quiet_time,
     step_factors,
 )
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
@@ -57,10 +58,19 @@ class _Part(NamedTuple):
     @property
     def telling(self) -> Mask | None:
         """Which of them say what is usual; None if all do."""
-        if self.whole is None:
-            return self.known
-        both = self.whole if self.known is None else self.known & self.whole
-        return both if np.count_nonzero(both) >= ENOUGH_WHOLE * both.size else self.known
+        whole = self.whole_and_known
+        return self.known if whole is None or self.is_cut else whole
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether too few of them are whole."""
+        whole = self.whole_and_known
+        return whole is not None and bool(np.count_nonzero(whole) < ENOUGH_WHOLE * whole.size)
+
+    @property
+    def whole_and_known(self) -> Mask | None:
+        """Which are whole and known; None where none is cut."""
+        return self.whole if self.whole is None or self.known is None else self.known & self.whole
 
 
 def slow_transfers(
@@ -68,7 +78,7 @@ def slow_transfers(
 ) -> list[SlowTransfers]:
     """Faults of every block, measured over all blocks together, and by earlier days as limits_of says."""
     parts = [_parts(block) for block in blocks]
-    factors = _congestion(blocks, parts)
+    factors, quiet_s = _congestion(blocks, parts)
     calm = [
         {
             kind: part.time_s / factor[kind[0]][:, None] if kind[0] in factor else part.time_s
@@ -84,7 +94,8 @@ def slow_transfers(
             if kind in found
         ]
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
-    limits = limits_of(known, before_s)
+    cut = {kind for found in parts for kind, part in found.items() if part.is_cut}
+    limits = limits_of(known, before_s, quiet_s, cut)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
@@ -131,23 +142,34 @@ def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
     }
 
 
-def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
-    """For each block and congested op type by how much its transfers took longer; shape (step,)."""
+def _congestion(
+    blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
+) -> tuple[list[dict[int, Floats]], dict[Kind, float]]:
+    """For each block and congested op type by how much its transfers took longer, shape (step,).
+
+    And for each kind what its transfers take in its own quiet steps. [s]
+    """
     steps = [block.number_of_steps for block in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
     }
     factors: dict[int, Floats] = {}
+    quiet_s: dict[Kind, float] = {}
     for traffic, members in together.items():
         if members:
             medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
-            factors |= dict.fromkeys(traffic, step_factors(np.concatenate(medians, axis=1)))
+            median_s = np.concatenate(medians, axis=1)
+            of_traffic = step_factors(median_s)
+            factors |= dict.fromkeys(traffic, of_traffic)
+            quiet_s |= zip(members, map(quiet_time, median_s / of_traffic), strict=True)
     found = [
         {op_type: values[end - count : end] for op_type, values in factors.items()}
         for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
     ]
-    return [{each: values for each, values in block.items() if (values > 1.0).any()} for block in found]
+    return [
+        {each: values for each, values in block.items() if (values > 1.0).any()} for block in found
+    ], quiet_s
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:

@@ -3,7 +3,7 @@
 Steps in which all are slow at once are a congested network, not one bad link.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -28,18 +28,29 @@ USUAL_BAND: Final = (0.5, 1.6)
 LEAST_FACTOR: Final = 1.8
 MADS: Final = 5.0
 SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its usual time, up to this multiple of its type's."""
+"""A collective of a stage is measured by its usual time, up to this multiple of its type's, and transfers of
+one direction up to this multiple of the other's: both move as much."""
 
 LEAST_S: Final = 1e-6
 
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
 
+BACK_AND_FORTH: Final = {
+    op_type: pair
+    for pair in ((ot.FORWARD_SEND, ot.BACKWARD_SEND), (ot.FORWARD_RECV, ot.BACKWARD_RECV))
+    for op_type in pair
+}
+"""The same end of both directions: a send may be done when its data are copied."""
+
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
 """Slower by this log factor is congested; of few kinds, and against a single step, it must be slower."""
 
 ENOUGH_KINDS: Final = 3
+BOTH_WAYS: Final = 4
+"""Kinds of a pipeline: both ends of both directions."""
+
 ENOUGH_STEPS: Final = 0.1
 """Share of steps that must be uncongested alike, and at least two, unless they are far from the others."""
 
@@ -72,33 +83,63 @@ class Band(NamedTuple):
 
 NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)
 NO_DAYS: Final[Mapping[int, float]] = MappingProxyType({})
+NO_STEPS: Final[Mapping[Kind, float]] = MappingProxyType({})
 
 
-def limits_of(known: dict[Kind, Floats], before_s: Mapping[int, float] = NO_DAYS) -> dict[Kind, Usual]:
-    """Usual times; a kind that is always far slower than others of its type is measured by those.
+def limits_of(
+    known: dict[Kind, Floats],
+    before_s: Mapping[int, float] = NO_DAYS,
+    quiet_s: Mapping[Kind, float] = NO_STEPS,
+    cut: Collection[Kind] = (),
+) -> dict[Kind, Usual]:
+    """Usual times; a kind that is always far slower than others like it is measured by those.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
+    quiet_s  : what transfers of a kind take in its own quiet steps. [s]
+    cut      : kinds whose transfers were longer than they look: no measure for others.
     """
-    usual = {kind: _band(values) for kind, values in known.items()}
+    usual = {kind: _band(_of_quiet_steps(values, quiet_s.get(kind))) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
     became = {op_type: _became(_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()}
-    limits = {
-        (op_type, NO_PEER, ALL): Usual(_low(base_s) / became[op_type], np.inf)
-        for op_type, base_s in bases.items()
+    now_s = {op_type: _low(base_s) / became[op_type] for op_type, base_s in bases.items()}
+    whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
+    alike_s = {
+        op_type: min([each_s, *(now_s[other] for other in BACK_AND_FORTH.get(op_type, ()) if other in whole)])
+        for op_type, each_s in now_s.items()
     }
+    limits = {}
+    for op_type, each_s in now_s.items():
+        is_slow = each_s > SAME_KIND * alike_s[op_type]
+        limits[op_type, NO_PEER, ALL] = Usual(alike_s[op_type] if is_slow else each_s, np.inf)
     for kind, values in known.items():
-        of_type_s = _low(bases[kind[0]])
-        base_s = usual[kind].usual_s
-        measure_s = (base_s if base_s <= SAME_KIND * of_type_s else of_type_s) / became[kind[0]]
+        band, op_type = usual[kind], kind[0]
+        base_s = band.usual_s / became[op_type]
+        measure_s = base_s if base_s <= SAME_KIND * alike_s[op_type] else alike_s[op_type]
         factor = LEAST_FACTOR
-        is_scattered = values.size and values.max() > factor * measure_s and became[kind[0]] == 1.0
-        if is_scattered and not _is_narrow(values, usual[kind]):
-            factor = max(factor, float(np.exp(MADS * _scatter(values, usual[kind]))))
+        is_scattered = values.size and values.max() > factor * measure_s and measure_s == band.usual_s
+        if is_scattered and not _is_narrow(values, band):
+            factor = max(factor, float(np.exp(MADS * _scatter(values, band))))
         limits[kind] = Usual(measure_s, factor * measure_s)
     return limits
+
+
+def quiet_time(median_s: Floats) -> float:
+    """What transfers of a kind take in the fastest steps that agree; infinite where that is not known. [s]
+
+    median_s : float64, shape (step,); of each step, nan where it has none. [s]
+    """
+    logs = np.log(median_s[np.isfinite(median_s)])
+    return float(np.exp(_uncongested(logs, LEAST_LOG))) if len(logs) > 1 else float("inf")
+
+
+def _of_quiet_steps(values: Floats, quiet_s: float | None) -> Floats:
+    """All values, or those of quiet steps where even low ones are far beyond: a kind that became slow."""
+    if quiet_s is None or not values.size or quantile_of_all(values, LOW_QUANTILE) <= LEAST_FACTOR * quiet_s:
+        return values
+    return values[values <= LEAST_FACTOR * quiet_s]
 
 
 def _became(usual_s: float, before_s: float | None) -> float:
@@ -165,8 +206,12 @@ def step_factors(median_s: Floats) -> Floats:
     if not len(known) or steps < 2:
         return np.ones(steps)
     logs = np.log(known)
-    relative = logs - medians_along(logs, 1)[:, None]
-    slow = medians_along(relative, 0)
+    if len(known) > BOTH_WAYS:
+        relative = logs - medians_along(logs, 1)[:, None]
+        slow = medians_along(relative, 0)
+    else:  # Half of them may be one direction, which is slow alone, perhaps in most steps.
+        relative = logs - np.array([[_uncongested(own, LEAST_LOG_OF_FEW)] for own in logs])
+        slow = medians_along(relative, 0, low=True)
     scatter = median_of_all(np.abs(relative - slow).reshape(-1))
     error = MAD_TO_ERROR * scatter / np.sqrt(len(known))
     least = LEAST_LOG if len(known) >= ENOUGH_KINDS else LEAST_LOG_OF_FEW

@@ -1,43 +1,117 @@
 """Transfers that a worker waited for as one call: which of them were done earlier is not recorded."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
-from udfs.kernel.graph.graph import OpGraph
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import median_of_all
+
+CLEARLY: Final = 1.5
+"""A link that takes so many times as long as another is the slower one: chance does not do it."""
+
+
+class Unknown(NamedTuple):
+    """What a call does not show of a transfer; bool, shape (step, dp).
+
+    is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
+                the transfer took no longer than its duration says.
+    is_slower : the slower of several that were ready together: beyond what is usual, by chance.
+    """
+
+    is_hidden: Mask
+    is_slower: Mask
 
 
 class CallTimes(NamedTuple):
     """Durations of a block, and what of them is not known.
 
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
-    unknown    : op -> bool, shape (step, dp): where another member of its call was ready later, so that the
-                 op's own transfer took no longer than `duration_s` says.
+    unknown    : of members of calls, by op.
     """
 
     graph: OpGraph
     duration_s: Floats
-    unknown: Mapping[int, Mask]
+    unknown: Mapping[int, Unknown]
 
 
-def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Mask]:
-    """Members of calls that were ready before another member was, as in CallTimes.
+class _Call(NamedTuple):
+    """Members of one call; which were ready last, and of these which together; bool, (member, step, dp)."""
+
+    members: list[int]
+    is_last: Mask
+    is_tied: Mask
+
+
+def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Unknown]:
+    """Members of calls whose own length is not recorded.
+
+    Of members that were ready together one has the length of the call: that whose link is clearly slower, as
+    its transfers outside of such calls show in the same step; else each in turn. So both ends of a transfer
+    are taken alike.
 
     end_s, duration_s : float64, shape (op, step, dp); recorded, and transfers in a rendezvous. [s]
     """
-    unknown: dict[int, Mask] = {}
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        for call in cell.program.calls:
-            members = [base + op for op in call]
-            ready_s = end_s[members] - duration_s[members]
-            is_early = ready_s < ready_s.max(axis=0) - SAME_S
-            unknown |= {op: early for op, early in zip(members, is_early, strict=True) if early.any()}
+    calls = [
+        _call([base + op for op in call], end_s, duration_s)
+        for cell, base in zip(graph.cells, graph.first_op, strict=False)
+        for call in cell.program.calls
+    ]
+    usual_s = _usual_of_links(graph, duration_s, calls)
+    unknown: dict[int, Unknown] = {}
+    for members, is_last, is_tied in calls:
+        is_hidden = ~is_last
+        if is_tied.any():
+            in_turn = _places(graph).get(members[0], 0) % len(members)
+            is_slower = is_tied & _is_slower([usual_s.get(op) for op in members], in_turn, is_tied.shape)
+            is_hidden |= is_tied & ~is_slower & is_slower.any(axis=0)
+        unknown |= {
+            op: Unknown(hidden, tied & ~hidden)
+            for op, hidden, tied in zip(members, is_hidden, is_tied, strict=True)
+            if hidden.any() or tied.any()
+        }
     return unknown
+
+
+def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
+    ready_s = end_s[members] - duration_s[members]
+    is_last = ready_s >= ready_s.max(axis=0) - SAME_S
+    return _Call(members, is_last, is_last & (is_last.sum(axis=0) > 1))
+
+
+def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
+    """Of transfers in calls the lower median of their link's known ones in a step; nan without any. [s]"""
+    shown = {op: last & ~tied for call in calls for op, last, tied in zip(*call, strict=True)}
+    found: dict[int, Floats] = {}
+    for members, _ in graph.meetings if any(call.is_tied.any() for call in calls) else ():
+        ends = [list(ops) for ops in members]
+        if graph.op_types[ends[0][0]] in ot.TRANSFERS:
+            known_s = np.array([np.where(shown.get(op, True), duration_s[op], np.nan) for op in ends[-1]])
+            count = np.isfinite(known_s).sum(axis=0)
+            middle = np.maximum(count - 1, 0)[None] // 2
+            usual_s = np.take_along_axis(np.sort(known_s, axis=0), middle, axis=0)[0]
+            found |= dict.fromkeys((op for ops in ends for op in ops if op in shown), usual_s)
+    return found
+
+
+def _is_slower(usual_s: Sequence[Floats | None], in_turn: int, shape: tuple[int, ...]) -> Mask:
+    """Which member of a call sets its length, where all were ready together; shape (member, step, dp)."""
+    times_s = np.array([np.full(shape[1:], np.nan) if each is None else each for each in usual_s])
+    ordered_s = np.sort(times_s, axis=0)  # nan last: then nothing is clear
+    is_clear = ordered_s[-1] > CLEARLY * ordered_s[-2]
+    slower = np.where(is_clear, np.argmax(np.nan_to_num(times_s), axis=0), in_turn)
+    number = np.arange(len(times_s)).reshape(-1, *(1 for _ in shape[1:]))
+    return np.asarray(number == slower)
+
+
+@once_per_graph
+def _places(graph: OpGraph) -> dict[int, int]:
+    """Which transfer of its link each one is, at both ends."""
+    return {op: place for members, _ in graph.meetings for ops in members for place, op in enumerate(ops)}
 
 
 def put_usual(blocks: Sequence[CallTimes]) -> None:
@@ -45,18 +119,32 @@ def put_usual(blocks: Sequence[CallTimes]) -> None:
     if not any(block.unknown for block in blocks):
         return
     for op_type in ot.TRANSFERS:
-        known = []
+        usual_s = _usual(blocks, op_type)
         for block in blocks:
-            for op in _with_peer(block.graph, op_type):
-                own_s = block.duration_s[op]
-                known.append(own_s[~block.unknown[op]] if op in block.unknown else own_s.reshape(-1))
-        values = np.concatenate(known) if known else np.empty(0)
-        usual_s = median_of_all(values) if len(values) else 0.0
-        for block in blocks:
-            for op, is_unknown in block.unknown.items():
+            for op, (is_hidden, _) in block.unknown.items():
                 if block.graph.op_types[op] == op_type:
                     own_s = block.duration_s[op]
-                    own_s[is_unknown] = np.minimum(own_s[is_unknown], usual_s)
+                    own_s[is_hidden] = np.minimum(own_s[is_hidden], usual_s)
+
+
+def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
+    """Median of known transfers; of the slower ones of calls where there are no others, 0 without any. [s]"""
+    known, slower = [], []
+    for block in blocks:
+        for op in _with_peer(block.graph, op_type):
+            own_s = block.duration_s[op]
+            if op not in block.unknown:
+                known.append(own_s.reshape(-1))
+                continue
+            is_hidden, is_slower = block.unknown[op]
+            known.append(own_s[~is_hidden & ~is_slower])
+            slower.append(own_s[is_slower])
+    values = next((each for each in map(_joined, (known, slower)) if each.size), np.zeros(1))
+    return median_of_all(values)
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _with_peer(graph: OpGraph, op_type: int) -> list[int]:

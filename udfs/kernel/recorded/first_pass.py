@@ -14,7 +14,7 @@ from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph
 from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrepancy, sampled
-from udfs.kernel.recorded.calls import CallTimes, put_usual
+from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
@@ -24,7 +24,7 @@ from udfs.kernel.recorded.settle import settle
 from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
 
-NONE_UNKNOWN: Final[Mapping[int, Mask]] = MappingProxyType({})
+NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
 
 class JobRows(Protocol):
@@ -73,7 +73,7 @@ class Block(NamedTuple):
     duration_s: Floats
     microbatch: tuple[Int32s, ...]
     diagnosed: BlockTimes | None
-    unknown: Mapping[int, Mask] = NONE_UNKNOWN
+    unknown: Mapping[int, Unknown] = NONE_UNKNOWN
 
 
 class Recorded(NamedTuple):

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.recorded.calls import unknown_transfers
+from udfs.kernel.recorded.calls import Unknown, unknown_transfers
 from udfs.kernel.recorded.computing import ComputingSums
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.ends import Ends
@@ -23,7 +23,7 @@ class Settled(NamedTuple):
     """
 
     diagnosed: BlockTimes | None
-    unknown: dict[int, Mask]
+    unknown: dict[int, Unknown]
     counted: tuple[int, int, int]
     waits_s: Floats
 

@@ -1,0 +1,65 @@
+"""Of transfers that one worker waited for together, only the last shows its length (model, section 2)."""
+
+from collections.abc import Mapping
+from math import isnan, nan
+from statistics import median
+
+from schemas.vocabulary import OP_TYPES
+from tests.oracle.step_graph import StepGraph
+from tests.oracle.worker_graph import SAME_S
+
+CLEARLY = 1.5
+Transfers = set[tuple[int, int]]
+"""Steps and ops."""
+
+
+def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
+    """Of a call only the member that was ready last shows its length: others take the usual, or less.
+
+    Of members that were ready together one does, that of the clearly slower link or each in turn; it is the
+    slower one, and says nothing of the usual.
+    """
+    hidden: Transfers = set()
+    slower: Transfers = set()
+    for step, graph in graphs.items():
+        for call, last in _calls(graph, recorded[step]):
+            chosen = _slower(graph, recorded[step], call)
+            kept = [chosen] if chosen in last else last
+            hidden |= {(step, op) for op in call if op not in kept}
+            slower |= {(step, op) for op in kept if len(last) > 1}
+    for op_type in {graphs[step].ops[op].op_type for step, op in hidden}:
+        shown = [
+            (step, op)
+            for step, graph in graphs.items()
+            for op in graph.with_peer
+            if graph.ops[op].op_type == op_type and (step, op) not in hidden
+        ]
+        known = [each for each in shown if each not in slower] or shown
+        usual_s = median(recorded[step][op] for step, op in known) if known else 0.0
+        for step, op in hidden:
+            if graphs[step].ops[op].op_type == op_type:
+                recorded[step][op] = min(recorded[step][op], usual_s)
+
+
+def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[int], list[int]]]:
+    """Members of each call by op type, and those that were ready last."""
+    found = []
+    for call in graph.calls:
+        ready = {op: graph.ops[op].end_s - recorded[op] for op in call}
+        last = [op for op in call if ready[op] >= max(ready.values()) - SAME_S]
+        found.append((sorted(call, key=lambda op: OP_TYPES.index(graph.ops[op].op_type)), last))
+    return found
+
+
+def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
+    """Which member is taken to have been the slower one, if all were ready together."""
+    place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
+    calls = _calls(graph, recorded)
+    in_doubt = {op for members, last in calls for op in members if len(last) > 1 or op not in last}
+    usual = []
+    for op in call:
+        link = next((link for link in graph.links if any(op in pair for pair in link)), [])
+        known = sorted(recorded[recv] for _, recv in link if recv not in in_doubt)
+        usual.append(known[(len(known) - 1) // 2] if known else nan)
+    is_clear = not any(map(isnan, usual)) and max(usual) > CLEARLY * sorted(usual)[-2]
+    return call[usual.index(max(usual)) if is_clear else place.get(call[0], 0) % len(call)]

@@ -1,0 +1,112 @@
+"""What a slow link costs where most transfers of its kind cross it, beside a simulation that knows.
+
+Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.evaluation.blocking.draw import EVERY, simulated_job
+from tests.evaluation.blocking.workers import BACKWARD, FORWARD, NAMES, Floats, Job, Times
+from udfs.what_if import simulate_job
+
+STEPS: Final = 12
+COMPUTE_S: Final = 0.03
+QUIET_S: Final = 0.0006
+SLOW_S: Final = 0.015
+ALL_STEPS: Final = slice(0, STEPS)
+
+
+class Link(NamedTuple):
+    """Transfers of one direction that a stage sends, slow in some steps."""
+
+    direction: int
+    sender: int
+    steps: slice = ALL_STEPS
+
+    @property
+    def ends(self) -> set[tuple[int, str]]:
+        name = NAMES[self.direction]
+        step = 1 if self.direction == FORWARD else -1
+        return {(self.sender, f"{name}-send"), (self.sender + step, f"{name}-recv")}
+
+
+def job_of(pp: int, blocking: frozenset[str], dp: int = 1) -> Job:
+    return Job(pp, dp, 8, STEPS, blocking, is_eager=False, is_fused=False, is_gpipe=False)
+
+
+def times_of(job: Job, slow: Sequence[Link] = ()) -> Times:
+    """Times that scatter by 1 %; the same draws with and without slow links."""
+    rng = np.random.default_rng(1)
+
+    def noisy(mean_s: float, *shape: int) -> Floats:
+        values: Floats = mean_s * np.exp(0.01 * rng.standard_normal((*shape, job.steps, job.dp)))
+        return values
+
+    compute, transfer = (noisy(each, 2, job.pp, job.microbatches) for each in (COMPUTE_S, QUIET_S))
+    compute[BACKWARD] *= 2.0
+    for link in slow:
+        transfer[link.direction, link.sender, :, link.steps] += SLOW_S
+    return Times(
+        compute=compute,
+        transfer=transfer,
+        copy=transfer * 0.3,
+        reduce=noisy(COMPUTE_S, job.pp),
+        update=noisy(COMPUTE_S / 2, job.pp),
+        late=np.zeros((job.pp, job.steps, job.dp)),
+        launch_s=8e-6,
+    )
+
+
+def communication_of(job: Job, slow: Sequence[Link]) -> tuple[dict[str, Any], float, dict[str, float]]:
+    """The row of its cause, what the links truly cost, and all savings."""
+    recorded = simulated_job(job, times_of(job, slow))
+    healthy_s = simulated_job(job, times_of(job)).step_s
+    found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()
+    (row,) = (each for each in found if each["cause"] == "communication")
+    saved = {each["cause"]: each["time_saved_fraction"] for each in found}
+    return row, 1.0 - healthy_s / recorded.step_s, saved
+
+
+@pytest.mark.parametrize("blocking", [frozenset[str](), EVERY], ids=["streams", "blocking"])
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
+@pytest.mark.parametrize(
+    ("pp", "first"),
+    [(2, 0), (2, 1), (2, 6), (3, 0), (3, 1)],
+    ids=["half of all", "half, from the second step", "half, from the middle", "one of four", "later"],
+)
+def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
+    pp: int, first: int, direction: int, blocking: frozenset[str]
+) -> None:
+    """All transfers of its type, of two stages: the other direction, or quiet steps, say what is usual."""
+    link = Link(direction, direction, slice(first, STEPS))
+    row, true, saved = communication_of(job_of(pp, blocking), [link])
+    assert true > 0.03
+    assert saved["communication"] == pytest.approx(true, abs=0.002)
+    assert sum(each > 0.01 for each in saved.values()) == 1
+    assert (row["is_cause"], row["flag_reason"]) == (True, None)
+    named = row["culprits"]
+    assert {(each["pp_rank"], each["direction"]) for each in named} == link.ends
+    assert {each["first_step"] for each in named} == {first}
+    assert {each["course"] for each in named} == {"from" if first else "always"}
+
+
+def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
+    """Gradients may be larger than activations: nothing in the log says which of both is usual."""
+    job = job_of(2, EVERY)
+    times = times_of(job)
+    transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)
+    recorded = simulated_job(job, times._replace(transfer=transfer))
+    found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()
+    (row,) = (each for each in found if each["cause"] == "communication")
+    assert abs(row["time_saved_fraction"]) < 1e-9
+
+
+def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
+    """In all links alike: congestion."""
+    slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
+    row, true, _ = communication_of(job_of(2, EVERY), slow)
+    assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
