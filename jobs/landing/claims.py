@@ -11,6 +11,8 @@ from schemas.vocabulary import UNIT_KEY
 
 _MOST_HOURS: Final = 3 * 24 * 1.25
 """Of one GPU: those of the day and of its neighbours, into which a log may reach, and a quarter more."""
+_MOST_RANKS: Final = 1_024
+"""Ranks of one worker, tp_size x cp_size, that count in hours: one of them leaves a log, the others are a claim."""
 _MOST_NAMED: Final = 20
 """Most pairs of files that are named one by one."""
 
@@ -18,9 +20,13 @@ _MOST_NAMED: Final = 20
 def without_refused(job: dict[str, Any]) -> dict[str, Any]:
     """Return a row of jobs without the GPU-hours that its GPUs cannot have had; `refused_claims` says so."""
     gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
-    if gpu_hours is None or gpu_hours <= world_size * _MOST_HOURS:
+    of_worker = (job.get("tp_size") or 1) * (job.get("cp_size") or 1)
+    gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
+    if gpu_hours is None or gpu_hours <= gpus * _MOST_HOURS:
         return job
-    most = f"{world_size} GPUs have at most {world_size * _MOST_HOURS:,.0f} in three days"
+    most = f"{gpus} GPUs have at most {gpus * _MOST_HOURS:,.0f} in three days"
+    if of_worker > _MOST_RANKS:
+        most += f", and no more than {_MOST_RANKS:,} ranks of a worker are believed, not {of_worker:,}"
     claim = f"gpu_hours is {gpu_hours:.6g}: {most if world_size else 'without a world_size it says nothing'}"
     return job | {"gpu_hours": None, "refused_claims": [claim]}
 

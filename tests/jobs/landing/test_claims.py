@@ -154,3 +154,13 @@ def test_units_whose_logs_have_another_owner_than_before_are_named() -> None:
     day, run_id = (before[name][0].as_py() for name in ("log_date", "run_id"))
     of = "its logs are of user 1001, those read before were of user 1000"
     assert said == f"{day}: job b, run {run_id}: {of}"
+
+
+def test_ranks_of_a_worker_that_nothing_shows_count_only_up_to_a_bound() -> None:
+    """Four workers that leave logs, each said to be 268 million ranks."""
+    sizes = {"world_size": 2**30, "tp_size": 2**28, "cp_size": 1, "refused_claims": None}
+    found = without_refused({"gpu_hours": 9e8, **sizes})
+    assert (found["gpu_hours"], len(found["refused_claims"])) == (None, 1)
+    assert "no more than 1,024 ranks of a worker are believed, not 268,435,456" in found["refused_claims"][0]
+    usual = {"gpu_hours": 4 * 1024 * 24.0, "world_size": 4 * 1024, "tp_size": 1024, "cp_size": 1}
+    assert without_refused(usual) == usual
