@@ -12,7 +12,7 @@ from schemas.vocabulary import UNIT_KEY
 _MOST_HOURS: Final = 3 * 24 * 1.25
 """Of one GPU: those of the day and of its neighbours, into which a log may reach, and a quarter more."""
 _MOST_RANKS: Final = 1_024
-"""Ranks of one worker, tp_size x cp_size, that count in hours: one of them leaves a log, the others are a claim."""
+"""Ranks of one worker, tp_size x cp_size, that count in hours: most leave no log, and are a claim."""
 _MOST_NAMED: Final = 20
 """Most pairs of files that are named one by one."""
 
