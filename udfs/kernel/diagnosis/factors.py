@@ -19,8 +19,15 @@ LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
 
+FITS: Final = 2
+"""Fits of the work: the second without the pauses that the first shows."""
+
 ROUNDS: Final = 3
 """Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
+
+MOST_MISFIT: Final = 0.5
+"""Log that a compute counts for what a model leaves, however far it lies off: a pause of a light microbatch
+says nothing of the model."""
 
 LEAST_CHANGE: Final = 0.005
 """Log by which the mean factor of a worker must change for another look to tell more."""
@@ -36,6 +43,15 @@ they scatter by this much, and the agreement is this many times its standard err
 
 LEAST_PART: Final = 0.01
 """Least work of a compute, as a share of its kind's mean."""
+
+LEAST_CLEAN: Final = 0.1
+"""Share of the microbatches that must be without doubt if they say what those in doubt would have taken."""
+
+LEAST_SLOPE: Final = 0.01
+"""Least part of its even share by which a place goes with the data."""
+
+MOST_APART: Final = 1.5
+"""Places that say more different things of a microbatch do not say how places go with the data."""
 
 TINY_S: Final = 1e-9
 
@@ -150,7 +166,7 @@ def _beside_work(
     if before.any():
         steady_s /= np.exp(before)
     doubtful = doubt.pauses | (before > 0.0)
-    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
+    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts, order)
     slow = workers.log_factor()
@@ -168,16 +184,21 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     slow = workers.log_factor()
     worker = np.exp(slow)
     is_any_slow = slow.any()
-    work_s = _work(times_s / worker if is_any_slow else times_s, data, pauses)
+    clean_s = times_s / worker if is_any_slow else times_s
+    for _ in range(FITS):
+        work_s = _work(clean_s, data, pauses)
+        if work_s.min() > 0.0:
+            noise = clean_s / work_s
+        else:
+            noise = np.divide(clean_s, work_s, out=np.ones(times_s.shape), where=work_s > 0.0)
+        logs = _logs(noise)
+        before = pauses
+        pauses = _pauses(logs if data.is_real else logs - workers.common[None, :, None, None, :, None])
+        if np.array_equal(before, pauses):
+            break
     model_s = work_s * worker if is_any_slow else work_s
-    if model_s.min() > 0.0:
-        noise = times_s / model_s
-    else:
-        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=model_s > 0.0)
-    logs = _logs(noise)
-    pauses = _pauses(logs if data.is_real else logs - workers.common[None, :, None, None, :, None])
     pause_s = None
-    misfit = float(logs.std())
+    misfit = float(np.clip(logs, -MOST_MISFIT, MOST_MISFIT).std())
     if pauses.any():
         pause_s = np.where(pauses, times_s - model_s, 0.0)
         noise[pauses], logs[pauses] = 1.0, 0.0
@@ -227,31 +248,73 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
         return Data(np.ones((k, m, s, d)), spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
     rest += usual
-    of_all_s = np.exp(rest, out=rest).sum(axis=(0, 2))
+    of_all_s = _totals(np.exp(rest, out=rest), pauses)
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
-    if even.size:
-        relative[:, :, even] = relative[:, :, even].mean(axis=(1, 3), keepdims=True)
+    _even_out(relative, workers)
     return Data(relative, spread, is_real=True)
 
 
-def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
+def _even_out(weight: Floats, workers: Workers) -> None:
+    """Make microbatches of a step weigh alike where the work is even; shape (k, m, s, d), overwritten."""
+    even = ~workers.is_uneven
+    if even.any():
+        weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
+
+
+def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
     """The data with weights from those computes alone that are not in doubt.
 
     steady_s : times of computes without what is always slow. [s]
     """
     p, k, c, m, s, d = steady_s.shape
-    usual_s = steady_s.mean(axis=(3, 4, 5), keepdims=True)
-    if doubtful.any():
-        trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
-        relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
-    else:
-        total_s = usual_s.swapaxes(1, 2).reshape(p * c, k).sum(axis=0)
-        relative = steady_s.sum(axis=(0, 2)) / total_s[:, None, None, None]
+    relative = _totals(steady_s, doubtful)
     if p * c == 1:
-        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+        relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
+    _even_out(relative, workers)
     return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
+
+
+def _totals(times_s: Tensor, doubtful: Mask) -> Floats:
+    """Time of each microbatch on all stages and chunks, shape (k, m, s, d); of those in doubt by the others. [s]
+
+    A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
+    the line through the microbatches without doubt says of it: else light ones would look too light.
+    """
+    p, k, c, m, s, d = times_s.shape
+    total_s: Floats = times_s.sum(axis=(0, 2)).reshape(k, -1)
+    if p * c == 1 or not doubtful.any():
+        return total_s.reshape(k, m, s, d)
+    for kind in range(k):
+        time_s = times_s[:, kind].reshape(p * c, -1)
+        doubt = doubtful[:, kind].reshape(p * c, -1)
+        unclean = np.flatnonzero(doubt.any(axis=0))
+        if unclean.size:
+            total_s[kind, unclean] = _by_others(time_s, doubt, unclean)
+    return total_s.reshape(k, m, s, d)
+
+
+def _by_others(time_s: Floats, doubt: Mask, unclean: Ints) -> Floats:
+    """Times of some microbatches on all places, by the places without doubt; shape (unclean,). [s]
+
+    time_s, doubt : shape (place, microbatch).
+    """
+    total_s = time_s.sum(axis=0)
+    relative = time_s / np.maximum(medians_along(time_s, 1), TINY_S)[:, None]
+    clean = (relative.max(axis=0) <= MOST_APART * relative.min(axis=0)) & ~doubt.any(axis=0)
+    if np.count_nonzero(clean) < LEAST_CLEAN * clean.size:
+        return total_s[unclean]
+    mean_s, of_all_s = time_s[:, clean].mean(axis=1), float(total_s[clean].mean())
+    over_s = total_s[clean] - of_all_s
+    slope = np.maximum(
+        (time_s[:, clean] @ over_s) / max(float(over_s @ over_s), TINY_S**2), LEAST_SLOPE / len(time_s)
+    )
+    # Places without doubt may be long as well: the lower median of what they say.
+    said_s = np.where(doubt[:, unclean], np.inf, (time_s[:, unclean] - mean_s[:, None]) / slope[:, None])
+    known = np.maximum(np.count_nonzero(~doubt[:, unclean], axis=0), 1)
+    found_s = of_all_s + np.sort(said_s, axis=0)[(known - 1) // 2, np.arange(unclean.size)]
+    return np.where(np.isfinite(found_s), np.maximum(found_s, TINY_S), total_s[unclean])
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:

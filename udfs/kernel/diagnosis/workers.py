@@ -34,6 +34,11 @@ UNEVEN_ERRORS: Final = 2.5
 LEAST_SHARED: Final = 0.3
 """Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
 
+LEAST_SPREAD: Final = 0.01
+ERRORS_OF_SHARED: Final = 3.0
+"""Steps in which one by one nothing is uneven are so together if what two halves share scatters by this log,
+and is this many times what they share by chance."""
+
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
 """A step whose ops scatter by so many times what they do in others says less of its workers."""
@@ -96,7 +101,7 @@ class _Levels(NamedTuple):
     weight : of each microbatch beside its step's level, 0 where microbatches are even; (1, k, 1, m, s, d).
     error  : standard error of a level, from the scatter of the ops, shape (k,).
     restless : how many times that is in steps in which ops scatter far more, shape (k, s).
-    data   : that of a step's data, shape (k, s).
+    data   : that of a step's data, shape (k, s). luck: of those of each dp rank, shape (k, s, d).
     is_uneven : bool, shape (s,).
     is_single : whether a level is that of one op.
     """
@@ -107,12 +112,13 @@ class _Levels(NamedTuple):
     error: Floats
     restless: Floats
     data: Floats
+    luck: Floats
     is_uneven: Mask
     is_single: bool = False
 
     def error_of_step(self) -> Floats:
         """Standard error of the level of one worker in a step, shape (k, s)."""
-        return np.hypot(self.error[:, None] * self.restless, self.data)
+        return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))
 
 
 def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tensor, Tensor]:
@@ -168,7 +174,20 @@ def _levels(logs: Tensor) -> _Levels:
         level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
     data = MEDIAN_ERROR * weight[0, :, 0].std(axis=(1, 3)) / np.sqrt(m)
-    return _Levels(chunk, level, weight, error, restless, data, uneven)
+    return _Levels(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
+
+
+def _luck(weight: Floats, of_step: Floats) -> Floats:
+    """Standard error of the level that its microbatches give a dp rank in a step, shape (k, s, d).
+
+    weight  : shape (k, m, s, d). of_step: the same of all dp ranks of a step together, shape (k, s).
+    """
+    k, m, s, d = weight.shape
+    if m <= FEW_MICROBATCHES:
+        return np.broadcast_to(of_step[..., None], (k, s, d))
+    # A dp rank whose own microbatches are alike is not lucky because those of another are not.
+    own = MEDIAN_ERROR * weight.std(axis=1) / np.sqrt(m)
+    return np.maximum(own, medians_along(own, 2)[..., None])
 
 
 def _single(level: Floats, chunk: Tensor) -> _Levels:
@@ -176,16 +195,17 @@ def _single(level: Floats, chunk: Tensor) -> _Levels:
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
-        return _Levels(
-            chunk, level, weight, np.zeros(k), calm, np.zeros((k, s)), np.zeros(s, dtype=bool), is_single=True
-        )
+        nothing, even = np.zeros((k, s)), np.zeros(s, dtype=bool)
+        luck = np.zeros((k, s, d))
+        return _Levels(chunk, level, weight, np.zeros(k), calm, nothing, luck, even, is_single=True)
     apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
     shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
     error, _ = _scatter(apart)
     data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
     is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
     of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
-    return _Levels(chunk, level, weight, error, calm, of_data, np.full(s, is_uneven), is_single=True)
+    luck = np.broadcast_to(of_data[..., None], (k, s, d))
+    return _Levels(chunk, level, weight, error, calm, of_data, luck, np.full(s, is_uneven), is_single=True)
 
 
 def _weight(varied: Tensor) -> Tensor:
@@ -230,11 +250,32 @@ def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
     spread = weight[0, :, 0].std(axis=(1, 3)).min(axis=0)
     is_uneven = spread > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
     halves = halves_of(varied)
-    if halves is not None and is_uneven.any():
-        first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
-        shared = (first * second).mean(axis=(0, 2))
-        is_uneven &= shared > LEAST_SHARED * (np.square(first + second) / 4.0).mean(axis=(0, 2))
+    if halves is None:
+        return is_uneven
+    first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
+    shared = (first * second).mean(axis=(0, 2))
+    of_all = (np.square(first + second) / 4.0).mean(axis=(0, 2))
+    is_uneven &= shared > LEAST_SHARED * of_all
+    left = ~is_uneven
+    if left.any() and _is_uneven_together(first[:, left], second[:, left], weight[0, :, 0][:, :, left]):
+        is_uneven[:] = True
     return np.ones_like(is_uneven) if is_uneven.mean() > MOSTLY else is_uneven
+
+
+def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
+    """Whether some steps are uneven together: what is too little to be seen in one may be seen in all.
+
+    Two halves of the measurements must agree, and two directions: data lengthen both.
+
+    first, second : the halves, shape (m, s, d). weight: shape (k, m, s, d).
+    """
+    shared = float((first * second).mean())
+    least = max(LEAST_SPREAD**2, LEAST_SHARED * float(np.square((first + second) / 2.0).mean()))
+    if shared <= max(least, ERRORS_OF_SHARED * float(first.std() * second.std()) / np.sqrt(first.size)):
+        return False
+    weight = weight - weight.mean(axis=(1, 3), keepdims=True)
+    both = float(np.square(weight).mean(axis=(1, 2, 3)).prod() ** 0.5)
+    return len(weight) == 1 or float((weight[0] * weight[1]).mean()) > LEAST_SHARED * both
 
 
 def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -281,7 +322,7 @@ def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
         deviation = MAD_TO_SIGMA * float(medians_along(np.abs(typical - medians_along(typical, 0)), 0))
         least = max(least, ERRORS * deviation)
     of_luck = shared - np.where(typical > least, typical, 0.0)
-    limit = ERRORS_OF_DATA * np.hypot(error, found.error[:, None])
-    is_data = uneven[:, None] & (of_luck <= limit[..., None]).all(axis=0)
+    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
+    is_data = uneven[:, None] & (of_luck <= limit).all(axis=0)
     of_data = np.where(is_data, of_luck, 0.0)
     return beyond - of_data, of_data
