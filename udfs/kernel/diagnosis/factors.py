@@ -19,9 +19,6 @@ LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
 
-FITS: Final = 2
-"""Fits of the work: the second without the pauses that the first shows."""
-
 ROUNDS: Final = 3
 """Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
 
@@ -48,7 +45,7 @@ LEAST_CLEAN: Final = 0.1
 """Share of the microbatches that must be without doubt if they say what those in doubt would have taken."""
 
 LEAST_SLOPE: Final = 0.01
-"""Least part of its even share by which a place goes with the data."""
+"""Least part of what its mean would say by which a place goes with the data."""
 
 MOST_APART: Final = 1.5
 """Places that say more different things of a microbatch do not say how places go with the data."""
@@ -185,17 +182,13 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     worker = np.exp(slow)
     is_any_slow = slow.any()
     clean_s = times_s / worker if is_any_slow else times_s
-    for _ in range(FITS):
-        work_s = _work(clean_s, data, pauses)
-        if work_s.min() > 0.0:
-            noise = clean_s / work_s
-        else:
-            noise = np.divide(clean_s, work_s, out=np.ones(times_s.shape), where=work_s > 0.0)
-        logs = _logs(noise)
-        before = pauses
-        pauses = _pauses(logs if data.is_real else logs - workers.common[None, :, None, None, :, None])
-        if np.array_equal(before, pauses):
-            break
+    common = 0.0 if data.is_real else workers.common[None, :, None, None, :, None]
+    work_s, noise, logs = _fitted(clean_s, data, pauses)
+    shown = _pauses(logs - common)
+    if not np.array_equal(shown, pauses):
+        work_s, noise, logs = _fitted(clean_s, data, shown)
+        shown = _pauses(logs - common)
+    pauses = shown
     model_s = work_s * worker if is_any_slow else work_s
     pause_s = None
     misfit = float(np.clip(logs, -MOST_MISFIT, MOST_MISFIT).std())
@@ -203,6 +196,16 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
         pause_s = np.where(pauses, times_s - model_s, 0.0)
         noise[pauses], logs[pauses] = 1.0, 0.0
     return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()), misfit)
+
+
+def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
+    """Work of what usual workers take, what is left beside it, a factor, and the log of that."""
+    work_s = _work(clean_s, data, pauses)
+    if work_s.min() > 0.0:
+        noise = clean_s / work_s
+    else:
+        noise = np.divide(clean_s, work_s, out=np.ones(clean_s.shape), where=work_s > 0.0)
+    return work_s, noise, _logs(noise)
 
 
 def _pauses(over: Tensor) -> Mask:
@@ -268,7 +271,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
     steady_s : times of computes without what is always slow. [s]
     """
-    p, k, c, m, s, d = steady_s.shape
+    p, k, c, *_ = steady_s.shape
     relative = _totals(steady_s, doubtful)
     if p * c == 1:
         relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
@@ -277,44 +280,47 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _totals(times_s: Tensor, doubtful: Mask) -> Floats:
-    """Time of each microbatch on all stages and chunks, shape (k, m, s, d); of those in doubt by the others. [s]
+    """Time of each microbatch on all stages and chunks, shape (k, m, s, d); of doubtful ones by the others. [s]
 
     A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
-    the line through the microbatches without doubt says of it: else light ones would look too light.
+    the lines through the microbatches without doubt say of it: else light ones would look too light.
     """
     p, k, c, m, s, d = times_s.shape
     total_s: Floats = times_s.sum(axis=(0, 2)).reshape(k, -1)
-    if p * c == 1 or not doubtful.any():
+    if not doubtful.any() or p * k * c == 1:
         return total_s.reshape(k, m, s, d)
-    for kind in range(k):
-        time_s = times_s[:, kind].reshape(p * c, -1)
-        doubt = doubtful[:, kind].reshape(p * c, -1)
-        unclean = np.flatnonzero(doubt.any(axis=0))
-        if unclean.size:
-            total_s[kind, unclean] = _by_others(time_s, doubt, unclean)
+    by_place = times_s.swapaxes(0, 1).reshape(k * p * c, -1)
+    doubt = doubtful.swapaxes(0, 1).reshape(by_place.shape)
+    is_clean = ~doubt.any(axis=0)
+    unclean = np.flatnonzero(~is_clean)
+    relative = by_place / np.maximum(medians_along(by_place, 1), TINY_S)[:, None]
+    is_clean &= relative.max(axis=0) <= MOST_APART * relative.min(axis=0)
+    if np.count_nonzero(is_clean) < LEAST_CLEAN * is_clean.size:
+        return total_s.reshape(k, m, s, d)
+    clean_s, unclean_s, unclear = by_place[:, is_clean], by_place[:, unclean], doubt[:, unclean]
+    for kind, of_kind in enumerate(np.split(unclear, k)):
+        said_s = _by_others(clean_s, unclean_s, unclear, total_s[kind, is_clean])
+        is_said = of_kind.any(axis=0) & np.isfinite(said_s)
+        total_s[kind, unclean[is_said]] = said_s[is_said]
     return total_s.reshape(k, m, s, d)
 
 
-def _by_others(time_s: Floats, doubt: Mask, unclean: Ints) -> Floats:
-    """Times of some microbatches on all places, by the places without doubt; shape (unclean,). [s]
+def _by_others(clean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
+    """Totals of microbatches as the places without doubt say, infinite where none is; shape (unclean,). [s]
 
-    time_s, doubt : shape (place, microbatch).
+    clean_s, unclean_s : times by place, shape (place, microbatch). [s]
+    total_s            : of the clean ones. [s]
     """
-    total_s = time_s.sum(axis=0)
-    relative = time_s / np.maximum(medians_along(time_s, 1), TINY_S)[:, None]
-    clean = (relative.max(axis=0) <= MOST_APART * relative.min(axis=0)) & ~doubt.any(axis=0)
-    if np.count_nonzero(clean) < LEAST_CLEAN * clean.size:
-        return total_s[unclean]
-    mean_s, of_all_s = time_s[:, clean].mean(axis=1), float(total_s[clean].mean())
-    over_s = total_s[clean] - of_all_s
-    slope = np.maximum(
-        (time_s[:, clean] @ over_s) / max(float(over_s @ over_s), TINY_S**2), LEAST_SLOPE / len(time_s)
-    )
+    mean_s, of_all_s = clean_s.mean(axis=1), float(total_s.mean())
+    over_s = total_s - of_all_s
+    slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
+    least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
+    said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
     # Places without doubt may be long as well: the lower median of what they say.
-    said_s = np.where(doubt[:, unclean], np.inf, (time_s[:, unclean] - mean_s[:, None]) / slope[:, None])
-    known = np.maximum(np.count_nonzero(~doubt[:, unclean], axis=0), 1)
-    found_s = of_all_s + np.sort(said_s, axis=0)[(known - 1) // 2, np.arange(unclean.size)]
-    return np.where(np.isfinite(found_s), np.maximum(found_s, TINY_S), total_s[unclean])
+    said_s = np.sort(np.where(doubt, np.inf, said_s), axis=0)
+    middle = (np.count_nonzero(~doubt, axis=0) - 1) // 2
+    found_s: Floats = of_all_s + said_s[middle, np.arange(middle.size)]
+    return np.maximum(found_s, TINY_S)
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:

@@ -55,6 +55,9 @@ ENOUGH_DP_RANKS: Final = 6
 FEW_MICROBATCHES: Final = 4
 """Of no more the lower median is a level: one long op among them must not raise it."""
 
+OFTEN: Final = 0.2
+"""Share of the steps in which a worker is slow, where a single long microbatch would look like it."""
+
 LEAST_WORKER: Final = 0.015
 LEAST_DP_RANK: Final = 0.03
 ERRORS_OF_DP_RANK: Final = 3.5
@@ -130,9 +133,11 @@ def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tenso
     found = _levels(logs)
     level = found.level
     of_step = found.error_of_step()
-    usual = usual_levels(level, np.sqrt(np.square(of_step).mean(axis=1)), hosts, ~found.is_uneven)
+    # Stages share their data: what one is slower than the others is known as well as with even data.
+    of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
+    usual = usual_levels(level, np.sqrt(np.square(of_base).mean(axis=1)), hosts, ~found.is_uneven)
     beyond = level - usual.level[..., None]
-    own, of_data = _beside_data(beyond, found)
+    own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))
     error = np.maximum(of_step, noise[:, None])
     slow = slow_series(own, error, apart_when_healthy(own), order, noise, is_single=found.is_single)
@@ -187,7 +192,8 @@ def _luck(weight: Floats, of_step: Floats) -> Floats:
         return np.broadcast_to(of_step[..., None], (k, s, d))
     # A dp rank whose own microbatches are alike is not lucky because those of another are not.
     own = MEDIAN_ERROR * weight.std(axis=1) / np.sqrt(m)
-    return np.maximum(own, medians_along(own, 2)[..., None])
+    luck: Floats = np.maximum(own, medians_along(own, 2)[..., None])
+    return luck
 
 
 def _single(level: Floats, chunk: Tensor) -> _Levels:
@@ -288,7 +294,7 @@ def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
     return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
-def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
+def _beside_data(beyond: Floats, found: _Levels, order: Ints) -> tuple[Floats, Floats]:
     """What is the workers' own, and what the data of a dp rank give in a step, shape (k, s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
@@ -314,15 +320,58 @@ def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
         is_apart = np.abs(shared[1] - shared[0]) > least[:, None]
         shared = np.where(is_apart, shared.min(axis=0), shared)
     error, uneven = found.data, found.is_uneven
-    # What a dp rank always has beyond the others is not luck.
-    typical = medians_along(shared[:, uneven].min(axis=0), 0)
-    own_error = medians_along(error[:, uneven], 1).max() / np.sqrt(np.count_nonzero(uneven))
-    least = max(LEAST_DP_RANK if p > 1 else LEAST_WORKER, ERRORS_OF_DP_RANK * float(own_error))
-    if d >= ENOUGH_DP_RANKS:
-        deviation = MAD_TO_SIGMA * float(medians_along(np.abs(typical - medians_along(typical, 0)), 0))
-        least = max(least, ERRORS * deviation)
-    of_luck = shared - np.where(typical > least, typical, 0.0)
+    # What a dp rank has beyond the others for long is not luck.
+    in_time = order[uneven[order]]
+    lasting = np.zeros_like(shared)
+    lasting[:, in_time] = _lasting(shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0), p == 1)
+    of_luck = shared - lasting
     limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
-    is_data = uneven[:, None] & (of_luck <= limit).all(axis=0)
+    is_luck = (of_luck <= limit).all(axis=0)
+    if found.is_single:
+        # One microbatch may be far longer than others; a worker is slow more often than now and then.
+        is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
+    is_data = uneven[:, None] & is_luck
     of_data = np.where(is_data, of_luck, 0.0)
     return beyond - of_data, of_data
+
+
+def _lasting(shared: Floats, luck: Floats, is_one_stage: bool) -> Floats:
+    """What dp ranks have beyond the others in all steps, or from or until one of them; shape (s, d).
+
+    shared : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
+    luck   : standard error of what its data give, of the same shape.
+    """
+    steps, dp_ranks = shared.shape
+    error = MEDIAN_ERROR * medians_along(luck, 0)
+    first, end = _stretch(shared, error)
+    inside = (np.arange(steps)[:, None] >= first) & (np.arange(steps)[:, None] < end)
+    level = np.array([np.median(shared[inside[:, d], d]) for d in range(dp_ranks)])
+    number = end - first
+    errors = np.where(number == steps, ERRORS_OF_DP_RANK, ERRORS)
+    least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))
+    if dp_ranks >= ENOUGH_DP_RANKS:
+        deviation = MAD_TO_SIGMA * float(medians_along(np.abs(level - medians_along(level, 0)), 0))
+        least = np.maximum(least, ERRORS * deviation)
+    found: Floats = np.where(inside & (level > least), level, 0.0)
+    return found
+
+
+def _stretch(shared: Floats, error: Floats) -> tuple[Ints, Ints]:
+    """Steps in which each dp rank is longest for long: all, or from or until one of them; first, and end.
+
+    shared : shape (s, d). error: of one step, shape (d,).
+    """
+    steps = len(shared)
+    until = np.cumsum(shared, axis=0)
+    since = until[-1] - until + shared
+    number = np.arange(1.0, steps + 1.0)[:, None]
+    # Squares that a level explains; that of all steps, unless another explains clearly more.
+    of_until = np.square(np.maximum(until, 0.0)) / number
+    of_since = np.square(np.maximum(since, 0.0)) / number[::-1]
+    clearly = np.square(ERRORS * error) + of_until[-1]
+    last, first = of_until.argmax(axis=0), of_since.argmax(axis=0)
+    is_until = (of_until.max(axis=0) > clearly) & (of_until.max(axis=0) >= of_since.max(axis=0))
+    is_since = (of_since.max(axis=0) > clearly) & ~is_until
+    is_until &= last + 1 >= LEAST_STEPS
+    is_since &= steps - first >= LEAST_STEPS
+    return np.where(is_since, first, 0), np.where(is_until, last + 1, steps)
