@@ -320,12 +320,14 @@ def _beside_data(beyond: Floats, found: _Levels, order: Ints) -> tuple[Floats, F
         is_apart = np.abs(shared[1] - shared[0]) > least[:, None]
         shared = np.where(is_apart, shared.min(axis=0), shared)
     error, uneven = found.data, found.is_uneven
-    # What a dp rank has beyond the others for long is not luck.
+    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
+    # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
     in_time = order[uneven[order]]
     lasting = np.zeros_like(shared)
-    lasting[:, in_time] = _lasting(shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0), p == 1)
+    is_luck = (shared <= limit).all(axis=0)
+    series, luck = shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0)
+    lasting[:, in_time] = _lasting(series, is_luck[in_time], luck, p == 1)
     of_luck = shared - lasting
-    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
     is_luck = (of_luck <= limit).all(axis=0)
     if found.is_single:
         # One microbatch may be far longer than others; a worker is slow more often than now and then.
@@ -335,19 +337,22 @@ def _beside_data(beyond: Floats, found: _Levels, order: Ints) -> tuple[Floats, F
     return beyond - of_data, of_data
 
 
-def _lasting(shared: Floats, luck: Floats, is_one_stage: bool) -> Floats:
+def _lasting(shared: Floats, may_be_luck: Mask, luck: Floats, is_one_stage: bool) -> Floats:
     """What dp ranks have beyond the others in all steps, or from or until one of them; shape (s, d).
 
-    shared : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
-    luck   : standard error of what its data give, of the same shape.
+    shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
+    may_be_luck : bool, of the same shape; other steps are known already.
+    luck        : standard error of what its data give, of the same shape.
     """
     steps, dp_ranks = shared.shape
     error = MEDIAN_ERROR * medians_along(luck, 0)
-    first, end = _stretch(shared, error)
-    inside = (np.arange(steps)[:, None] >= first) & (np.arange(steps)[:, None] < end)
-    level = np.array([np.median(shared[inside[:, d], d]) for d in range(dp_ranks)])
-    number = end - first
-    errors = np.where(number == steps, ERRORS_OF_DP_RANK, ERRORS)
+    first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
+    at = np.arange(steps)[:, None]
+    inside = (at >= first) & (at < end)
+    told = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
+    level = np.array([np.median(each) if each.size else 0.0 for each in told])
+    number = np.array([max(each.size, 1) for each in told])
+    errors = np.where(end - first == steps, ERRORS_OF_DP_RANK, ERRORS)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))
     if dp_ranks >= ENOUGH_DP_RANKS:
         deviation = MAD_TO_SIGMA * float(medians_along(np.abs(level - medians_along(level, 0)), 0))
@@ -356,22 +361,20 @@ def _lasting(shared: Floats, luck: Floats, is_one_stage: bool) -> Floats:
     return found
 
 
-def _stretch(shared: Floats, error: Floats) -> tuple[Ints, Ints]:
+def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:
     """Steps in which each dp rank is longest for long: all, or from or until one of them; first, and end.
 
-    shared : shape (s, d). error: of one step, shape (d,).
+    shared : 0 where a step does not count, shape (s, d). counts: of the same shape.
+    error  : of one step, shape (d,).
     """
     steps = len(shared)
-    until = np.cumsum(shared, axis=0)
-    since = until[-1] - until + shared
-    number = np.arange(1.0, steps + 1.0)[:, None]
+    until, number = np.cumsum(shared, axis=0), np.cumsum(counts, axis=0)
+    since, number_since = until[-1] - until + shared, number[-1] - number + counts
     # Squares that a level explains; that of all steps, unless another explains clearly more.
-    of_until = np.square(np.maximum(until, 0.0)) / number
-    of_since = np.square(np.maximum(since, 0.0)) / number[::-1]
+    of_until = np.square(np.maximum(until, 0.0)) / np.maximum(number, LEAST_STEPS)
+    of_since = np.square(np.maximum(since, 0.0)) / np.maximum(number_since, LEAST_STEPS)
     clearly = np.square(ERRORS * error) + of_until[-1]
     last, first = of_until.argmax(axis=0), of_since.argmax(axis=0)
     is_until = (of_until.max(axis=0) > clearly) & (of_until.max(axis=0) >= of_since.max(axis=0))
     is_since = (of_since.max(axis=0) > clearly) & ~is_until
-    is_until &= last + 1 >= LEAST_STEPS
-    is_since &= steps - first >= LEAST_STEPS
     return np.where(is_since, first, 0), np.where(is_until, last + 1, steps)
