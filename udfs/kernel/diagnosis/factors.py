@@ -262,7 +262,8 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 def _even_out(weight: Floats, workers: Workers) -> None:
     """Make microbatches of a step weigh alike where the work is even; shape (k, m, s, d), overwritten."""
     even = ~workers.is_uneven
-    if even.any():
+    # Of one microbatch nothing but the steps beside tells whether it is even.
+    if even.any() and (weight.shape[1] > 1 or not even.all()):
         weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
 
 
@@ -280,7 +281,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _totals(times_s: Tensor, doubtful: Mask) -> Floats:
-    """Time of each microbatch on all stages and chunks, shape (k, m, s, d); of doubtful ones by the others. [s]
+    """Time of microbatches on all stages and chunks, shape (k, m, s, d); of doubtful ones by the others. [s]
 
     A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
     the lines through the microbatches without doubt say of it: else light ones would look too light.

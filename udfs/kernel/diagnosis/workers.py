@@ -326,7 +326,7 @@ def _beside_data(beyond: Floats, found: _Levels, order: Ints) -> tuple[Floats, F
     lasting = np.zeros_like(shared)
     is_luck = (shared <= limit).all(axis=0)
     series, luck = shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0)
-    lasting[:, in_time] = _lasting(series, is_luck[in_time], luck, p == 1)
+    lasting[:, in_time] = _lasting(series, is_luck[in_time], luck, is_one_stage=p == 1)
     of_luck = shared - lasting
     is_luck = (of_luck <= limit).all(axis=0)
     if found.is_single:
@@ -337,7 +337,7 @@ def _beside_data(beyond: Floats, found: _Levels, order: Ints) -> tuple[Floats, F
     return beyond - of_data, of_data
 
 
-def _lasting(shared: Floats, may_be_luck: Mask, luck: Floats, is_one_stage: bool) -> Floats:
+def _lasting(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_stage: bool) -> Floats:
     """What dp ranks have beyond the others in all steps, or from or until one of them; shape (s, d).
 
     shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
@@ -355,7 +355,7 @@ def _lasting(shared: Floats, may_be_luck: Mask, luck: Floats, is_one_stage: bool
     errors = np.where(end - first == steps, ERRORS_OF_DP_RANK, ERRORS)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))
     if dp_ranks >= ENOUGH_DP_RANKS:
-        deviation = MAD_TO_SIGMA * float(medians_along(np.abs(level - medians_along(level, 0)), 0))
+        deviation = float(medians_along(np.abs(level - medians_along(level, 0)), 0))
         least = np.maximum(least, ERRORS * deviation)
     found: Floats = np.where(inside & (level > least), level, 0.0)
     return found
