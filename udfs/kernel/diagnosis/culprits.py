@@ -74,9 +74,11 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def slow_apart(found: Found) -> int:
-    """Number of workers with slow computes that no slow host, stage or replica accounts for."""
+    """Number of workers with slow computes beside the largest slow host, stage or replica."""
     named = _costliest_first(grouped(_slow_computes(found), found.job.hosts), found.job.actual_s)
-    return len({(each.stage, each.dp_rank) for each in named if each.reach == cause.WORKER})
+    together = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
+    groups = [len(workers) for workers in together if len(workers) > 1]
+    return len(set().union(*together)) - max(groups, default=0)
 
 
 def _blame_for_types(factors: Factors, per_cell: int) -> Blame:

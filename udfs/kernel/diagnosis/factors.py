@@ -12,7 +12,9 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.gpu_types import type_factors
-from udfs.kernel.diagnosis.workers import Workers, halves_of, slow_workers
+from udfs.kernel.diagnosis.totals import totals
+from udfs.kernel.diagnosis.variation import halves_of
+from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.selection import median_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
@@ -21,6 +23,10 @@ PAUSE_MADS: Final = 6.0
 
 ROUNDS: Final = 3
 """Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
+
+MOST_MISFIT: Final = 0.5
+"""Log that a compute counts for what a model leaves, however far it lies off: a pause of a light microbatch
+says nothing of the model."""
 
 LEAST_CHANGE: Final = 0.005
 """Log by which the mean factor of a worker must change for another look to tell more."""
@@ -150,7 +156,7 @@ def _beside_work(
     if before.any():
         steady_s /= np.exp(before)
     doubtful = doubt.pauses | (before > 0.0)
-    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
+    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts, order)
     slow = workers.log_factor()
@@ -168,20 +174,31 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     slow = workers.log_factor()
     worker = np.exp(slow)
     is_any_slow = slow.any()
-    work_s = _work(times_s / worker if is_any_slow else times_s, data, pauses)
+    clean_s = times_s / worker if is_any_slow else times_s
+    common = 0.0 if data.is_real else workers.common[None, :, None, None, :, None]
+    work_s, noise, logs = _fitted(clean_s, data, pauses)
+    shown = _pauses(logs - common)
+    if not np.array_equal(shown, pauses):
+        work_s, noise, logs = _fitted(clean_s, data, shown)
+        shown = _pauses(logs - common)
+    pauses = shown
     model_s = work_s * worker if is_any_slow else work_s
-    if model_s.min() > 0.0:
-        noise = times_s / model_s
-    else:
-        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=model_s > 0.0)
-    logs = _logs(noise)
-    pauses = _pauses(logs if data.is_real else logs - workers.common[None, :, None, None, :, None])
     pause_s = None
-    misfit = float(logs.std())
+    misfit = float(np.clip(logs, -MOST_MISFIT, MOST_MISFIT).std())
     if pauses.any():
         pause_s = np.where(pauses, times_s - model_s, 0.0)
         noise[pauses], logs[pauses] = 1.0, 0.0
     return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()), misfit)
+
+
+def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
+    """Work of what usual workers take, what is left beside it, a factor, and the log of that."""
+    work_s = _work(clean_s, data, pauses)
+    if work_s.min() > 0.0:
+        noise = clean_s / work_s
+    else:
+        noise = np.divide(clean_s, work_s, out=np.ones(clean_s.shape), where=work_s > 0.0)
+    return work_s, noise, _logs(noise)
 
 
 def _pauses(over: Tensor) -> Mask:
@@ -227,30 +244,32 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
         return Data(np.ones((k, m, s, d)), spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
     rest += usual
-    of_all_s = np.exp(rest, out=rest).sum(axis=(0, 2))
+    of_all_s = totals(np.exp(rest, out=rest), pauses)
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
-    if even.size:
-        relative[:, :, even] = relative[:, :, even].mean(axis=(1, 3), keepdims=True)
+    _even_out(relative, workers)
     return Data(relative, spread, is_real=True)
 
 
-def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
+def _even_out(weight: Floats, workers: Workers) -> None:
+    """Make microbatches of a step weigh alike where the work is even; shape (k, m, s, d), overwritten."""
+    even = ~workers.is_uneven
+    # Of one microbatch nothing but the steps beside tells whether it is even.
+    if even.any() and (weight.shape[1] > 1 or not even.all()):
+        weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
+
+
+def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
     """The data with weights from those computes alone that are not in doubt.
 
     steady_s : times of computes without what is always slow. [s]
     """
-    p, k, c, m, s, d = steady_s.shape
-    usual_s = steady_s.mean(axis=(3, 4, 5), keepdims=True)
-    if doubtful.any():
-        trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
-        relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
-    else:
-        total_s = usual_s.swapaxes(1, 2).reshape(p * c, k).sum(axis=0)
-        relative = steady_s.sum(axis=(0, 2)) / total_s[:, None, None, None]
+    p, k, c, *_ = steady_s.shape
+    relative = totals(steady_s, doubtful)
     if p * c == 1:
-        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+        relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
+    _even_out(relative, workers)
     return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
 
 

@@ -42,7 +42,8 @@ FEWEST_APART: Final = 3
 """With fewer workers their spread alone does not say what is healthy, and with fewer still nothing."""
 
 MOST_APART: Final = 0.15
-"""Log by which no healthy worker differs from others."""
+MOST_APART_OF_FEW: Final = 0.06
+"""Log by which no healthy worker differs from others; of few, whose spread may be wide by chance alone."""
 
 SIGMAS_BETWEEN: Final = 2.07
 """Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
@@ -168,8 +169,10 @@ def apart_when_healthy(own: Floats) -> Floats:
     apart = np.sort(apart, axis=1)
     half = max(number // 2 - 1, 1)
     spread = MAD_TO_SIGMA / 2.0 * (apart[:, half:] - apart[:, : number - half]).min(axis=1)
-    limit: Floats = np.minimum((SPREADS + SPREADS_OF_FEW / number) * spread, MOST_APART)
-    return limit if number >= ENOUGH_CELLS else np.asarray(np.maximum(limit, LEAST_STEP))
+    limit: Floats = (SPREADS + SPREADS_OF_FEW / number) * spread
+    if number >= ENOUGH_CELLS:
+        return np.minimum(limit, MOST_APART)
+    return np.clip(limit, LEAST_STEP, MOST_APART_OF_FEW)
 
 
 def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
@@ -186,8 +189,12 @@ def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
     least = np.maximum(LEAST_LEVEL, np.maximum(ERRORS * of_mean, healthy))
     least_step = np.maximum(LEAST_STEP, np.maximum(ERRORS * error, healthy[:, None]))
     hits = (own > least_step[None, :, :, None]).sum(axis=2)
-    is_slow: Mask = own.mean(axis=2) > least[None, :, None]
+    mean = own.mean(axis=2)
+    is_slow: Mask = mean > least[None, :, None]
     is_slow |= hits >= min(LEAST_HITS, steps)
+    # Of a worker that is slow in one direction the other need not be beyond what healthy ones differ by.
+    beside = mean > np.maximum(LEAST_LEVEL, ERRORS * of_mean)[None, :, None]
+    is_slow |= beside & is_slow.any(axis=1, keepdims=True)
     return is_slow
 
 

@@ -10,50 +10,23 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.hosts import stages_of_hosts
+from udfs.kernel.diagnosis.lasting import lasting_levels
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     LEAST_STEP,
-    MAD_TO_SIGMA,
     apart_when_healthy,
     scatter_over_steps,
     slow_series,
     usual_levels,
 )
-from udfs.kernel.selection import median_of_all, medians_along
-
-LEAST_STEPS: Final = 4
-"""From fewer steps nothing is known of how single ops vary."""
-
-MEDIAN_ERROR: Final = 1.25
-"""Standard error of a median over that of a mean."""
-
-LEAST_UNEVEN: Final = 0.012
-UNEVEN_ERRORS: Final = 2.5
-"""Microbatches of a step are uneven if they scatter by this log, and by so many standard errors."""
-
-LEAST_SHARED: Final = 0.3
-"""Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
-
-RESTLESS: Final = 2.0
-TINY: Final = 1e-9
-"""A step whose ops scatter by so many times what they do in others says less of its workers."""
-
-MOSTLY: Final = 2.0 / 3.0
-"""If more than this share of the steps is uneven, the others are so by less than can be seen."""
+from udfs.kernel.diagnosis.variation import MEDIAN_ERROR, Variation, levels_and_variation
+from udfs.kernel.selection import medians_along
 
 ERRORS_OF_DATA: Final = 4.0
 """A dp rank that is longer in a step by more standard errors than that step's data give is slow itself."""
 
-ENOUGH_DP_RANKS: Final = 6
-"""With fewer dp ranks their scatter says nothing about what is healthy."""
-
-FEW_MICROBATCHES: Final = 4
-"""Of no more the lower median is a level: one long op among them must not raise it."""
-
-LEAST_WORKER: Final = 0.015
-LEAST_DP_RANK: Final = 0.03
-ERRORS_OF_DP_RANK: Final = 3.5
-"""Log of the least factor, and standard errors, by which a dp rank is slow and not unlucky in its data."""
+OFTEN: Final = 0.2
+"""Share of the steps in which a worker is slow, where a single long microbatch would look like it."""
 
 
 class Workers(NamedTuple):
@@ -88,45 +61,20 @@ class Workers(NamedTuple):
         return self.cells()[:, :, None, None]
 
 
-class _Levels(NamedTuple):
-    """Levels and what varies within a step.
-
-    chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
-    level  : shape (p, k, s, d).
-    weight : of each microbatch beside its step's level, 0 where microbatches are even; (1, k, 1, m, s, d).
-    error  : standard error of a level, from the scatter of the ops, shape (k,).
-    restless : how many times that is in steps in which ops scatter far more, shape (k, s).
-    data   : that of a step's data, shape (k, s).
-    is_uneven : bool, shape (s,).
-    is_single : whether a level is that of one op.
-    """
-
-    chunk: Tensor
-    level: Floats
-    weight: Tensor
-    error: Floats
-    restless: Floats
-    data: Floats
-    is_uneven: Mask
-    is_single: bool = False
-
-    def error_of_step(self) -> Floats:
-        """Standard error of the level of one worker in a step, shape (k, s)."""
-        return np.hypot(self.error[:, None] * self.restless, self.data)
-
-
 def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, k, 1, m, s, d).
 
     hosts : int, shape (p, d); -1 where unknown.
     order : positions of the steps in the order of time.
     """
-    found = _levels(logs)
+    found = levels_and_variation(logs)
     level = found.level
     of_step = found.error_of_step()
-    usual = usual_levels(level, np.sqrt(np.square(of_step).mean(axis=1)), hosts, ~found.is_uneven)
+    # Stages share their data: what one is slower than the others is known as well as with even data.
+    of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
+    usual = usual_levels(level, np.sqrt(np.square(of_base).mean(axis=1)), hosts, ~found.is_uneven)
     beyond = level - usual.level[..., None]
-    own, of_data = _beside_data(beyond, found)
+    own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))
     error = np.maximum(of_step, noise[:, None])
     slow = slow_series(own, error, apart_when_healthy(own), order, noise, is_single=found.is_single)
@@ -151,103 +99,7 @@ def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tenso
     return workers, base[..., None, None, None], weight
 
 
-def _levels(logs: Tensor) -> _Levels:
-    p, k, c, m, s, d = logs.shape
-    is_low = m <= FEW_MICROBATCHES
-    by_step = medians_along(logs, 3, low=is_low)
-    typical = medians_along(by_step.reshape(p, k, c, s * d), 3)
-    chunk = (typical - typical.mean(axis=2, keepdims=True))[..., None, None, None]
-    level = (by_step - chunk[..., 0, :, :]).mean(axis=2)
-    if m * c == 1:
-        return _single(level, chunk)
-    varied = logs - (level[:, :, None, None] + chunk)
-    weight, (scatter, restless) = _weight(varied), _scatter(varied)
-    uneven = _uneven_steps(varied, weight, scatter * MEDIAN_ERROR / np.sqrt(p * c))
-    weight = np.where(uneven[:, None], weight, 0.0)
-    if uneven.any():
-        level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
-    error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
-    data = MEDIAN_ERROR * weight[0, :, 0].std(axis=(1, 3)) / np.sqrt(m)
-    return _Levels(chunk, level, weight, error, restless, data, uneven)
-
-
-def _single(level: Floats, chunk: Tensor) -> _Levels:
-    """Levels of single ops: what stages and directions share from step to step is data, the rest noise."""
-    p, k, s, d = level.shape
-    weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
-    if s < LEAST_STEPS:
-        return _Levels(
-            chunk, level, weight, np.zeros(k), calm, np.zeros((k, s)), np.zeros(s, dtype=bool), is_single=True
-        )
-    apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
-    shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
-    error, _ = _scatter(apart)
-    data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
-    is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
-    of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
-    return _Levels(chunk, level, weight, error, calm, of_data, np.full(s, is_uneven), is_single=True)
-
-
-def _weight(varied: Tensor) -> Tensor:
-    """How much longer microbatches take than their step's level on all stages; shape (1, k, 1, m, s, d)."""
-    p, k, c, *lanes = varied.shape
-    if p * c > 1:
-        return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
-    if k == 1:
-        return varied
-    # One measurement a direction: what both say, so that what lengthens one alone does not look like data.
-    first, second = varied[0, 0, 0], varied[0, 1, 0]
-    nearer = np.where(np.abs(first) < np.abs(second), first, second)
-    both = np.where(first * second > 0.0, nearer, 0.0)
-    return np.broadcast_to(both, (k, *lanes))[None, :, None]
-
-
-def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
-    """Standard deviation of ops without data and rare long ones, and what a restless step adds to its log.
-
-    From differences of two that did the same microbatch: what the data do to both is not in them.
-
-    returns : shape (k,), and factors of the steps in which ops scatter far more than in others, shape (k, s).
-    """
-    p, k, c, *lanes = varied.shape
-    by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
-    if p * c > 1:
-        pairs = p * c // 2
-        apart = np.abs(by_place[: 2 * pairs : 2] - by_place[1 : 2 * pairs : 2]).swapaxes(0, 1)
-    else:
-        apart = np.abs(by_place[:, :1] - by_place[:, -1:]).swapaxes(0, 1).repeat(k, axis=0)
-    of_all = np.array([median_of_all(of_kind.reshape(-1)) for of_kind in apart])
-    by_step = apart.mean(axis=(1, 2, 4))
-    restless = by_step / np.maximum(medians_along(by_step, 1, low=True), TINY)[:, None]
-    return MAD_TO_SIGMA / np.sqrt(2.0) * of_all, np.where(restless > RESTLESS, restless, 1.0)
-
-
-def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
-    """Steps whose microbatches differ in their work, as two halves of them agree; bool, shape (s,).
-
-    error : standard error of a weight, shape (k,).
-    """
-    spread = weight[0, :, 0].std(axis=(1, 3)).min(axis=0)
-    is_uneven = spread > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
-    halves = halves_of(varied)
-    if halves is not None and is_uneven.any():
-        first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
-        shared = (first * second).mean(axis=(0, 2))
-        is_uneven &= shared > LEAST_SHARED * (np.square(first + second) / 4.0).mean(axis=(0, 2))
-    return np.ones_like(is_uneven) if is_uneven.mean() > MOSTLY else is_uneven
-
-
-def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
-    """Two independent measurements of each microbatch: even and odd stages, else chunks, else directions."""
-    p, k, c, *_ = rest.shape
-    if p > 1:
-        return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))
-    if c > 1:
-        return rest[:, :, ::2].mean(axis=(0, 1, 2)), rest[:, :, 1::2].mean(axis=(0, 1, 2))
-    return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
-
-
-def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
+def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats]:
     """What is the workers' own, and what the data of a dp rank give in a step, shape (k, s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
@@ -273,15 +125,18 @@ def _beside_data(beyond: Floats, found: _Levels) -> tuple[Floats, Floats]:
         is_apart = np.abs(shared[1] - shared[0]) > least[:, None]
         shared = np.where(is_apart, shared.min(axis=0), shared)
     error, uneven = found.data, found.is_uneven
-    # What a dp rank always has beyond the others is not luck.
-    typical = medians_along(shared[:, uneven].min(axis=0), 0)
-    own_error = medians_along(error[:, uneven], 1).max() / np.sqrt(np.count_nonzero(uneven))
-    least = max(LEAST_DP_RANK if p > 1 else LEAST_WORKER, ERRORS_OF_DP_RANK * float(own_error))
-    if d >= ENOUGH_DP_RANKS:
-        deviation = MAD_TO_SIGMA * float(medians_along(np.abs(typical - medians_along(typical, 0)), 0))
-        least = max(least, ERRORS * deviation)
-    of_luck = shared - np.where(typical > least, typical, 0.0)
-    limit = ERRORS_OF_DATA * np.hypot(error, found.error[:, None])
-    is_data = uneven[:, None] & (of_luck <= limit[..., None]).all(axis=0)
+    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
+    # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
+    in_time = order[uneven[order]]
+    lasting = np.zeros_like(shared)
+    is_luck: Mask = (shared <= limit).all(axis=0)
+    series, luck = shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0)
+    lasting[:, in_time] = lasting_levels(series, is_luck[in_time], luck, is_one_stage=p == 1)
+    of_luck = shared - lasting
+    is_luck = (of_luck <= limit).all(axis=0)
+    if found.is_single:
+        # One microbatch may be far longer than others; a worker is slow more often than now and then.
+        is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
+    is_data = uneven[:, None] & is_luck
     of_data = np.where(is_data, of_luck, 0.0)
     return beyond - of_data, of_data

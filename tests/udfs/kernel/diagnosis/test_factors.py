@@ -11,6 +11,7 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
 from udfs.kernel.diagnosis.fixes import works
+from udfs.kernel.diagnosis.totals import totals
 from udfs.kernel.diagnosis.workers import Workers
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
@@ -104,3 +105,21 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
     assert everywhere.max() == pytest.approx(1.0, rel=EXACT)
     assert data_s.std() > 0.1, "stages still differ"
     assert stage_s.std() > 0.1, "microbatches still differ"
+
+
+def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
+    """A loss layer takes a constant: left out, its light microbatches would look too light."""
+    times_s, _ = drawn()
+    times_s[2] += 1.0
+    long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)
+    doubtful[2, 0, 0, :3, 4, 1] = True
+    long_s[doubtful] += 5.0
+    np.testing.assert_allclose(totals(long_s, doubtful), times_s.sum(axis=(0, 2)), rtol=1e-9)
+
+
+def test_a_place_that_nobody_doubts_may_be_long_as_well() -> None:
+    times_s, _ = drawn()
+    long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)
+    doubtful[1, 0, 0, 2, 3, 0] = True
+    long_s[1:, 0, 0, 2, 3, 0] += 5.0
+    np.testing.assert_allclose(totals(long_s, doubtful), times_s.sum(axis=(0, 2)), rtol=1e-9)

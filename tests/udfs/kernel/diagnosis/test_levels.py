@@ -8,6 +8,7 @@ import pytest
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.levels import (
     LEAST_STEP,
+    MOST_APART_OF_FEW,
     apart_when_healthy,
     scatter_over_steps,
     slow_series,
@@ -150,3 +151,18 @@ def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> No
 def test_too_few_workers_do_not_say_what_is_healthy() -> None:
     assert apart_when_healthy(np.zeros((1, KINDS, STEPS, 2))).tolist() == [LEAST_STEP] * KINDS
     assert apart_when_healthy(np.zeros((1, KINDS, STEPS, 1))).tolist() == [0.0] * KINDS
+
+
+def test_few_healthy_workers_are_never_far_apart() -> None:
+    """Of three peers the closest two say little: without a bound no slow worker would stand out of them."""
+    own = np.zeros((1, KINDS, STEPS, 4)) + np.array([0.0, 0.0, 0.02, 0.04])
+    assert apart_when_healthy(own).tolist() == [MOST_APART_OF_FEW] * KINDS
+
+
+def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() -> None:
+    own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
+    own[1, :, :, 2] = np.array([0.2, 0.05])[:, None]
+    own[2, 1, :, 0] = 0.05
+    found = slow_series(own, np.full((KINDS, STEPS), 0.001), np.full(KINDS, 0.06), IN_TIME)
+    assert found[1, :, :, 2].all()
+    assert not found[2].any()

@@ -108,3 +108,23 @@ def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> N
     wanted[0, :, 4:, :1] = 0.2 * (slow > 0)
     single += wanted[:, :, None, None]
     np.testing.assert_allclose(cells(single), wanted, atol=2 * NEAR)
+
+
+def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(logs: Tensor) -> None:
+    """In some steps it is not beyond the luck of its data; for long it is."""
+    logs = logs + weights() / 2
+    logs[..., 4:, 3] += 0.25
+    found = cells(logs).mean(axis=(0, 1))
+    assert not found[:4].any()
+    assert (found[5:, 3] > 0.1).all()
+
+
+def test_what_is_too_little_to_be_seen_in_a_step_is_seen_in_all_and_is_data(logs: Tensor) -> None:
+    little = logs + weights() / 18
+    assert slow_workers(little, UNKNOWN, IN_TIME)[0].is_uneven.all()
+    assert not slow_workers(logs, UNKNOWN, IN_TIME)[0].is_uneven.any()
+
+
+def test_what_is_uneven_in_one_direction_alone_is_no_data(logs: Tensor) -> None:
+    logs[:, 0] += weights()[None, None] / 18
+    assert not slow_workers(logs, UNKNOWN, IN_TIME)[0].is_uneven.any()

@@ -1,0 +1,67 @@
+"""Time of microbatches on all places, where some of their computes are in doubt.
+
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. A place: stage, direction, chunk.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.selection import medians_along
+
+LEAST_CLEAN: Final = 0.1
+"""Share of the microbatches that must be without doubt if they say what those in doubt would have taken."""
+
+LEAST_SLOPE: Final = 0.01
+"""Least part of what its mean would say by which a place goes with the data."""
+
+MOST_APART: Final = 1.5
+"""Places that say more different things of a microbatch do not say how places go with the data."""
+
+TINY_S: Final = 1e-9
+
+
+def totals(times_s: Tensor, doubtful: Mask) -> Floats:
+    """Time of microbatches on all stages and chunks, shape (k, m, s, d); of doubtful ones by the others. [s]
+
+    A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
+    the lines through the microbatches without doubt say of it: else light ones would look too light.
+    """
+    p, k, c, m, s, d = times_s.shape
+    total_s: Floats = times_s.sum(axis=(0, 2)).reshape(k, -1)
+    if not doubtful.any() or p * k * c == 1:
+        return total_s.reshape(k, m, s, d)
+    by_place = times_s.swapaxes(0, 1).reshape(k * p * c, -1)
+    doubt = doubtful.swapaxes(0, 1).reshape(by_place.shape)
+    is_clean = ~doubt.any(axis=0)
+    unclean = np.flatnonzero(~is_clean)
+    relative = by_place / np.maximum(medians_along(by_place, 1), TINY_S)[:, None]
+    is_clean &= relative.max(axis=0) <= MOST_APART * relative.min(axis=0)
+    if np.count_nonzero(is_clean) < LEAST_CLEAN * is_clean.size:
+        return total_s.reshape(k, m, s, d)
+    clean_s, unclean_s, unclear = by_place[:, is_clean], by_place[:, unclean], doubt[:, unclean]
+    for kind, of_kind in enumerate(np.split(unclear, k)):
+        said_s = _by_others(clean_s, unclean_s, unclear, total_s[kind, is_clean])
+        is_said = of_kind.any(axis=0) & np.isfinite(said_s)
+        total_s[kind, unclean[is_said]] = said_s[is_said]
+    return total_s.reshape(k, m, s, d)
+
+
+def _by_others(clean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
+    """Totals of microbatches as the places without doubt say, infinite where none is; shape (unclean,). [s]
+
+    clean_s, unclean_s : times by place, shape (place, microbatch). [s]
+    total_s            : of the clean ones. [s]
+    """
+    mean_s, of_all_s = clean_s.mean(axis=1), float(total_s.mean())
+    over_s = total_s - of_all_s
+    slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
+    least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
+    said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
+    # Places without doubt may be long as well: the lower median of what they say.
+    said_s = np.sort(np.where(doubt, np.inf, said_s), axis=0)
+    middle = (np.count_nonzero(~doubt, axis=0) - 1) // 2
+    found_s: Floats = of_all_s + said_s[middle, np.arange(middle.size)]
+    return np.maximum(found_s, TINY_S)

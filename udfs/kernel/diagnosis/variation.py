@@ -1,0 +1,202 @@
+"""Levels of workers in each step, and what varies within: microbatches that differ, and noise.
+
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
+from udfs.kernel.selection import median_of_all, medians_along
+
+LEAST_STEPS: Final = 4
+"""From fewer steps nothing is known of how single ops vary."""
+
+MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median over that of a mean."""
+
+LEAST_UNEVEN: Final = 0.012
+UNEVEN_ERRORS: Final = 2.5
+"""Microbatches of a step are uneven if they scatter by this log, and by so many standard errors."""
+
+LEAST_SHARED: Final = 0.3
+"""Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
+
+LEAST_SPREAD: Final = 0.01
+ERRORS_OF_SHARED: Final = 3.0
+"""Steps in which one by one nothing is uneven are so together if what two halves share scatters by this log,
+and is this many times what they share by chance."""
+
+RESTLESS: Final = 2.0
+TINY: Final = 1e-9
+"""A step whose ops scatter by so many times what they do in others says less of its workers."""
+
+MOSTLY: Final = 2.0 / 3.0
+"""If more than this share of the steps is uneven, the others are so by less than can be seen."""
+
+FEW_MICROBATCHES: Final = 4
+"""Of no more the lower median is a level: one long op among them must not raise it."""
+
+
+class Variation(NamedTuple):
+    """Levels and what varies within a step.
+
+    chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
+    level  : shape (p, k, s, d).
+    weight : of each microbatch beside its step's level, 0 where microbatches are even; (1, k, 1, m, s, d).
+    error  : standard error of a level, from the scatter of the ops, shape (k,).
+    restless : how many times that is in steps in which ops scatter far more, shape (k, s).
+    data   : that of a step's data, shape (k, s). luck: of those of each dp rank, shape (k, s, d).
+    is_uneven : bool, shape (s,).
+    is_single : whether a level is that of one op.
+    """
+
+    chunk: Tensor
+    level: Floats
+    weight: Tensor
+    error: Floats
+    restless: Floats
+    data: Floats
+    luck: Floats
+    is_uneven: Mask
+    is_single: bool = False
+
+    def error_of_step(self) -> Floats:
+        """Standard error of the level of one worker in a step, shape (k, s)."""
+        return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))
+
+
+def levels_and_variation(logs: Tensor) -> Variation:
+    """Take log times apart into levels of workers in each step and what varies within."""
+    p, k, c, m, s, d = logs.shape
+    is_low = m <= FEW_MICROBATCHES
+    by_step = medians_along(logs, 3, low=is_low)
+    typical = medians_along(by_step.reshape(p, k, c, s * d), 3)
+    chunk = (typical - typical.mean(axis=2, keepdims=True))[..., None, None, None]
+    level = (by_step - chunk[..., 0, :, :]).mean(axis=2)
+    if m * c == 1:
+        return _single(level, chunk)
+    varied = logs - (level[:, :, None, None] + chunk)
+    weight, (scatter, restless) = _weight(varied), _scatter(varied)
+    uneven = _uneven_steps(varied, weight, scatter * MEDIAN_ERROR / np.sqrt(p * c))
+    weight = np.where(uneven[:, None], weight, 0.0)
+    if uneven.any():
+        level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
+    error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
+    data = MEDIAN_ERROR * weight[0, :, 0].std(axis=(1, 3)) / np.sqrt(m)
+    return Variation(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
+
+
+def _luck(weight: Floats, of_step: Floats) -> Floats:
+    """Standard error of the level that its microbatches give a dp rank in a step, shape (k, s, d).
+
+    weight  : shape (k, m, s, d). of_step: the same of all dp ranks of a step together, shape (k, s).
+    """
+    k, m, s, d = weight.shape
+    if m <= FEW_MICROBATCHES:
+        return np.broadcast_to(of_step[..., None], (k, s, d))
+    # A dp rank whose own microbatches are alike is not lucky because those of another are not.
+    own = MEDIAN_ERROR * weight.std(axis=1) / np.sqrt(m)
+    luck: Floats = np.maximum(own, medians_along(own, 2)[..., None])
+    return luck
+
+
+def _single(level: Floats, chunk: Tensor) -> Variation:
+    """Levels of single ops: what stages and directions share from step to step is data, the rest noise."""
+    p, k, s, d = level.shape
+    weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
+    if s < LEAST_STEPS:
+        nothing, even = np.zeros((k, s)), np.zeros(s, dtype=bool)
+        luck = np.zeros((k, s, d))
+        return Variation(chunk, level, weight, np.zeros(k), calm, nothing, luck, even, is_single=True)
+    apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
+    shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
+    error, _ = _scatter(apart)
+    data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
+    is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
+    of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
+    luck = np.broadcast_to(of_data[..., None], (k, s, d))
+    return Variation(chunk, level, weight, error, calm, of_data, luck, np.full(s, is_uneven), is_single=True)
+
+
+def _weight(varied: Tensor) -> Tensor:
+    """How much longer microbatches take than their step's level on all stages; shape (1, k, 1, m, s, d)."""
+    p, k, c, *lanes = varied.shape
+    if p * c > 1:
+        return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
+    if k == 1:
+        return varied
+    # One measurement a direction: what both say, so that what lengthens one alone does not look like data.
+    first, second = varied[0, 0, 0], varied[0, 1, 0]
+    nearer = np.where(np.abs(first) < np.abs(second), first, second)
+    both = np.where(first * second > 0.0, nearer, 0.0)
+    return np.broadcast_to(both, (k, *lanes))[None, :, None]
+
+
+def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
+    """Standard deviation of ops without data and rare long ones, and what a restless step adds to its log.
+
+    From differences of two that did the same microbatch: what the data do to both is not in them.
+
+    returns : shape (k,), and factors of the steps in which ops scatter far more than in others, shape (k, s).
+    """
+    p, k, c, *lanes = varied.shape
+    by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
+    if p * c > 1:
+        pairs = p * c // 2
+        apart = np.abs(by_place[: 2 * pairs : 2] - by_place[1 : 2 * pairs : 2]).swapaxes(0, 1)
+    else:
+        apart = np.abs(by_place[:, :1] - by_place[:, -1:]).swapaxes(0, 1).repeat(k, axis=0)
+    of_all = np.array([median_of_all(of_kind.reshape(-1)) for of_kind in apart])
+    by_step = apart.mean(axis=(1, 2, 4))
+    restless = by_step / np.maximum(medians_along(by_step, 1, low=True), TINY)[:, None]
+    return MAD_TO_SIGMA / np.sqrt(2.0) * of_all, np.where(restless > RESTLESS, restless, 1.0)
+
+
+def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
+    """Steps whose microbatches differ in their work, as two halves of them agree; bool, shape (s,).
+
+    error : standard error of a weight, shape (k,).
+    """
+    spread = weight[0, :, 0].std(axis=(1, 3)).min(axis=0)
+    is_uneven: Mask = spread > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
+    halves = halves_of(varied)
+    if halves is None:
+        return is_uneven
+    first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
+    shared = (first * second).mean(axis=(0, 2))
+    of_all = (np.square(first + second) / 4.0).mean(axis=(0, 2))
+    is_uneven &= shared > LEAST_SHARED * of_all
+    left = ~is_uneven
+    if left.any() and _is_uneven_together(first[:, left], second[:, left], weight[0, :, 0][:, :, left]):
+        is_uneven[:] = True
+    return np.ones_like(is_uneven) if is_uneven.mean() > MOSTLY else is_uneven
+
+
+def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
+    """Whether some steps are uneven together: what is too little to be seen in one may be seen in all.
+
+    Two halves of the measurements must agree, and two directions: data lengthen both.
+
+    first, second : the halves, shape (m, s, d). weight: shape (k, m, s, d).
+    """
+    shared = float((first * second).mean())
+    least = max(LEAST_SPREAD**2, LEAST_SHARED * float(np.square((first + second) / 2.0).mean()))
+    if shared <= max(least, ERRORS_OF_SHARED * float(first.std() * second.std()) / np.sqrt(first.size)):
+        return False
+    weight = weight - weight.mean(axis=(1, 3), keepdims=True)
+    both = float(np.square(weight).mean(axis=(1, 2, 3)).prod() ** 0.5)
+    return len(weight) == 1 or float((weight[0] * weight[1]).mean()) > LEAST_SHARED * both
+
+
+def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
+    """Two independent measurements of each microbatch: even and odd stages, else chunks, else directions."""
+    p, k, c, *_ = rest.shape
+    if p > 1:
+        return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))
+    if c > 1:
+        return rest[:, :, ::2].mean(axis=(0, 1, 2)), rest[:, :, 1::2].mean(axis=(0, 1, 2))
+    return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
