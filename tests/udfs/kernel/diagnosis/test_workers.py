@@ -7,6 +7,7 @@ import pytest
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.lasting import lasting_levels
 from udfs.kernel.diagnosis.workers import slow_workers
 
 SHAPE: Final = (4, 2, 1, 8, 12, 4)
@@ -126,5 +127,15 @@ def test_what_is_too_little_to_be_seen_in_a_step_is_seen_in_all_and_is_data(logs
 
 
 def test_what_is_uneven_in_one_direction_alone_is_no_data(logs: Tensor) -> None:
-    logs[:, 0] += weights()[None, None] / 18
+    logs[:, 0] += weights()[None, None] / 7
     assert not slow_workers(logs, UNKNOWN, IN_TIME)[0].is_uneven.any()
+
+
+@pytest.mark.parametrize("slow", [range(6, 20), range(14), range(20)])
+def test_what_lasts_is_known_since_when_though_each_step_may_be_luck(slow: range) -> None:
+    shared, wanted = np.zeros((20, 3)), np.zeros((20, 3))
+    shared[slow, 1] = wanted[slow, 1] = 0.25
+    shared[10, 2] = 0.3
+    may_be_luck, luck = np.ones((20, 3), dtype=bool), np.full((20, 3), 0.07)
+    found = lasting_levels(shared, may_be_luck, luck, is_one_stage=False)
+    np.testing.assert_allclose(found, wanted)
