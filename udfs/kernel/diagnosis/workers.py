@@ -129,11 +129,11 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
     # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
     in_time = order[uneven[order]]
     lasting = np.zeros_like(shared)
-    is_luck: Mask = (shared <= limit).all(axis=0)
+    is_luck: Mask = np.asarray((shared <= limit).all(axis=0))
     series, luck = shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0)
     lasting[:, in_time] = lasting_levels(series, is_luck[in_time], luck, is_one_stage=p == 1)
     of_luck = shared - lasting
-    is_luck = (of_luck <= limit).all(axis=0)
+    is_luck = np.asarray((of_luck <= limit).all(axis=0))
     if found.is_single:
         # One microbatch may be far longer than others; a worker is slow more often than now and then.
         is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
