@@ -44,6 +44,10 @@ class AnswerError(PlainError):
     """Raised when a valid question fails, on the data or out of memory."""
 
 
+class OutOfMemoryError(AnswerError):
+    """Raised when an engine needs more memory for an answer than it may take; the message says how much."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question that was found to read tables and views of the warehouse, and to do nothing else."""

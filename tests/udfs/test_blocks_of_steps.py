@@ -71,9 +71,7 @@ def test_how_many_steps_are_laid_out_at_a_time(
     asked = []
     lay_out = ReplayedRows.stages
 
-    def stages(
-        rows: ReplayedRows, first: int = 0, end: int | None = None, apart: int = 1
-    ) -> list[StageRows]:
+    def stages(rows: ReplayedRows, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
         asked.append((first, end))
         return lay_out(rows, first, end, apart)
 

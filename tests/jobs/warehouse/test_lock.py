@@ -165,6 +165,47 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
         jvm.wait(60)
 
 
+CONTAINER = ("unshare", "--pid", "--fork", "--uts", "--kill-child", "sh", "-c", 'hostname "$0"; exec "$@"')
+"""Process numbers and a name of its own, which is the next argument; then the command."""
+
+TRY = """
+import sys
+from jobs.warehouse.lock import LockedError, locked_folder, this_process
+try:
+    with locked_folder(sys.argv[1], this_process("backfill"), wait=False):
+        print("taken")
+except LockedError as error:
+    print(error)
+"""
+
+
+def has_containers() -> bool:
+    try:
+        made = subprocess.run([*CONTAINER, "a", "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return made.returncode == 0
+
+
+@pytest.mark.skipif(not has_containers(), reason="this user may not make namespaces")
+def test_a_new_container_waits_for_one_that_writes_and_not_for_one_that_was_killed(tmp_path: Path) -> None:
+    def tried() -> str:
+        command = [*CONTAINER, "second", sys.executable, "-c", TRY, str(tmp_path)]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=PROJECT).stdout
+
+    command = [*CONTAINER, "first", sys.executable, "-c", LOCK, str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "held\n"
+    said = tried()
+    assert said.startswith(f"{tmp_path} is being written by run_nightly (process 1 of ")
+    assert " on first, since " in said
+    end(first)
+    left = json.loads((tmp_path / LOCK_NAME).read_text())
+    assert (left["host"], list(left["processes"])) == ("first", ["1"])
+    assert tried() == "taken\n"
+
+
 def test_a_writer_killed_in_another_container_holds_nobody_up(tmp_path: Path) -> None:
     left = replace(this_process("run_nightly"), host="a-container-that-was-killed", process_ids="pid:[1]")
     (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))
