@@ -106,6 +106,9 @@ class Rows:
 _DRAW: Final = "import json, sys, vl_convert as v; sys.stdout.write(v.vegalite_to_svg(json.load(sys.stdin)))"
 
 
+_ATTEMPTS: Final = 2
+
+
 class FigureError(RuntimeError):
     """Raised where a chart cannot be drawn; the message has the converter's own."""
 
@@ -119,11 +122,15 @@ class Figure:
 
     def svg(self) -> str:
         """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
-        # In a process of its own: the converter panics where standard input is closed, as under a daemon.
+        # In a process of its own: the converter panics where standard input is closed, as under a daemon, and
+        # hangs in a fork. It starts V8, which ends its process by a signal where memory is short for a moment.
         command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW], json.dumps(dict(self.spec))
-        drawn = subprocess.run(  # noqa: S603  # our own command
-            command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
+        for _ in range(_ATTEMPTS):
+            drawn = subprocess.run(  # noqa: S603  # our own command
+                command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
+            )
+            if drawn.returncode >= 0:
+                break
         if drawn.returncode:
             raise FigureError(
                 f"{self.title} was not drawn, status {drawn.returncode}: {drawn.stderr.strip()}"

@@ -85,6 +85,26 @@ def test_a_figure_that_cannot_be_drawn_says_what_the_converter_said() -> None:
         straggler.Figure("a line", {"mark": {"type": "no such mark"}}).svg()
 
 
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_converter_that_a_signal_ends_is_started_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    started = tmp_path / "started"
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\necho >> {started}\n"
+        f"test $(wc -l < {started}) -gt {deaths} || {{ echo no room >&2; kill -ABRT $$; }}\necho '<svg'\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    figure = straggler.Figure("a line", {})
+    if deaths == 1:
+        assert figure.svg() == "<svg\n"
+    else:
+        with pytest.raises(straggler.FigureError, match="a line was not drawn, status -6: no room"):
+            figure.svg()
+
+
 def test_a_figure_reads_its_unit_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
     asked: list[str] = []
