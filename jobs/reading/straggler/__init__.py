@@ -106,7 +106,15 @@ class Rows:
 _DRAW: Final = "import json, sys, vl_convert as v; sys.stdout.write(v.vegalite_to_svg(json.load(sys.stdin)))"
 
 
-_ATTEMPTS: Final = 2
+def _converted(spec: str) -> "subprocess.CompletedProcess[str]":
+    """Run the converter in a process of its own.
+
+    It panics where standard input is closed, as under a daemon, and hangs in a fork.
+    """
+    command = [sys.executable, "-X", "utf8", "-c", _DRAW]
+    return subprocess.run(  # noqa: S603  # our own command
+        command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
 
 
 class FigureError(RuntimeError):
@@ -122,15 +130,10 @@ class Figure:
 
     def svg(self) -> str:
         """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
-        # In a process of its own: the converter panics where standard input is closed, as under a daemon, and
-        # hangs in a fork. It starts V8, which ends its process by a signal where memory is short for a moment.
-        command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW], json.dumps(dict(self.spec))
-        for _ in range(_ATTEMPTS):
-            drawn = subprocess.run(  # noqa: S603  # our own command
-                command, input=spec, capture_output=True, encoding="utf-8", errors="replace", check=False
-            )
-            if drawn.returncode >= 0:
-                break
+        spec = json.dumps(dict(self.spec))
+        drawn = _converted(spec)
+        if drawn.returncode < 0:  # V8 ends its process by a signal where memory is short for a moment
+            drawn = _converted(spec)
         if drawn.returncode:
             raise FigureError(
                 f"{self.title} was not drawn, status {drawn.returncode}: {drawn.stderr.strip()}"
