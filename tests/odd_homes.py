@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.runtime.project import PROJECT
-from tests.support.commands import INHERITED
+from tests.support.commands import INHERITED, SHORT_LIVED
 
 _DAY: Final = "2026-01-05"
 _ANSWER: Final = (
@@ -68,7 +68,7 @@ class Place:
             text=True,
             check=False,
             cwd=self.home if self.home.exists() else PROJECT,
-            env={**inherited, **self.exported},
+            env={**inherited, "SPARK_SUBMIT_OPTS": SHORT_LIVED, **self.exported},
         )
 
     def straggler(self, *arguments: object) -> str:

@@ -1,6 +1,7 @@
 """The module for notebooks: its examples hold, over a warehouse of one job, wherever a user calls it."""
 
 import doctest
+import importlib
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,11 @@ def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     done = doctest.testmod(straggler)
     assert done.attempted > 8
     assert done.failed == 0
+
+
+def test_its_short_name_is_the_same_module() -> None:
+    """Else an error of one is not caught as that of the other."""
+    assert importlib.import_module("straggler") is straggler
 
 
 def test_a_unit_is_simulated_again_as_the_night_did_and_with_other_settings(folder: Path) -> None:
