@@ -5,6 +5,7 @@ import re
 import resource
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
@@ -56,8 +57,7 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
             asked.join(_GRACE_S)
             raise
         if asked.is_alive():
-            engine.stop()
-            asked.join(_GRACE_S)
+            _stop(engine, asked)
             message = f"no answer within {seconds:g} s (--timeout 0 waits for ever)"
             if asked.is_alive():
                 _leave(message)
@@ -79,6 +79,14 @@ def with_limited_heap(settings: Settings, seconds: float) -> Settings:
     if not seconds or stated is None or int(stated[1]) * _UNITS[stated[2].lower()] <= most:
         return settings
     return with_spark_conf(settings, {_HEAP: f"{most // _UNITS['m']}m"})
+
+
+def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
+    """End a question, or give it up: what an engine begins between two calls ends with the next."""
+    until_s = time.monotonic() + _GRACE_S
+    while asked.is_alive() and time.monotonic() < until_s:
+        engine.stop()
+        asked.join(_GRACE_S / 10)
 
 
 class _Asked(threading.Thread, Generic[Found]):
