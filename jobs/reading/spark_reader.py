@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,8 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import mentioned
 
-_OUT_OF_MEMORY: Final = ("OutOfMemoryError", "SparkContext was shut down")
+_GONE: Final = "SparkContext was shut down"
+_OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
 """What errors say of it. Spark ends its JVM where a task runs out of memory, whatever else it does."""
 
 
@@ -85,12 +86,17 @@ class SparkReader:
                 yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
             raise QuestionError(self._advice(error, asked)) from error
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> AnswerError:
-        said = str(error)
-        if any(sign in said for sign in _OUT_OF_MEMORY):
+        try:
+            said = str(error)
+        except (Py4JError, ConnectionError):  # it asks the JVM, which has ended
+            said = _GONE
+        if isinstance(error, Py4JNetworkError | ConnectionError) or any(
+            sign in said for sign in _OUT_OF_MEMORY
+        ):
             return OutOfMemoryError(
                 f"out of memory: Spark has {self._heap} here, spark.driver.memory of the settings, and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"
