@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from jobs.reading.command import reader_entry_point
-from jobs.reading.limits import within_limits
+from jobs.reading.limits import with_limited_heap, within_limits
 from jobs.reading.printing import write
 from jobs.reading.prompt import ask_on
 from jobs.reading.reader import Reader
@@ -49,6 +49,7 @@ def _sql(text: str) -> str | None:
         not_negative,
         default=DEFAULT_TIMEOUT_S,
     ),
+    settings_of=lambda settings, args: with_limited_heap(settings, args.timeout),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer SQL queries over the warehouse's tables and views. Times are UTC."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.gates.audit import warnings
+from jobs.gates.owners import owner_changes
 from jobs.gates.slow_hosts import Risen, slow_host_texts, slowed_by
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
@@ -71,6 +72,7 @@ def night_warnings(
         _of_rules(warehouse, log_dates),
         of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
         _of_failures(job_slowdown),
+        _of_owners(warehouse, log_dates),
     )
     found = {}
     for day in log_dates:
@@ -111,6 +113,16 @@ def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
     for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
         if len(found[day]) < _MOST_FAILURES:
             found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
+    return found
+
+
+def _of_owners(warehouse: Warehouse, log_dates: Sequence[date]) -> defaultdict[date, list[Notice]]:
+    """Name the first units of each day whose logs have another owner than before."""
+    found: defaultdict[date, list[Notice]] = defaultdict(list)
+    for day, texts in owner_changes(warehouse, log_dates).items():
+        found[day] = [Notice("owner_changed", text) for text in texts[:_MOST_UNITS]]
+        if len(texts) > _MOST_UNITS:
+            found[day].append(Notice("owner_changed", f"{day}: and {len(texts) - _MOST_UNITS} more units"))
     return found
 
 

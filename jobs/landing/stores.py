@@ -142,6 +142,9 @@ class _Folder(Store):
             facts = os.lstat(path)
         except FileNotFoundError:  # removed while its folder was listed
             return
+        except OSError as error:  # its folder can be listed and not entered, as after chmod -R 644
+            yield Entry(names, _text(path), defect=f"it cannot be reached: {error.strerror}")
+            return
         if stat.S_ISLNK(facts.st_mode):
             link, path = path, os.path.realpath(path)
             defect = "" if path.startswith(self._top + b"/") else "a link out of the landing"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from jobs.landing.accounts import FileAccount, Outside, Repeats, UnitAccount, UnitPart
@@ -17,30 +16,21 @@ from jobs.landing.formats.rows import (
     FileError,
     Reject,
     Rows,
-    joined,
     plain,
-    table_of,
     text_of,
 )
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.rank_steps import RankSteps
+from jobs.landing.row_buffer import RowBuffer, with_files
 from jobs.landing.staging import Staging
 from jobs.landing.usable import Used
-from schemas.tables import TABLES
-from schemas.unit import Unit
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
-    RANK_STEPS,
     REASON_RANK_OUT_OF_RANGE,
-    REJECTS,
+    REASON_TOO_MANY_REJECTS,
     RUN_EVENTS,
 )
 
-_MOST_BUFFERED: Final = 96 << 20
-"""Most bytes of rows in a task; a larger unit is written in several sorted runs, each sorted as a copy."""
-_ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
-"""Sort order of a unit's rows, the last first: the simulation reads a stage as dense arrays."""
-_REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
 _MOST_LEFT_OUT: Final = 100
 """Most kinds of left-out events that are listed; a trace may name thousands."""
 _LARGEST_COUNT: Final = 2**63 - 1
@@ -56,72 +46,6 @@ class Block(NamedTuple):
     rejects: Sequence[Reject]
 
 
-class RowBuffer:
-    """Collects rows and rejects, and writes them sorted to staging; early if memory runs out."""
-
-    def __init__(self, unit: Unit, staging: Staging) -> None:
-        self._unit, self.staging = unit, staging
-        self.rows: list[tuple[str, Rows]] = []
-        self.rejects: list[tuple[str, Reject]] = []
-        self._bytes, self.ops = 0, 0
-
-    def another(self) -> "RowBuffer":
-        """One for rows that may have to be dropped while these stay."""
-        return RowBuffer(self._unit, self.staging.another())
-
-    def add(self, source_file: str, rows: Rows, rejects: Sequence[Reject]) -> None:
-        """Add what came from a file."""
-        if rows.lines:
-            self.rows.append((source_file, rows))
-        self.rejects += [(source_file, each) for each in rejects]
-        self._bytes += rows.nbytes + sum(each.nbytes for each in rejects)
-        if self._bytes > _MOST_BUFFERED:
-            self.flush()
-
-    def take(self, other: "RowBuffer") -> None:
-        """Add what another buffer has, and what of it is written already."""
-        self.staging.take(other.staging)
-        self.ops += other.ops
-        for source_file, rows in other.rows:
-            self.add(source_file, rows, ())
-        self.rejects += other.rejects
-        self._bytes += sum(each.nbytes for _, each in other.rejects)
-
-    def drop(self) -> None:
-        """Drop everything, also what is written already."""
-        self.staging.drop()
-
-    def flush(self) -> None:
-        """Write everything to staging."""
-        if self.rows:
-            self._write_rows()
-        if self.rejects:
-            rejects = pa.Table.from_pylist([each._asdict() for _, each in self.rejects], _REJECTED)
-            self.write(REJECTS, _with_files(rejects, [name for name, _ in self.rejects]))
-        self.rows, self.rejects, self._bytes = [], [], 0
-
-    def write(self, name: str, rows: pa.Table, ops: int = 0) -> None:
-        """Write rows of a table, which lack the unit's key, to staging."""
-        day, *ids = self._unit
-        for column, value in zip(("job_id", "run_id"), ids, strict=True):
-            rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-        self.staging.write(name, (("log_date", day.isoformat()),), rows, ops)
-
-    def _write_rows(self) -> None:
-        rows = joined([each for _, each in self.rows])
-        files = np.repeat(np.arange(len(self.rows)), [len(each.lines) for _, each in self.rows])
-        names = pa.array([name for name, _ in self.rows])
-        self.rows = []
-        table, ops = table_of(rows), len(rows.lists[0])
-        order = np.lexsort([table.column(name).fill_null(-1).to_numpy() for name in _ORDER])
-        self.ops += ops
-        self.write(RANK_STEPS, _with_files(table.take(order), names.take(files[order])), ops)
-
-
-def _with_files(rows: pa.Table, files: Sequence[str]) -> pa.Table:
-    return rows.append_column("source_file", pa.array(files, pa.string()))
-
-
 class UnitRows:
     """Rows and rejects of a part of a unit, and the account of it. Few are written before its end."""
 
@@ -133,6 +57,7 @@ class UnitRows:
         self._steps = RankSteps(part)
         self._manifest: Mapping[str, Any] = {}
         self.account = UnitAccount(part.unit, None)
+        self._rejects = 0
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What rows are checked against: the unit's ids, and sizes and types of GPU of a valid manifest."""
@@ -174,16 +99,25 @@ class UnitRows:
                     rows_stored += len(rows.lines)
                     rejected += len(rejects)
                     outside += [each for each in rejects if each.reason == REASON_RANK_OUT_OF_RANGE]
+                    self._check_rejects(rejected, rows_stored)
                 digest = self.files.digest(file)
         except FileError as error:
             self.refuse(file, error.reject)
             return
+        self._rejects += rejected
         self.account.used.update(used)
         if outside:
             before, first = self.account.outside
             self.account.outside = Outside(before + len(outside), first or outside[0].detail)
         counted = lines if file.is_one_of(RANK_LOG, PACKED_RANK_LOG) else None
         self.account.files.append(FileAccount(file, digest, counted, rows_stored, rejected))
+
+    def _check_rejects(self, rejected: int, rows: int) -> None:
+        """Raise FileError for a file that is hardly a log: 60 kB of gzip may be 20 million empty objects."""
+        most = self.bounds.rejects
+        if self._rejects + rejected > most and rejected > rows:
+            detail = f"{rejected} rejects and {rows} rows so far, in a run with more than {most} rejects"
+            raise FileError(REASON_TOO_MANY_REJECTS, detail)
 
     def refuse(self, file: LandedFile, reject: Reject, digest: str | None = None) -> None:
         """Add a file that is one reject."""
@@ -204,7 +138,7 @@ class UnitRows:
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         if rows:
             found = pa.Table.from_pylist(rows, EVENT_ROWS)
-            self._further.append((RUN_EVENTS, _with_files(found, [file.source_file] * len(rows))))
+            self._further.append((RUN_EVENTS, with_files(found, [file.source_file] * len(rows))))
         account = FileAccount(file, self.files.digest(file), lines, len(rows), len(rejects))
         self.account.files.append(account)
 

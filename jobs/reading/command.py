@@ -34,17 +34,20 @@ def reader_entry_point(
     name: str,
     *options: click.Parameter,
     in_order: bool = False,
+    settings_of: Callable[[Settings, Arguments], Settings] = lambda settings, _: settings,
     **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Body], Command]:
     """Make a command of the function that asks, as cli.entry_point does of one that needs a session.
 
     in_order : see DuckDbReader
+    settings_of : the settings under which it asks, from those that are named and the arguments
     """
 
     def of(body: Body) -> Command:
         def asked(settings: Settings, args: Arguments) -> None:
-            with reader_of(settings, name, args.engine, in_order=in_order) as reader:
-                body(reader, settings, args)
+            chosen = settings_of(settings, args)
+            with reader_of(chosen, name, args.engine, in_order=in_order) as reader:
+                body(reader, chosen, args)
 
         return settings_entry_point(name, ENGINE, *options, **{"described_by": body, **how})(asked)
 

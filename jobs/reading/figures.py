@@ -31,6 +31,15 @@ class FigureError(RuntimeError):
     """Raised where a chart cannot be drawn; the message has the converter's own."""
 
 
+def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run the converter in a process of its own.
+
+    It panics where standard input is closed, as under a daemon, and hangs in a fork.
+    """
+    command = [sys.executable, "-X", "utf8", "-c", _DRAW, how]
+    return subprocess.run(command, input=spec, capture_output=True, check=False)  # noqa: S603  # our own
+
+
 @dataclass(frozen=True, repr=False)
 class Figure:
     """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
@@ -54,9 +63,10 @@ class Figure:
         return target
 
     def _drawn(self, how: str) -> bytes:
-        # In a process of its own: the converter panics where standard input is closed, as under a daemon.
-        command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW, how], json.dumps(dict(self.spec)).encode()
-        drawn = subprocess.run(command, input=spec, capture_output=True, check=False)  # noqa: S603  # our own
+        spec = json.dumps(dict(self.spec)).encode()
+        drawn = _converted(spec, how)
+        if drawn.returncode < 0:  # V8 ends its process by a signal where memory is short for a moment
+            drawn = _converted(spec, how)
         if drawn.returncode:
             said = drawn.stderr.decode(errors="replace").strip()
             raise FigureError(f"{self.title} was not drawn, status {drawn.returncode}: {said}")

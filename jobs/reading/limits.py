@@ -1,16 +1,19 @@
 """Limits on what one question takes, of time and of memory: whoever types SQL may type anything."""
 
 import os
+import re
 import resource
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
-from jobs.reading.question import AnswerError
+from jobs.reading.question import AnswerError, OutOfMemoryError
 from jobs.runtime.arguments import called
 from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
+from jobs.runtime.settings import Settings, with_spark_conf
 from jobs.runtime.terminal import complain
 from schemas.vocabulary import EXIT_FAILED
 
@@ -18,9 +21,16 @@ Found = TypeVar("Found")
 
 _SHARE: Final = 4
 """A question may take this part of the machine's memory."""
+_LEAST: Final = 2**28
+"""Or so much where that is more: with less, a library that is loaded for it ends the process. [B]"""
 _GRACE_S: Final = 1.0
 """What an engine may take to stop: some of its steps look at nothing before they end."""
 _GB: Final = 1e9
+_HEAP: Final = "spark.driver.memory"
+_HEAP_SIZE: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
+_UNITS: Final = {"k": 2**10, "": 2**20, "m": 2**20, "g": 2**30, "t": 2**40}
+_LEAST_HEAP: Final = 2**29
+"""Spark does not start with less. [B]"""
 
 
 class Stoppable(Protocol):
@@ -47,16 +57,36 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
             asked.join(_GRACE_S)
             raise
         if asked.is_alive():
-            engine.stop()
-            asked.join(_GRACE_S)
+            _stop(engine, asked)
             message = f"no answer within {seconds:g} s (--timeout 0 waits for ever)"
             if asked.is_alive():
                 _leave(message)
             raise AnswerError(message)
-    if isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower():
+    is_said = isinstance(asked.error, OutOfMemoryError)
+    if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
         allowed = f"a question may take {most / _GB:.1f} GB (--timeout 0 lifts that too)"
-        raise AnswerError(f"out of memory: {allowed}") from None
+        raise OutOfMemoryError(f"out of memory: {allowed}") from None
     return asked.result()
+
+
+def with_limited_heap(settings: Settings, seconds: float) -> Settings:
+    """Return settings under which a JVM of Spark's takes no more for a question than this process may.
+
+    seconds : as within_limits has it: 0 leaves the settings as they are
+    """
+    stated = _HEAP_SIZE.fullmatch(settings.spark.conf.get(_HEAP, "1g"))
+    most = max(memory_bytes() // _SHARE, _LEAST_HEAP)
+    if not seconds or stated is None or int(stated[1]) * _UNITS[stated[2].lower()] <= most:
+        return settings
+    return with_spark_conf(settings, {_HEAP: f"{most // _UNITS['m']}m"})
+
+
+def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
+    """End a question, or give it up: what an engine begins between two calls ends with the next."""
+    until_s = time.monotonic() + _GRACE_S
+    while asked.is_alive() and time.monotonic() < until_s:
+        engine.stop()
+        asked.join(_GRACE_S / 10)
 
 
 class _Asked(threading.Thread, Generic[Found]):
@@ -82,7 +112,7 @@ class _Asked(threading.Thread, Generic[Found]):
 @contextmanager
 def _memory_limited(seconds: float) -> Iterator[int]:
     """Limit the memory that this process may take beyond what it has; yields by how much. [B]"""
-    most, before = memory_bytes() // _SHARE, resource.getrlimit(resource.RLIMIT_DATA)
+    most, before = max(memory_bytes() // _SHARE, _LEAST), resource.getrlimit(resource.RLIMIT_DATA)
     if not seconds:
         yield most
         return

@@ -28,8 +28,11 @@ _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
 _TOO_DEEP: Final = "its parentheses, or operators, lie too deep in each other"
 _CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
-_REFUSED: Final = {"reflect", "try_reflect", "java_method", "identifier"}
-"""Functions that call Java, or whose argument is the name of another."""
+_REFUSED: Final = {
+    *("reflect", "try_reflect", "java_method", "identifier"),
+    *("from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"),
+}
+"""Functions that call Java, whose argument is the name of another, or that open a file with a schema."""
 _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
 """What a LATERAL may make rows of; a table function could read anything."""
 
@@ -42,6 +45,10 @@ class QuestionError(SettingsError):
 
 class AnswerError(PlainError):
     """Raised when a valid question fails, on the data or out of memory."""
+
+
+class OutOfMemoryError(AnswerError):
+    """Raised when an engine needs more memory for an answer than it may take; the message says how much."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +16,15 @@ from pyspark.sql.types import NumericType, TimestampType
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.printing import Result, times_as_text
-from jobs.reading.question import AnswerError, Question, QuestionError, first_line, no_column, question
+from jobs.reading.question import (
+    AnswerError,
+    OutOfMemoryError,
+    Question,
+    QuestionError,
+    first_line,
+    no_column,
+    question,
+)
 from jobs.reading.reader import Reader
 from jobs.runtime.java import JavaNotFoundError
 from jobs.runtime.progress import working
@@ -25,6 +35,10 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import mentioned
 
+_GONE: Final = "SparkContext was shut down"
+_OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
+"""What errors say of it. Spark ends its JVM where a task runs out of memory, whatever else it does."""
+
 
 class SparkReader:
     """Answers questions from one warehouse, all as of the publication that was the latest at the start."""
@@ -34,6 +48,7 @@ class SparkReader:
         spark.conf.set(
             "spark.sql.variable.substitute", "false"
         )  # ${env:NAME} would be read before the SQL is
+        self._heap = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
         # The error is one line; Spark's logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
@@ -71,8 +86,22 @@ class SparkReader:
                 yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
             raise QuestionError(self._advice(error, asked)) from error
-        except PySparkException as error:
-            raise AnswerError(first_line(error)) from error
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> AnswerError:
+        try:
+            said = str(error)
+        except (Py4JError, ConnectionError):  # it asks the JVM, which has ended
+            said = _GONE
+        if isinstance(error, Py4JNetworkError | ConnectionError) or any(
+            sign in said for sign in _OUT_OF_MEMORY
+        ):
+            return OutOfMemoryError(
+                f"out of memory: Spark has {self._heap} here, spark.driver.memory of the settings, and a "
+                "question at most a quarter of the machine (--timeout 0 lifts that)"
+            )
+        return AnswerError(first_line(error))
 
     def _advice(self, error: PySparkException, asked: Question) -> str:
         facts = error.getMessageParameters() or {}

@@ -12,12 +12,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway, JavaObject
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -61,7 +61,8 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            spark.stop()
+            with suppress(ConnectionError, Py4JNetworkError):  # its JVM has ended, as out of memory
+                spark.stop()
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:

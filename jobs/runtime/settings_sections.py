@@ -55,6 +55,7 @@ class LandingSettings(Section):
     manifest_bytes: Annotated[int, Field(ge=1)]
     unit_files: Annotated[int, Field(ge=1)]
     workers: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    rejects: Annotated[int, Field(ge=1)]
 
 
 class HistorySettings(Section):

@@ -79,6 +79,12 @@ class Warehouse:
         stated = self.small_files.read(LATEST_PUBLICATION)
         return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
+    def as_of(self, published: Published) -> "Warehouse":
+        """Return the same warehouse as it was read at an earlier publication."""
+        found = Warehouse(self.spark, self.root)
+        found.published = published
+        return found
+
     @cached_property
     def small_files(self) -> SmallFiles:
         """Small files beside the tables."""

@@ -55,6 +55,10 @@ Row: TypeAlias = dict[str, Any]
 Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
 
 
+class NotFiniteError(ArithmeticError):
+    """Raised for a figure that a gate would refuse, and with it the night: it costs the unit alone."""
+
+
 class Replayed(NamedTuple):
     """A replayed unit: what was found, in which rows, the ideal's name, the manifest, and GPU types."""
 
@@ -258,6 +262,10 @@ def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
     """Few rows of a result table, converted at once; columns that are not given are null."""
     if not rows:
         return _no_rows(name)
+    for row in rows:
+        for field, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise NotFiniteError(f"{field} of {name} is {value}")
     return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
 
 
@@ -266,6 +274,9 @@ def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
     length = len(next(iter(columns.values())))
     if not length:
         return _no_rows(name)
+    for field, values in columns.items():
+        if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NotFiniteError(f"{field} of {name} is not finite")
     arrays = [
         _column(columns[field], wanted) if field in columns else pa.nulls(length, wanted)
         for field, wanted in _fields(name)

@@ -129,27 +129,11 @@ def simulate_unit(
         return empty_results(job_row(facts, settings.text, status, detail) | figures)
     try:
         log_date = unit.key.log_date if unit.has_day else None
-        found = simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings, before_s)
-        _check_finite(found)
+        return simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings, before_s)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
         return empty_results(_failed(facts, settings, error))
-    return found
-
-
-def _check_finite(results: Results) -> None:
-    """Keep what a gate would refuse in its unit: else one odd log refuses the night of all others.
-
-    raises : ArithmeticError naming the first column of a result table with a number that is none
-    """
-    for name, rows in results.items():
-        for field in rows.schema:
-            if pa.types.is_floating(field.type) and rows.num_rows:
-                numbers = rows.column(field.name).to_numpy()
-                absent = rows.column(field.name).null_count
-                if np.isfinite(numbers).sum() + absent < len(numbers):
-                    raise ArithmeticError(f"{name}.{field.name} is not a finite number")
 
 
 def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str) -> Results:

@@ -17,12 +17,12 @@ from schemas.vocabulary import TRANSFERS_ABSENT
 SOURCE_FORMAT: Final = "megatron-console"
 MOST_LINES: Final = 100_000
 
-_LINE: Final = re.compile(
-    rb"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,64}\][ \t]{0,64})?"
-    rb"\biteration[ \t]{1,64}(\d{1,18})/[ \t]{0,64}(?:\d{1,18}|infinity)[ \t]{0,64}\|"
-    rb".{0,2000}?elapsed time per iteration \(ms\):[ \t]{0,64}(\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,4})?)"
+_ITERATION: Final = re.compile(
+    rb"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,99}\]\s{0,99})?"
+    rb"iteration\s+(\d{1,18})/\s*(?:\d+|infinity)\s*\|"
 )
-"""Every repeat has an end: from each of a line's many beginnings, one without would look at all the rest."""
+_ELAPSED: Final = re.compile(rb"elapsed time per iteration \(ms\):\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+"""Two, and none begins with blanks: together they took hours for a megabyte of blanks."""
 _LAYOUT: Final = re.compile(rb"using world size:\s*\d+,\s*data-parallel[- ]size:")
 _SIZES: Final = {
     "world_size": re.compile(rb"using world size:\s*(\d{1,9})\b"),
@@ -38,7 +38,14 @@ _PIECE: Final = 1 << 16
 
 def recognises(head: bytes) -> bool:
     """Whether lines of iterations are there, or Megatron's line of the layout, which precedes them."""
-    return _LINE.search(head) is not None or _LAYOUT.search(head) is not None
+    return _LAYOUT.search(head) is not None or any(map(_iteration, head.splitlines()))
+
+
+def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
+    """Clock, number and time of an iteration, if the line has them."""
+    found = _ITERATION.search(line)
+    elapsed = _ELAPSED.search(line, found.end()) if found else None
+    return (found[1], found[2], elapsed[1]) if found and elapsed else None
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
@@ -79,7 +86,7 @@ def _read(
 ) -> None:
     """Add the lines of a file; what repeats another line, as a copy of the file does, is counted."""
     for line in _lines(content):
-        found = _LINE.search(line)
+        found = _iteration(line)
         if found is None:
             count(
                 left_out, "tables of timers: sums, least and greatest over ranks", bool(_TIMERS.search(line))
@@ -87,7 +94,7 @@ def _read(
             if _LAYOUT.search(line):
                 sizes |= {name: int(size[1]) for name, sign in _SIZES.items() if (size := sign.search(line))}
             continue
-        moment, step, elapsed_ms = found.groups()
+        moment, step, elapsed_ms = found
         known = (moment.decode() if moment else None, int(step), float(elapsed_ms) / 1e3)
         if not 0 < float(elapsed_ms) < _LONGEST_MS:
             left_out["lines of iterations that took no time, or forever"] += 1

@@ -138,6 +138,7 @@ class Bounds(NamedTuple):
     manifest_bytes : of a manifest
     unit_files : of one unit
     workers : dp_size x pp_size of one unit
+    rejects : of one unit in a task; beyond, a file with more rejects than rows is one reject
     """
 
     line_bytes: int = 16_000_000
@@ -148,6 +149,7 @@ class Bounds(NamedTuple):
     manifest_bytes: int = 1_000_000
     unit_files: int = 100_000
     workers: int = 10_000_000
+    rejects: int = 100_000
 
 
 LONGEST_TEXT: Final = 2000

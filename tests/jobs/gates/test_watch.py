@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.gates import owners
 from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
 from jobs.gates.slow_hosts import Slowed, slow_host_texts, slowed_by
 from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_units
 from jobs.runtime.settings import REPORT, load_settings
+from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -19,8 +21,11 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
+    PHASE_INGEST,
+    PHASE_SIMULATE,
     PIPELINE_RUNS,
     REJECTS,
+    SOURCE_FILES,
     STATUSES,
     WORKER_SLOWDOWN,
 )
@@ -259,3 +264,34 @@ def test_only_the_first_units_are_named() -> None:
     many = [{"refused_claims": ["too much"], "job_id": f"job {n}", "log_date": DAY} for n in range(7)]
     found = of_claims(table_rows(JOBS, many), table_rows(JOB_SLOWDOWN, [{}]))[DAY]
     assert (len(found), found[-1].text) == (6, f"{DAY}: and 2 more units")
+
+
+def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(spark, str(tmp_path))
+
+    def ingest(users: Mapping[str, int]) -> None:
+        rows = [{"log_date": DAY, "job_id": name, "owner_uid": uid} for name, uid in users.items()]
+        with publication(warehouse, PHASE_INGEST, [DAY], [SOURCE_FILES]):
+            warehouse.replace(TABLES[SOURCE_FILES], table_rows(SOURCE_FILES, rows), [DAY])
+
+    def named() -> list[str]:
+        found = night_warnings(Warehouse(spark, str(tmp_path)), WATCH, [DAY])[DAY]
+        return [each.text for each in found if each.kind == "owner_changed"]
+
+    jobs = [f"job-{number}" for number in range(7)]
+    ingest(dict.fromkeys(jobs, 1000))
+    assert named() == []
+    ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
+    with publication(warehouse, PHASE_SIMULATE, [DAY], []):
+        pass
+    run_id = ROWS[SOURCE_FILES]["run_id"]
+    of = "its logs are of user 1001, those read before were of user 1000"
+    wanted = [f"{DAY}: job {name}, run {run_id}: {of}" for name in jobs[1:6]]
+    assert named() == [*wanted, f"{DAY}: and 1 more units"]
+    with monkeypatch.context() as later:
+        later.setattr(owners, "_KEPT", timedelta(0))  # files of the earlier version may be gone
+        assert named() == []
+    ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
+    assert named() == []

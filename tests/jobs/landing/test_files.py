@@ -1,5 +1,6 @@
 """Entries of a landing, classified by place, name and kind."""
 
+import errno
 import os
 import shutil
 import socket
@@ -228,6 +229,30 @@ def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path)
     ((first, second),) = Landing(str(made.root), [DAY]).units.values()
     assert (first.owner, second.owner) == (os.getuid(), os.getuid())
     assert (first.hard_links, second.hard_links) == (1, 2)
+
+
+def test_a_folder_that_may_be_listed_and_not_entered_costs_its_unit_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As chmod -R 644 leaves it; root, who may run this, enters all the same."""
+    made = Folders(tmp_path)
+    for job_id in ("a", "b"):
+        made.put(job_id, "rank-0.jsonl", b"x")
+        made.put(job_id, "job.json", b"{}")
+    look = os.lstat
+
+    def refused(path: bytes) -> os.stat_result:
+        if b"job_id=a/run_id=r3/" in path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return look(path)
+
+    monkeypatch.setattr(os, "lstat", refused)
+    _, units = misplaced_and_units(tmp_path)
+    said = "it cannot be reached: Permission denied"
+    assert units == {
+        "a/r3": {"job.json": said, "rank-0.jsonl": said},
+        "b/r3": {"job.json": "", "rank-0.jsonl": ""},
+    }
 
 
 def test_folders_that_go_while_they_are_listed_are_nothing(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.landing import unit_rows
+from jobs.landing import row_buffer
 from jobs.landing.files import LandedFile
 from jobs.landing.files import Landing as Listed
 from jobs.landing.formats.rows import Bounds
@@ -202,6 +202,25 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
     ]
 
 
+def test_beyond_a_number_of_rejects_a_file_of_little_else_is_one(tmp_path: Path) -> None:
+    """A line of three bytes costs ten thousand times what it costs gzip to repeat it."""
+    made = Landing(tmp_path / "landing")
+    good = [line(job_id="j", step=step) for step in range(60)]
+    made.manifest("j")
+    made.log("j", "rank-00000.jsonl", [b"{}"] * 70)
+    made.put("j", "rank-00002.jsonl.gz", gzip.compress(b"{}\n" * 100_000))
+    made.log("j", "rank-00001.jsonl", [*good, *[b"[]"] * 50])
+    found = land(made.root, tmp_path / "staging", Bounds(rejects=100))
+    files = {row["source_file"].rsplit("/", 1)[1]: row for row in found.of(SOURCE_FILES, "j")}
+    assert {name: (row["lines"], row["rows"], row["rejects"]) for name, row in files.items()} == {
+        "rank-00000.jsonl": (70, 0, 70),
+        "rank-00001.jsonl": (110, 60, 50),
+        "rank-00002.jsonl.gz": (None, 0, 1),
+    }
+    of_file = ("rank-00002.jsonl.gz", None, "too_many_rejects")
+    assert [each for each in found.rejected("j") if "00002" in each[0]] == [of_file]
+
+
 def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +267,7 @@ def listed(made: Landing) -> dict[Unit, list[LandedFile]]:
 def test_more_than_a_task_can_hold_leaves_early_and_comes_back_where_a_file_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit_rows, "_MOST_BUFFERED", 1000)
+    monkeypatch.setattr(row_buffer, "_MOST_BUFFERED", 1000)
     made = Landing(tmp_path / "landing")
     put_good(made)
     whole = b"\n".join(line(job_id="good", rank=0, step=step) for step in range(100, 9000))

@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib
 import json
 import runpy
 import shutil
@@ -108,6 +109,11 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
         run.figures.causes.save(folder / "causes.gif")
 
 
+def test_its_short_name_is_the_same_module() -> None:
+    """Else an error of one is not caught as that of the other."""
+    assert importlib.import_module("straggler") is straggler
+
+
 def test_a_unit_is_simulated_again_as_the_night_did_and_with_other_settings(folder: Path) -> None:
     fleet = straggler.open(folder / "demo" / "warehouse")
     unit = fleet.unit("gpt-175b")
@@ -139,6 +145,26 @@ def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
 def test_a_figure_that_cannot_be_drawn_says_what_the_converter_said() -> None:
     with pytest.raises(straggler.FigureError, match=r"a line was not drawn, status 1: (?s:.+)Vega-Lite"):
         straggler.Figure("a line", {"mark": {"type": "no such mark"}}).svg()
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_converter_that_a_signal_ends_is_started_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    started = tmp_path / "started"
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\necho >> {started}\n"
+        f"test $(wc -l < {started}) -gt {deaths} || {{ echo no room >&2; kill -ABRT $$; }}\necho '<svg'\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    figure = straggler.Figure("a line", {})
+    if deaths == 1:
+        assert figure.svg() == "<svg\n"
+    else:
+        with pytest.raises(straggler.FigureError, match="a line was not drawn, status -6: no room"):
+            figure.svg()
 
 
 def test_a_figure_reads_its_unit_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

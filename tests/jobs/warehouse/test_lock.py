@@ -163,6 +163,48 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
         jvm.wait(60)
 
 
+CONTAINER = ("unshare", "--pid", "--fork", "--kill-child")
+"""Process numbers of its own."""
+
+NAMED = "import socket, sys; name = sys.argv.pop(); socket.gethostname = lambda: name\n"
+
+TRY = """
+from jobs.warehouse.lock import LockedError, locked_folder, this_process
+try:
+    with locked_folder(sys.argv[1], this_process("backfill"), wait=False):
+        print("taken")
+except LockedError as error:
+    print(error)
+"""
+
+
+def container() -> tuple[str, ...]:
+    """What starts a command in a container; nothing where this user may make none, but another name."""
+    try:
+        return CONTAINER if subprocess.run([*CONTAINER, "true"], check=False).returncode == 0 else ()
+    except FileNotFoundError:
+        return ()
+
+
+def test_a_new_container_waits_for_one_that_writes_and_not_for_one_that_was_killed(tmp_path: Path) -> None:
+    def command(code: str, name: str) -> list[str]:
+        return [*container(), sys.executable, "-c", NAMED + code, str(tmp_path), name]
+
+    def tried() -> str:
+        return subprocess.run(command(TRY, "second"), stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    first = subprocess.Popen(command(LOCK, "first"), stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "held\n"
+    said = tried()
+    assert said.startswith(f"{tmp_path} is being written by run_nightly (process ")
+    assert " on first, since " in said
+    end(first)
+    left = json.loads((tmp_path / LOCK_NAME).read_text())
+    assert (left["host"], list(left["processes"])) == ("first", ["1" if container() else str(first.pid)])
+    assert tried() == "taken\n"
+
+
 def test_a_writer_killed_in_another_container_holds_nobody_up(tmp_path: Path) -> None:
     left = replace(this_process("run_nightly"), host="a-container-that-was-killed", process_ids="pid:[1]")
     (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))

@@ -15,7 +15,6 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import JobRows
 from udfs.kernel.what_if import How, WhatIf, analyse
-from udfs.simulate import unit_batches
 from udfs.simulate.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
@@ -25,9 +24,8 @@ from udfs.simulate.unit_batches import (
     results_of,
     simulate_batches,
     simulate_group,
-    simulate_unit,
 )
-from udfs.what_if import SimulationSettings, simulate_job
+from udfs.what_if import SimulationSettings
 
 UNITS = 600
 OPS: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 2)]
@@ -113,26 +111,3 @@ def test_rows_that_were_brought_together_are_a_unit_too() -> None:
 
 def test_no_unit_at_all() -> None:
     assert list(simulate_batches(SETTINGS, reader(0))([])) == []
-
-
-def test_a_number_that_is_none_fails_its_unit_and_refuses_nobody_elses_night(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Durations so short that quotients of them overflow."""
-
-    def simulated(*given: Any) -> dict[str, pa.Table]:  # noqa: ANN401  # as simulate_job takes them
-        found = simulate_job(*given)
-        wrong = found[STEP_SLOWDOWN].to_pylist()
-        wrong[0]["slowdown"] = float("-inf")
-        return found | {STEP_SLOWDOWN: pa.Table.from_pylist(wrong, found[STEP_SLOWDOWN].schema)}
-
-    good, bad = (UnitRows(Unit(DAY, name, "r0"), GOOD, ROWS) for name in ("good", "bad"))
-    assert simulate_unit(good, SETTINGS)[JOB_SLOWDOWN]["status"].to_pylist() == ["analysed"]
-    monkeypatch.setattr(unit_batches, "simulate_job", simulated)
-    found = simulate_unit(bad, SETTINGS)
-    (row,) = found[JOB_SLOWDOWN].to_pylist()
-    assert (row["status"], row["status_detail"]) == (
-        "failed",
-        "ArithmeticError: step_slowdown.slowdown is not a finite number",
-    )
-    assert found[STEP_SLOWDOWN].num_rows == 0

@@ -1,0 +1,45 @@
+"""Units whose logs have another owner than before the day's last ingest, from the tables as of both."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from jobs.landing.claims import new_owners
+from jobs.warehouse.publication import Published
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import PHASE_INGEST, PUBLICATIONS, SOURCE_FILES
+
+_KEPT: Final = timedelta(days=6)
+"""Files of an earlier version are removed a week after it was replaced."""
+
+
+def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
+    """Return sentences on units whose logs were of another user before their day's last ingest, by day."""
+    files = TABLES[SOURCE_FILES]
+    found: dict[date, list[str]] = {}
+    for earlier, days in _before_ingest(warehouse.ingested, log_dates):
+        before = warehouse.ingested.as_of(earlier).rows(files, days)
+        if before.num_rows:
+            for day in days:
+                found[day] = new_owners(before, warehouse.rows(files, [day]))
+    return found
+
+
+def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
+    """Publications, each with the days whose last ingest came next and is recent enough to be read."""
+    rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
+    since = datetime.now(UTC) - _KEPT
+    last: dict[date, int] = {}
+    for place, row in enumerate(rows[1:]):
+        if row["phase"] == PHASE_INGEST and row["published_at"] > since:
+            last |= dict.fromkeys(row["log_dates"], place)
+    days_of: defaultdict[int, list[date]] = defaultdict(list)
+    for day in log_dates:
+        if day in last:
+            days_of[last[day]].append(day)
+    return [
+        (Published(rows[place]["publication"], rows[place]["versions"]), days)
+        for place, days in days_of.items()
+    ]

@@ -1,0 +1,29 @@
+"""Figures that no gate would pass: they cost their unit, and never the night."""
+
+import numpy as np
+import pytest
+
+from tests.support.diagnoses import unit_rows
+from tests.udfs.lines import manifest, rank_steps
+from udfs.errors import TraceError
+from udfs.simulate import result_tables
+from udfs.what_if import simulate_job
+
+LAYOUT = manifest(dp_size=2, pp_size=2)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-300, 1e-320])
+def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
+    """Their sums are lost beside the times of day: a gate refused the figures, and with them the night."""
+    rows = unit_rows()
+    for row in rows:
+        row["duration_us"] = [each * scale for each in row["duration_us"]]
+    with pytest.raises(TraceError, match="the replayed ops take no time at all"):
+        simulate_job(rank_steps(*rows), LAYOUT)
+
+
+def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate that it would not pass refuses whole nights."""
+    monkeypatch.setattr(result_tables, "_by_op_type", lambda *_: {"waste_fraction": np.array([-np.inf])})
+    with pytest.raises(result_tables.NotFiniteError, match="of op_type_slowdown is not finite"):
+        simulate_job(rank_steps(*unit_rows()), LAYOUT)
