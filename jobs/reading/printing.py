@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 from typing import Any, Final, TextIO
 
 from rich import box
@@ -19,6 +20,8 @@ from jobs.runtime.terminal import complain, printable
 
 TABLE: Final = "table"
 FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
+_QUOTED_ENDS: Final = "\r\n"
+"""Values with any of these are quoted in CSV: a reader may take either for the end of a line."""
 _FOR_PEOPLE: Final = ("table", "markdown")
 
 _UNFOLDED: Final = 100_000
@@ -159,10 +162,14 @@ def _cell(value: object) -> Text:
 
 
 def _write_csv(result: Result, out: TextIO) -> None:
-    lines = csv.writer(out, lineterminator="\n")
+    line = StringIO()
+    lines = csv.writer(line, lineterminator=_QUOTED_ENDS)
     for row in (result.columns, *result.rows):
         values = (_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
         lines.writerow(printable(each) if isinstance(each, str) and out.isatty() else each for each in values)
+        out.write(line.getvalue().removesuffix(_QUOTED_ENDS) + "\n")
+        line.seek(0)
+        line.truncate()
 
 
 def _write_json(result: Result, out: TextIO) -> None:

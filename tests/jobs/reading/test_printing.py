@@ -176,3 +176,10 @@ def test_rows_of_a_frame_are_cut_at_the_limit_and_times_are_utc_wherever_this_ru
 def test_columns_of_one_name_are_both_shown(spark: SparkSession) -> None:
     result = collected(spark.sql("SELECT 1 AS a, 2 AS a"))
     assert (result.columns, [tuple(row) for row in result.rows]) == (["a", "a"], [(1, 2)])
+
+
+def test_csv_quotes_what_some_readers_end_a_line_by() -> None:
+    """An id with a carriage return tore its row, and could forge another."""
+    out = io.StringIO()
+    write(Result(["job_id", "lost"], [("a\r2026-01-05,victim", 1.5), ("plain", None)]), "csv", out)
+    assert out.getvalue() == 'job_id,lost\n"a\r2026-01-05,victim",1.5\nplain,\n'
