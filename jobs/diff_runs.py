@@ -16,15 +16,16 @@ import click
 
 from jobs.reading.command import ENGINE, reader_of, settings_entry_point
 from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
-from jobs.reading.printing import FORMATS, Result, write
+from jobs.reading.printing import Result, is_for_people, write
 from jobs.reading.reader import Reader
 from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
 from jobs.report import wording
-from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive, probability
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.errors import PlainError
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import say
 from schemas.vocabulary import EXIT_SLOWER
 from udfs.kernel.replay.other_times import Match
 from udfs.two_runs import Divided
@@ -78,7 +79,7 @@ def _of_side(side: Side) -> dict[str, object]:
 
 
 def _print(found: Found, notes: list[str], args: Arguments) -> None:
-    """Print the answer: of JSON one object, of CSV and Markdown the parts alone on standard output."""
+    """Print the answer: of JSON one object; programs find the parts alone on standard output."""
     if args.format == "json":
         answer = {
             "a": _of_side(found.a),
@@ -91,9 +92,9 @@ def _print(found: Found, notes: list[str], args: Arguments) -> None:
             "notes": notes,
             "parts": [asdict(part) for part in found.parts],
         }
-        sys.stdout.write(json.dumps(answer, indent=1, allow_nan=False) + "\n")
+        say(*json.dumps(answer, indent=1, allow_nan=False).splitlines())
         return
-    is_table = args.format == FORMATS[0]
+    is_table = is_for_people(args.format, sys.stdout)
     beside = sys.stdout if is_table else sys.stderr
     sides = zip("AB", (found.a, found.b), strict=True)
     lines = [f"{letter}: {side.name}, {wording.counted(side.steps, 'step')}" for letter, side in sides]
@@ -103,6 +104,7 @@ def _print(found: Found, notes: list[str], args: Arguments) -> None:
         Result([each.name for each in fields(Part)], [astuple(part) for part in parts]),
         args.format,
         sys.stdout,
+        as_lists=args.as_lists,
     )
 
 
@@ -147,6 +149,7 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
     option("--fail-above SHARE", "end with the exit status 4 where B is slower by more, as 3%", limit),
     option("--confidence P", "of the interval", probability, default=CONFIDENCE),
     FORMAT,
+    AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
     """Say by how much run B is slower than run A, and what makes the difference."""

@@ -16,11 +16,11 @@ import pyarrow as pa
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, analysis
 from jobs.reading.command import ENGINE, reader_of, settings_entry_point
-from jobs.reading.printing import FORMATS, Result, shown, write
+from jobs.reading.printing import Result, is_for_people, shown, write
 from jobs.reading.question import QuestionError
 from jobs.reading.sides import Asked, asked, simulated_manifest
 from jobs.reading.unit import NotReplayedError, find_unit, read_unit
-from jobs.runtime.arguments import FORMAT, Arguments, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, option
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, load_settings
 from schemas.unit import Unit
@@ -90,6 +90,7 @@ def _heading(unit: Unit, found: Mitigations) -> str:
         layers,
     ),
     FORMAT,
+    AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
     """Say what mitigations of one unit return: layers moved, sequences balanced, collections planned."""
@@ -106,10 +107,11 @@ def main(settings: Settings, args: Arguments) -> None:
         raise QuestionError(f"--layers: {error}") from error
     except (NothingToReplayError, TraceError) as error:
         raise NotReplayedError(str(error)) from error
-    # A program that reads csv or json finds only rows on standard output.
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found))
+    # A program that reads csv, json or tabs finds only rows on standard output.
+    (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(_heading(unit, found))
     columns = [field.name for field in fields(Mitigation)]
-    write(Result(columns, [astuple(each) for each in found.answers]), args.format, sys.stdout)
+    rows = Result(columns, [astuple(each) for each in found.answers])
+    write(rows, args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
 def _report(root: str, folder: Path | None) -> str | None:
-    """Where the report lies; None where there is none in its folder."""
+    """Where the report lies, in a folder or beside the tables of a store; None where there is none."""
     if folder is None:
-        return f"{root}/{REPORT}/{INDEX_NAME}"
+        return f"{root}/{REPORT}/{INDEX_NAME}" if "://" in root else None
     return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
 
 

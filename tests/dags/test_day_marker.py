@@ -79,7 +79,7 @@ def test_without_a_landing_the_settings_say_where_it_is_and_it_starts_at_the_pro
     assert wait().marker() == str(PROJECT / "landing" / MARKER)
     overlay = tmp_path / "overlay.toml"
     overlay.write_text('[paths]\nlanding = "s3a://bucket/logs"\n')
-    assert wait(settings=overlay).marker() == f"s3a://bucket/logs/{MARKER}"
+    assert wait(settings=overlay).marker() == f"s3://bucket/logs/{MARKER}"
     assert wait("demo/landing").marker() == str(PROJECT / "demo" / "landing" / MARKER)
     assert wait("logs", project=tmp_path).marker() == str(tmp_path / "logs" / MARKER)
 

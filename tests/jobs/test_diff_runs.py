@@ -103,7 +103,8 @@ def test_a_slower_folder_is_named_with_its_cause_stage_and_host(call: Ask, landi
 
 
 def test_an_equal_run_is_no_failure_and_the_table_is_short(call: Ask, landing: Path) -> None:
-    said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[1]), "--fail-above", "0.03")
+    both = folder(landing, DAYS[0]), folder(landing, DAYS[1])
+    said = call(main, *both, "--fail-above", "0.03", "--format", "table")
     assert (said.status, said.err) == (0, "")
     assert "B against A: no difference: a step takes " in said.out
     assert [line.split()[:2] for line in said.out.splitlines() if line.startswith(" step time")] == [

@@ -55,7 +55,7 @@ def test_a_folder_and_its_unit_give_the_same_rows(ask: Ask, folder: Path) -> Non
 
 
 def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
-    status, out, _ = ask(main, "llm", "--layers", "9,8,8,7")
+    status, out, _ = ask(main, "llm", "--layers", "9,8,8,7", "--format", "table")
     assert status == 0
     assert out.startswith("llm, run r1, 2026-01-05: 10 steps, ")
     assert "\nno planned garbage collection: no worker pauses\n" in out
