@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from datetime import date
 from functools import wraps
 from threading import Lock
@@ -11,9 +12,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from jobs.agents.replies import reply
 from jobs.reading.command import opened
+from jobs.reading.difference import find
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
+from jobs.reading.sides import asked, by_ops, warehouse_side
 from jobs.reading.unit import find_unit, read_causes, read_unit
 from jobs.report.wording import CAUSE_WORDS, FLAG_WORDS, STATUS_FIXES, STATUS_WORDS
 from jobs.runtime.errors import PlainError
@@ -27,9 +30,13 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import STATUS_ANALYSED
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
+from udfs.what_if import SimulationSettings
 
 MOST_SECONDS: Final = 60
 """Longest answer, as of the command query. [s]"""
+
+_CONFIDENCE: Final = 0.99
+"""Of the interval of a difference, as the command diff has it."""
 
 _MOST_ROWS: Final = 1_000
 """Rows that are read; a reply holds fewer."""
@@ -44,21 +51,21 @@ _OF_CAUSE: Final = (
 )  # fmt: skip
 
 Given = ParamSpec("Given")
-Asked = Callable[Concatenate["Tools", Given], str]
+_Asks = Callable[Concatenate["Tools", Given], str]
 
 
-def _tool(ask: Asked[Given]) -> Asked[Given]:
+def _tool(ask: _Asks[Given]) -> _Asks[Given]:
     """Make a tool of a method: one call at a time, and errors that people are shown reach the agent too."""
 
     @wraps(ask)
-    def asked(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
+    def answered(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
         try:
             with tools.lock:
                 return ask(tools, *args, **given)
         except (PlainError, PredicateError, NothingToReplayError, TraceError, ValueError) as error:
             raise ToolError(printable(str(error))) from error
 
-    return asked
+    return answered
 
 
 class Tools:
@@ -72,7 +79,7 @@ class Tools:
     def all(self) -> list[Callable[..., str]]:
         """All tools; their names and docstrings are what an agent sees."""
         return [
-            self.fix_first, self.why_slow, self.what_if, self.headline, self.describe, self.sql,
+            self.fix_first, self.why_slow, self.what_if, self.diff, self.headline, self.describe, self.sql,
         ]  # fmt: skip
 
     @_tool
@@ -130,6 +137,28 @@ class Tools:
         answers = [vars(answer) for each in found for answer in each.answers]
         step_s = {name: getattr(found[0], f"{name}_step_s") for name in ("actual", "simulated", "ideal")}
         return reply(answers, unit=unit._asdict(), step_s=step_s)
+
+    @_tool
+    def diff(self, a: str, b: str, first: int = 0) -> str:
+        """By how much a step of b takes longer than one of a, by cause, op type, stage and host.
+
+        a, b: JOB or JOB/RUN, either with @DAY or @DAY..DAY, such as gpt-175b@2026-01-05. The parts of each
+        kind add up to the difference.
+        """
+        how = SimulationSettings(**self._settings.simulation.model_dump())
+        with self._reader() as reader:
+            one, other = (warehouse_side(reader, asked(each), how) for each in (a, b))
+            divided, why_not = by_ops(one, other)
+            found = find(one.side, other.side, _CONFIDENCE, divided)
+        return reply(
+            [asdict(part) for part in found.parts],
+            first=first,
+            verdict=found.verdict,
+            step_s={"a": found.a.step_s, "b": found.b.step_s},
+            difference_s=found.difference_s,
+            relative=found.relative,
+            not_by_op_type_stage_and_host=why_not or None,
+        )
 
     @_tool
     def headline(
