@@ -8,6 +8,7 @@ from typing import Any, Final
 from jobs.gates.watch import Notice, coverage, lost_fraction
 from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
+from jobs.runtime.places import is_url
 from jobs.runtime.run_summary import Summary
 from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
@@ -32,7 +33,7 @@ _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 def _report(root: str, folder: Path | None) -> str | None:
     """Where the report lies, in a folder or beside the tables of a store; None where there is none."""
     if folder is None:
-        return f"{root}/{REPORT}/{INDEX_NAME}" if "://" in root else None
+        return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
     return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
 
 
