@@ -26,7 +26,8 @@ MOST_OF_MANIFESTS_MB: Final = 350
 """Without any 160 are taken."""
 
 LAND: Final = """
-import json, resource, sys
+import json, re, sys
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 from jobs.landing.files import Landing
@@ -43,7 +44,8 @@ for each in landed.accounts:
     for file in each.files:
         counted = file.lines or 0, file.rows, file.rejects
         found[each.unit.job_id][1:] = map(sum, zip(found[each.unit.job_id][1:], counted))
-peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+# Not ru_maxrss, which a new program inherits from the process that it was forked from.
+peak_mb = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
 print(json.dumps([found, landing.misplaced_count, peak_mb]))
 """
 
