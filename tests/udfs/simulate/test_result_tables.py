@@ -1,11 +1,16 @@
 """Figures that no gate would pass: they cost their unit, and never the night."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from schemas.vocabulary import JOB_SLOWDOWN, STATUS_IMPLAUSIBLE_TIMES
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
-from udfs.errors import TraceError
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.recorded.first_pass import refuse_timeless
 from udfs.simulate import result_tables
 from udfs.what_if import simulate_job
 
@@ -18,8 +23,17 @@ def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
     rows = unit_rows()
     for row in rows:
         row["duration_us"] = [each * scale for each in row["duration_us"]]
-    with pytest.raises(TraceError, match="the replayed ops take no time at all"):
-        simulate_job(rank_steps(*rows), LAYOUT)
+    (found,) = simulate_job(rank_steps(*rows), LAYOUT)[JOB_SLOWDOWN].to_pylist()
+    assert (found["status"], found["slowdown"]) == (STATUS_IMPLAUSIBLE_TIMES, None)
+    assert found["status_detail"].startswith("no op takes longer than ")
+
+
+def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
+    """A transfer may have waited for all of its time."""
+    block: Any = SimpleNamespace(steps=[0], graph=SimpleNamespace(ref=lambda op: op))
+    refuse_timeless([block], np.array([2e-6]), np.array([2e-6]))
+    with pytest.raises(TraceDefectError, match="the replayed ops take no time at all"):
+        refuse_timeless([block], np.array([2e-6]), np.array([1e-9]))
 
 
 def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
