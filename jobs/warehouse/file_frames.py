@@ -56,12 +56,12 @@ def frame_of_files(
     return spark.createDataFrame(rows).repartitionById(len(tasks), "task").mapInArrow(read, schema)
 
 
-def packed(files: Sequence[Logged]) -> list[list[Logged]]:
-    """Files of each task, in order, by size."""
+def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[Logged]]:
+    """Files of each task, in order; a file with more bytes than a task may have is alone."""
     tasks: list[list[Logged]] = []
-    filled = _TASK_BYTES
+    filled = most_bytes
     for file in files:
-        if filled + file.size > _TASK_BYTES:
+        if filled + file.size > most_bytes:
             tasks.append([])
             filled = 0
         tasks[-1].append(file)

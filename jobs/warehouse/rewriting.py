@@ -17,7 +17,7 @@ from pyspark import SparkContext
 
 from jobs.landing.staging import StagedFile, Staging, remove
 from jobs.warehouse.delta_files import commit, keys_of, with_partition
-from jobs.warehouse.file_frames import groups_of, in_tasks
+from jobs.warehouse.file_frames import groups_of, in_tasks, packed
 from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import Filters, Logged, logged
 from schemas.table import Table
@@ -76,13 +76,7 @@ def _merged_together(files: Sequence[Logged]) -> list[list[Logged]]:
     small = sorted((file for file in files if file.size < _SMALL_BYTES), key=_place)
     tasks: list[list[Logged]] = []
     for _, some in groupby(small, lambda file: sorted(file.partition.items())):
-        filled = _MERGED_BYTES
-        for file in some:
-            if filled + file.size > _MERGED_BYTES:
-                tasks.append([])
-                filled = 0
-            tasks[-1].append(file)
-            filled += file.size
+        tasks += packed(some, _MERGED_BYTES)
     return [task for task in tasks if len(task) > 1]
 
 
