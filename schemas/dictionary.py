@@ -9,7 +9,7 @@ from schemas.tables import TABLES
 
 
 class Entry(NamedTuple):
-    """The dictionary's entry of one column."""
+    """One column's entry in the data dictionary."""
 
     table: str
     column: str
@@ -62,7 +62,7 @@ _SQL_NAMES: Final = {
 
 
 def _with_bounds(column: Column) -> str:
-    """Return the meaning of a column with its allowed values."""
+    """Return a column's meaning followed by its allowed values or bounds."""
     bounds = []
     if column.allowed is not None:
         bounds.append(f"one of {', '.join(column.allowed)}")

@@ -1,4 +1,4 @@
-"""The table of what GPU-hours of a run were spent on."""
+"""The table run_effective_time: what the GPU-hours of a run were spent on."""
 
 from typing import Final
 

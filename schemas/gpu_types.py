@@ -1,4 +1,4 @@
-"""gpu_type_slowdown: what unlike GPUs cost a unit whose logs say which host has which."""
+"""gpu_type_slowdown: what mixing types of GPU costs a unit whose logs state the type of each host."""
 
 from typing import Final
 

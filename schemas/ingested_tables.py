@@ -1,4 +1,4 @@
-"""The tables that ingest writes: what the landing's logs and manifests say, and what of them was rejected."""
+"""The tables that ingest writes: rows of rank logs and manifests, and rejected rows."""
 
 from typing import Final
 

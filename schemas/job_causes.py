@@ -1,4 +1,4 @@
-"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge other units."""
+"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge later units."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What each part of a unit alone slows it: op types, stages, dp ranks, workers; beside them steps, clocks."""
+"""Slowdown caused by each op type, stage, dp rank and worker alone; also step times and host clocks."""
 
 from typing import Final
 

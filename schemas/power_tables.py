@@ -1,4 +1,4 @@
-"""What the swing of computing and waiting means for power: of each unit, of a day, and of units in phase."""
+"""Power swings from computing and waiting: of each unit, of a day, and of units that swing in phase."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""Runs that are part of one whole, such as the roles of RLHF: which role the others wait for."""
+"""Runs that form one whole, such as the roles of RLHF: which role the others wait for."""
 
 from typing import Final
 

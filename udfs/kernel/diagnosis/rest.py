@@ -1,4 +1,4 @@
-"""What is slow in computes beyond the job's noise, and is no known cause's.
+"""Slowness of computes beyond the job's noise that no known cause explains.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -30,7 +30,7 @@ a step's are: a few long ops in every step are the job's noise."""
 
 
 def rest_of(factors: Factors, order: Ints) -> Floats | None:
-    """Log factors by which computes are longer than work, causes and noise explain; None where by none.
+    """Log excess of computes over work, causes and noise; None if there is none.
 
     order   : positions of the steps in the order of time.
     returns : broadcastable to a Tensor.
@@ -66,7 +66,7 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
 
 
 def _of_ops(left: Tensor) -> Tensor:
-    """Single long ops, in steps that have many of them; log factors."""
+    """Log excess of single long ops, in steps that have many of them; 0 elsewhere."""
     k, steps = left.shape[1], left.shape[4]
     found = np.zeros_like(left)
     for kind in range(k):
@@ -81,7 +81,7 @@ def _of_ops(left: Tensor) -> Tensor:
 
 
 def _slow_in_time(common: Floats, error: Floats) -> Floats:
-    """By which steps are longer than the quiet ones, where that is beyond doubt; shape (k, s)."""
+    """Log excess of steps over the quiet ones, where significant; shape (k, s)."""
     steps = common.shape[1]
     # What drifts has few quiet steps.
     quiet = np.sort(common, axis=1)[:, : max(1, round(QUIET_STEPS * steps / 2.0))].mean(axis=1)
