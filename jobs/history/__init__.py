@@ -1,1 +1,1 @@
-"""What has to be done again, in which batches of days, and doing it."""
+"""Plan and repeat work: what is due again, in which batches of days."""
