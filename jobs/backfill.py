@@ -11,21 +11,21 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.command import tables_of
+from jobs.entry_points.run_log import work_of_phases
+from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.gates.write_audit_publish import publish
-from jobs.history.do_batches import do_batches
 from jobs.history.plan import Plan, plan, rates, seconds_for
 from jobs.landing.read_landing import digests_by
-from jobs.reading.command import tables_of
-from jobs.reading.printing import Result, write
-from jobs.reading.reader import TableReader
-from jobs.runtime import inputs
+from jobs.night.do_batches import do_batches
 from jobs.runtime.arguments import Arguments, log_date, option
-from jobs.runtime.cli import entry_point
+from jobs.runtime.printing import Result, write
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import work_of_phases
-from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES
 

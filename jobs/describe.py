@@ -9,10 +9,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from jobs.reading.fitting import WITHOUT_SCREEN, screen_width
-from jobs.reading.printing import TABLE, Result, fit, write
 from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
+from jobs.runtime.fitting import WITHOUT_SCREEN, screen_width
+from jobs.runtime.printing import TABLE, Result, fit, write
 from jobs.runtime.terminal import complain, say
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES

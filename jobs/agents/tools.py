@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 from mcp.server.mcpserver.exceptions import ToolError
 
 from jobs.agents.replies import reply
-from jobs.reading.command import opened
+from jobs.entry_points.command import opened
 from jobs.reading.difference import find
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import within_limits

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from jobs.history.phases import PHASES
 from jobs.landing.accounts import UnitAccount
-from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit

@@ -14,9 +14,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.reading.printing import FORMATS
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.printing import FORMATS
 from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 

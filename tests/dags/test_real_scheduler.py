@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.run_nightly import run as run_nightly
+from jobs.night.whole_night import run as run_nightly
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.reading.reader import on_units
+from jobs.warehouse.reader import on_units
 from jobs.warehouse.tables import Warehouse
 from schemas.table import SchemaError
 from schemas.tables import TABLES

@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.entry_points.run_log import work_of_phases
 from jobs.runtime.arguments import option
-from jobs.runtime.run_log import work_of_phases
 from schemas.vocabulary import TABLE_NAMES
 
 Summary = dict[str, Any]

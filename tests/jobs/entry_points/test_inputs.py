@@ -27,7 +27,7 @@ RANGE = ["--from", "2026-01-05", "--to", "2026-01-06"]
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("jobs.runtime.cli.session", "jobs.warehouse.writing.session"):
+    for name in ("jobs.entry_points.cli.session", "jobs.entry_points.writing.session"):
         monkeypatch.setattr(name, lambda *_: pytest.fail("a session was made"))
 
 

@@ -5,11 +5,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.entry_points.run_summary import Summary
 from jobs.gates.watch import Notice, coverage, lost_fraction
 from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
 from jobs.runtime.places import is_url
-from jobs.runtime.run_summary import Summary
 from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
+from jobs.entry_points.run_log import phase_work
+from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.gates.checks import GateWork
 from jobs.runtime.arguments import command
-from jobs.runtime.run_log import phase_work
-from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from tests.support.commands import arguments_of
 from tests.support.examples import DAY, NEXT_DAY
 
