@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 import click
 
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
-from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
+from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
 from jobs.report import wording
@@ -32,8 +32,6 @@ from udfs.two_runs import Divided
 from udfs.what_if import SimulationSettings
 
 WINDOW_DAYS: Final = 7
-CONFIDENCE: Final = 0.99
-"""Of 100 equal pairs one may look different: a check in CI runs often."""
 _SHOWN: Final = 0.02
 """Share of a difference from which a table for people has a part; other forms have all."""
 

@@ -49,10 +49,12 @@ def of_history(
     log_dates : those with work
     is_beside : the results are in a new warehouse, and the current ones unchanged
     """
+    phases = work_of_phases(counts)
     return {
         "days": [day.isoformat() for day in sorted(log_dates)],
         "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
-        "stages": work_of_phases(counts),
+        "phases": phases,
+        "stages": phases,
         "dry_run": dry_run,
         "is_current": not (dry_run or is_beside),
     }

@@ -141,7 +141,7 @@ def _warn_of_unknown(before: Records) -> None:
     """Log how many units cannot be simulated, because no record says that they were ingested whole."""
     if unknown := before.jobs - before.done[PHASE_INGEST].keys():
         _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
+            "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",
             len(unknown),
         )
 

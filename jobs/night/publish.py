@@ -93,7 +93,9 @@ def _warnings(page: Page, day: date) -> list[Notice]:
 def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
     """Log the summary of a night, and write it on the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
-    figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
+    figures = {
+        name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}
+    }
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
     write_docs(warehouse, replace(page, figures=figures, warnings=texts))
     for line in summary_lines(summary):

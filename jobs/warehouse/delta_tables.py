@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 from sqlglot import exp
 
 from jobs.runtime.errors import DamagedError
-from jobs.runtime.odd_paths import not_readable
-from jobs.runtime.places import check_warehouse, is_url, storage_options, usual
+from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
 from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.warehouse.reader import AnswerError, QuestionError
 from schemas.dictionary import type_name

@@ -124,7 +124,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
     written = json.loads(summary.read_text())
     assert (written["days"], written["rows"]["jobs"], written["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
-    assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT_OF_LAST.items())
+    assert [(each["phase"], each["units"]) for each in run["phases"]] == list(ONE_UNIT_OF_LAST.items())
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:

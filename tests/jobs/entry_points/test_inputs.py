@@ -64,7 +64,7 @@ def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
     where = folders(landing=landing, warehouse=tmp_path / "warehose")
     for command, *arguments in (
         (simulate_what_if.main, *DAY),
-        (backfill.main, *RANGE, "--stages", "simulate"),
+        (backfill.main, *RANGE, "--phases", "simulate"),
         (compare_versions.main, "--warehouse-new", tmp_path / "warehouse"),
     ):
         status, _, said = call(command, *arguments, *where)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from jobs.reading.database import Database
-from jobs.runtime.odd_paths import not_writable
+from jobs.runtime.places import not_writable
 from jobs.runtime.project import PROJECT
 from jobs.warehouse.lock import (
     LOCK_NAME,
