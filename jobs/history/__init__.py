@@ -1,1 +1,1 @@
-"""Plan and repeat work: what is due again, in which batches of days."""
+"""Plan what is due again, and in which batches of days."""

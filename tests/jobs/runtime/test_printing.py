@@ -11,8 +11,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.reading.printing import FORMATS, Result, shown, write
 from jobs.reading.spark_reader import collected
+from jobs.runtime.printing import FORMATS, Result, shown, write
 
 RESULT = Result(
     columns=["job", "slowdown", "tags", "when"],
