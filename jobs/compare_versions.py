@@ -1,4 +1,4 @@
-"""Compare: what a new version, or other settings, would change, before its results become current.
+"""Compare versions: what a new version or other settings would change, before they become current.
 
 A new version is backfilled into a separate warehouse beside the current one, whose ingested tables it
 reads: `backfill --warehouse-new DIR`. This command compares it with the current one, and makes it current
@@ -41,7 +41,7 @@ from schemas.vocabulary import (
 def run(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
 ) -> DataFrame:
-    """Return the units whose new results differ, as transforms.versions.changed_units defines it.
+    """Return the units whose results differ, as defined by transforms.versions.changed_units.
 
     new : the settings with the new warehouse
     """
@@ -56,7 +56,7 @@ def run(
 def make_current(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date]
 ) -> dict[str, int]:
-    """Replace the current results by new ones, a batch of days at a time, and run the later phases again.
+    """Replace the current results by the new ones in batches of days, and rerun the later phases.
 
     Units without new results keep theirs. If this ends early, a second call, or a backfill,
     does what is left.
@@ -70,7 +70,7 @@ def make_current(
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Replace the results of these days by those of the other warehouse, with their fingerprints."""
+    """Replace results and fingerprints of these days by those of the other warehouse."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
@@ -84,14 +84,14 @@ def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Days of the range with results in the new warehouse."""
+    """Days in the range that have results in the new warehouse."""
     rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
     days = sorted(row["log_date"] for row in rows)
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
 def _both(settings: Settings, args: Arguments) -> str | None:
-    """Raise SettingsError unless the two warehouses differ and exist."""
+    """Raise SettingsError unless both warehouses exist and differ."""
     return inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args)
 
 

@@ -1,4 +1,4 @@
-"""The one console command: `straggler NAME ...` starts the command of that name.
+"""The console command: `straggler NAME ...` runs the command of that name.
 
 A command's module is imported when it is called: help and questions start no JVM and import no Spark.
 """
@@ -15,7 +15,7 @@ from jobs.runtime.arguments import Command, run
 
 
 class _Entry(NamedTuple):
-    """A command: its module in jobs/, and its description in one line."""
+    """One command: its module in jobs/, and a one-line description."""
 
     module: str
     meaning: str
@@ -76,7 +76,7 @@ _COMPLETION: Final = (
 
 
 class _Console(click.Group):
-    """All commands; only the one called is imported."""
+    """Group of all commands; imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
         return list(COMMANDS)
@@ -121,7 +121,7 @@ CONSOLE: Final = _Console(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name; returns its exit status."""
+    """Run the command named by the arguments; returns its exit status."""
     return run(CONSOLE, argv)
 
 

@@ -27,7 +27,7 @@ OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in ment
 
 
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
-    """Write these tables and views, all as of one publication; replaces the file once all is written.
+    """Write tables and views as of one publication to a DuckDB file, replacing it atomically.
 
     Raises SettingsError where something else than a regular file is in its place, AnswerError if it
     cannot be written.

@@ -25,7 +25,7 @@ from udfs.what_if import SimulationSettings
 
 
 def _worker(text: str) -> Worker | int:
-    """Read DP,PP, or a rank."""
+    """Parse DP,PP or a rank."""
     numbers = [not_negative(each) for each in text.split(",")]
     if len(numbers) > 2:
         raise ValueError(f"{text!r} is neither DP,PP such as 3,1 nor a rank such as 17")

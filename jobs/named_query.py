@@ -33,7 +33,7 @@ _HOSTS_SHOWN: Final = 10
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Answer a named query over a period, both of its ends included."""
+    """Answer a named query over a period, both ends included."""
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     limit = args.limit

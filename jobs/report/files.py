@@ -1,4 +1,4 @@
-"""Where the report lies: a folder for each publication, and a page that lists them.
+"""Files of the report: one folder per publication, and a page that lists them.
 
 <report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html, hosts/NAME.html
 """
@@ -28,18 +28,18 @@ _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def existing_pages(root: Path) -> set[str]:
-    """Paths of all job pages of all publications, from the report's root."""
+    """Paths of all job pages of all publications, relative to the report's root."""
     return {page.relative_to(root).as_posix() for page in root.glob(f"*/{JOBS_FOLDER}/*.html")}
 
 
 def existing_days(root: Path) -> list[date]:
-    """Days that have a publication."""
+    """Days that have a publication of the report."""
     names = (page.parent.name for page in root.glob(f"*/{INDEX_NAME}"))
     return sorted(date.fromisoformat(name) for name in names if _IS_DAY.fullmatch(name))
 
 
 def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
-    """Make these pages the publication of a day, all at once; returns its folder.
+    """Replace a day's publication by these pages, all at once; returns its folder.
 
     pages : path within the publication -> contents
     Written beside and renamed: a reader finds the old pages or the new ones, for a moment none. One
@@ -66,7 +66,7 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
 
 
 def add_page(root: Path, path: str, content: bytes) -> Path:
-    """Put one job page into the publication of its day, which may be there or not; returns the page."""
+    """Write one job page into its day's publication, creating it if needed; returns the page."""
     page = root / path
     for name, shared in _shared(root).items():
         _write(page.parents[1] / name, shared)
@@ -75,7 +75,7 @@ def add_page(root: Path, path: str, content: bytes) -> Path:
 
 
 def list_publications(root: Path) -> None:
-    """Write the list of all publications, the latest first."""
+    """Write the page that lists all publications, latest first."""
     days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
     lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
@@ -85,7 +85,7 @@ def list_publications(root: Path) -> None:
 
 
 def _shared(root: Path) -> dict[str, bytes]:
-    """Style, script and chart library of a publication, and the dictionary of all columns."""
+    """Style, script, chart library and column dictionary of a publication."""
     return {
         **templates.shared_files(),
         templates.DICTIONARY_NAME: dictionary(),
@@ -94,7 +94,7 @@ def _shared(root: Path) -> dict[str, bytes]:
 
 
 def alone(page: bytes, library: bytes) -> bytes:
-    """Return a page as one file that needs nothing beside it.
+    """Return a page as one self-contained file.
 
     library : as chart_library makes it
     """
@@ -102,12 +102,12 @@ def alone(page: bytes, library: bytes) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Where the chart library is kept for pages outside of a report."""
+    """Folder that caches the chart library for pages outside a report."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 
 def chart_library(root: Path) -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
+    """Vega, Vega-Lite and Vega-Embed bundled as one script; takes seconds, so cached in the root."""
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
     try:
         return cached.read_bytes()
@@ -119,7 +119,7 @@ def chart_library(root: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file at once: a reader finds it as it was, or as it is to be."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(content)
