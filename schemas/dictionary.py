@@ -42,7 +42,7 @@ def entries() -> list[Entry]:
 
 
 def listed() -> Iterator[tuple[str, str, str, str]]:
-    """Name, kind, key and meaning of all that can be asked for."""
+    """Return name, kind, key and meaning of every table, view and named query."""
     for table in TABLES.values():
         yield table.name, "table", ", ".join(table.grain), first_sentence(table.meaning)
     for kind, files in (("view", VIEWS), ("named query", QUERIES)):

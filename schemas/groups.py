@@ -1,4 +1,4 @@
-"""How units are grouped and what makes a unit straggle, as SQL that tables and views share."""
+"""SQL shared by tables and views: how units are grouped, and when a unit straggles."""
 
 from typing import Final
 

@@ -168,7 +168,7 @@ def _pauses(found: Found) -> Iterator[_Saved]:
 
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
-    """Say why a mitigation may have no answer."""
+    """Reasons why each mitigation may have no answer, by mitigation."""
     computes = "steps, stages or chunks differ in their numbers of computes"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     even = "no microbatch is known to be heavier than others"

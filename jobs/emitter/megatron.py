@@ -193,7 +193,7 @@ class RankLogTimers:
         self.recorder.add(name, start, end, *self._place)
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Whether to record a transfer now.
+        """Whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
 
         One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
         """
@@ -222,13 +222,13 @@ class _Timer:
         self._name, self._timers, self._old = name, timers, old
 
     def start(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Start, without a barrier."""
+        """Start the timer, without a barrier."""
         self._timers.started(self._name)
         if self._old is not None:
             self._old.start()
 
     def stop(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Stop, without a barrier."""
+        """Stop the timer, without a barrier."""
         self._timers.stopped(self._name)
         if self._old is not None:
             self._old.stop()

@@ -115,7 +115,7 @@ class Recorder:
 
     @never_raises
     def mark(self) -> Mark | None:
-        """Take a time mark; None if the step is not recorded."""
+        """Return a time mark of now; None if the step is not recorded."""
         return None if self._step is None or self._clock is None else self._clock.mark()
 
     @never_raises

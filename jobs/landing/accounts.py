@@ -33,7 +33,7 @@ Repeats = dict[tuple[int, int], dict[str, str]]
 
 
 class FileAccount(NamedTuple):
-    """What was found in one file.
+    """Account of one file: its digest, and its numbers of lines, rows and rejects.
 
     digest : SHA-256 of its contents; None if it was not read to its end
     lines : number of lines that are not blank; None for a file without lines, or not readable
@@ -88,7 +88,7 @@ NOWHERE: Final = Outside()
 
 @dataclass
 class UnitAccount:
-    """What was found in one part of a unit; `job` is its row of jobs without the key, if it has one.
+    """Account of one part of a unit; `job` is its row of jobs without the key, if it has one.
 
     gpu_types : host -> types that good lines state; empty once the row of jobs has them
     used : hosts and steps of the manifest that rows refer to

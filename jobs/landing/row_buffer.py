@@ -82,5 +82,5 @@ class RowBuffer:
 
 
 def with_files(rows: pa.Table, files: Sequence[str]) -> pa.Table:
-    """Add the file of each row."""
+    """Add the column source_file, given the file of each row."""
     return rows.append_column("source_file", pa.array(files, pa.string()))

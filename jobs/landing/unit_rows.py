@@ -144,7 +144,7 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """What later files say about rows of earlier files."""
+        """Digests, by later file, of rows that an earlier file already has."""
         return self._steps.repeats
 
     def drop(self) -> None:

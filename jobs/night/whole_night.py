@@ -1,4 +1,4 @@
-"""A whole night in one session: ingest, simulate, revise, aggregate, publish.
+"""The daily run in one session: ingest, simulate, revise, aggregate, publish.
 
 The order of the phases is vocabulary.PHASE_NAMES; RUNS says what does each.
 """

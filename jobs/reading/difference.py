@@ -109,7 +109,7 @@ def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
 
 
 def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
-    """Compare two sides.
+    """Compare two sides; returns the difference of their step times and its parts.
 
     by_ops : of their recorded ops; None where these are not known on both sides.
     """

@@ -109,7 +109,7 @@ class Figures:
 
     @property
     def steps(self) -> Figure:
-        """Slowdown of each recorded step."""
+        """Chart of the slowdown of each recorded step."""
         rows = [{name: row[name] for name in ("step", "slowdown")} for row in self._rows("step_slowdown")]
         encoding = {
             "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},

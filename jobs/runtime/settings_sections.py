@@ -59,7 +59,7 @@ class LandingSettings(Section):
 
 
 class HistorySettings(Section):
-    """How far back to look for late data, and how large a backfill's batches are."""
+    """Look-back for late data, and size limits of a backfill's batches."""
 
     look_back_days: Annotated[int, Field(ge=1)]
     block_days: Annotated[int, Field(ge=1)]
@@ -67,7 +67,7 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """How many earlier days and runs may revise causes that a unit's own steps cannot decide."""
+    """Numbers of earlier days and runs that may revise causes."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
@@ -116,13 +116,13 @@ class PowerSettings(Section):
 
 
 class MaintenanceSettings(Section):
-    """How many days recorded ops are kept."""
+    """Age at which recorded ops expire. [d]"""
 
     rank_steps_days: Annotated[int, Field(ge=1)]
 
 
 class ReportSettings(Section):
-    """How many days the report covers, and how many job pages it has."""
+    """Period of the report in days, and its number of job pages."""
 
     period_days: Annotated[int, Field(ge=1)]
     job_pages: Annotated[int, Field(ge=0)]

@@ -78,7 +78,7 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 
 
 def keys_of(rows: pa.Table) -> list[Unit]:
-    """The unit of each row."""
+    """Unit of each row."""
     return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
 
 

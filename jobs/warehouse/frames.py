@@ -38,7 +38,7 @@ class StagedRows:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
+        """Number of rows in the staged files."""
         return sum(file.rows for file in self.files)
 
     @property

@@ -101,7 +101,7 @@ def _share(times: ScenarioTimes, without_s: Floats) -> float:
 
 
 def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
-    """Replay a job in every scenario of section 5.
+    """Replay a job in every scenario of section 5 of the model.
 
     Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
     independent. So at most one block of start times, and of replays, is in memory at a time.

@@ -61,7 +61,7 @@ class Whole(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Which role waits for which; bool, shape (role waited for, role that waits).
+    """Masks of which role waits for which; bool, shape (role waited for, role that waits).
 
     within : in the same iteration
     before : in the iteration before

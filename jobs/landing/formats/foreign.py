@@ -121,7 +121,7 @@ def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
 
 
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-    """Rows out of their layout, with numbers that no column holds, or with a zero before 1970."""
+    """Rejects for rows outside the layout, with oversized numbers, or with a zero before 1970, by row."""
     found = {}
     for row, scalars in enumerate(rows.scalars):
         present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}

@@ -55,7 +55,7 @@ def dp_ops(step: ops.Step, place: Place, left_out: Counter[str]) -> ops.StepOps 
 
 
 def _roles(step: ops.Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Which collectives gather parameters, which reduce gradients, and where computes are cut.
+    """Masks of collectives that gather parameters and that reduce gradients, and where computes are cut.
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass

@@ -34,7 +34,7 @@ MOST_TYPE_TEXT: Final = 4_000_000
 
 
 class Rows(NamedTuple):
-    """Rows of rank_steps from one file, one per (rank, step), without the columns of unit and file.
+    """Rows of rank_steps from one file, one per (rank, step), without the unit's key and source file.
 
     scalars : values of SCALARS, for each row
     lines : number of each row's line in its file, 1-based, blank lines counted; ascending

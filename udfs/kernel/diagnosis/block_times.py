@@ -141,7 +141,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """How late each worker entered each collective and tail op, after all that the op waits for."""
+    """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]"""
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     delays = [start_s[op] - np.max([end_s[source] for source in graph.waits_for[op]], axis=0) for op in ops]
     late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)

@@ -90,7 +90,7 @@ def _slow_cells(found: Found) -> float:
 
 
 def _are_most(apart: int, layout: Layout) -> bool:
-    """Whether so many workers are slow at separate times that this is no property of workers."""
+    """Whether so many workers are slow at different times that slowness is no property of workers."""
     return apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
 
 

@@ -75,7 +75,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
 
 
 class Over(NamedTuple):
-    """How much longer some stages take than the others.
+    """Excess of some stages' durations over the others', as log factors.
 
     log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
     is_alike   : all take longer by about the same factor.

@@ -58,7 +58,7 @@ TINY: Final = 1e-3
 
 
 class Slow(NamedTuple):
-    """Excess of what is slower than its peers, to be removed before further estimates.
+    """Log excess over peers, to be removed before further estimates, and its standard error.
 
     log_factor : 0 where not slow; shape (p, k, s, d).
     error      : standard error of one level, shape (k,).

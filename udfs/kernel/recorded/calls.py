@@ -16,7 +16,7 @@ CLEARLY: Final = 1.5
 
 
 class Unknown(NamedTuple):
-    """Where a call hides a transfer's own length; bool, shape (step, dp).
+    """Masks of where a call hides a transfer's own length; bool, shape (step, dp).
 
     is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
                 the transfer took no longer than its duration says.
@@ -99,7 +99,7 @@ def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) 
 
 
 def _is_slower(usual_s: Sequence[Floats | None], in_turn: int, shape: tuple[int, ...]) -> Mask:
-    """Which member sets a call's length if all were ready together; shape (member, step, dp)."""
+    """Mask of the member that sets a call's length if all were ready together; shape (member, step, dp)."""
     times_s = np.array([np.full(shape[1:], np.nan) if each is None else each for each in usual_s])
     ordered_s = np.sort(times_s, axis=0)  # nan last: then nothing is clear
     is_clear = ordered_s[-1] > CLEARLY * ordered_s[-2]

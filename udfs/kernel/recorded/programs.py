@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def held_by(self, order: WorkerOrder) -> "Parts":
-        """The same parts with the worker order of blocking transfers."""
+        """Replace the worker order by that of blocking transfers."""
         return Parts(*self[:-3], *order)
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:

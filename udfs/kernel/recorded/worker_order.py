@@ -55,7 +55,7 @@ def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
 
 
 class WorkerTurns:
-    """What workers did in turn, for any choice of blocking transfer types.
+    """Order of computes and transfers of workers, for any choice of blocking transfer types.
 
     Transfers that moved nothing in any row held nobody up, and are left out.
 

@@ -14,7 +14,7 @@ from udfs.kernel.selection import median_of_all
 
 
 class Ideal(NamedTuple):
-    """How ideal durations are chosen.
+    """Options of how ideal durations are chosen.
 
     within_stage : one value per stage and op type; otherwise one per op type for the whole job.
     has_means    : mean of compute, optimizer and gc and median of communication; otherwise medians of all.

@@ -52,7 +52,7 @@ class Replicas(NamedTuple):
 
 @dataclass(frozen=True)
 class ScenarioRows:
-    """Rows of the stacked replay.
+    """Plan of the stacked replay's rows, one per scenario.
 
     count           : number of rows.
     active          : for each node of the graph, how many rows have separate lanes from there on.
