@@ -41,13 +41,13 @@ _NUMBERS: Final = ("fix_saves", "gpu_hours")
     "analyse",
     option(
         "folder FOLDER",
-        "logs of a run: rank-*.jsonl with job.json, a published trace, or another tool's; one file will do",
+        "folder or file with a run's logs: rank-*.jsonl and job.json, a published trace, or another tool's",
         Path,
     ),
-    option("--job-id JOB", "which job, where the folder holds several runs"),
-    option("--run-id RUN", "which run"),
-    option("--log-date DATE", "which day, as 2026-01-05", log_date),
-    option("--page FILE", "where the page goes; beside FOLDER, as JOB-RUN-DATE.html, if left out", Path),
+    option("--job-id JOB", "the job, if the folder holds several runs"),
+    option("--run-id RUN", "the run, if the folder holds several"),
+    option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
+    option("--page FILE", "file for the page; default: JOB-RUN-DATE.html beside FOLDER", Path),
     option("--open", "also open the page in a browser"),
 )
 def main(args: Arguments) -> int:

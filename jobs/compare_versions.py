@@ -98,18 +98,18 @@ def _both(settings: Settings, args: Arguments) -> str | None:
 @entry_point(
     "compare_versions",
     option(
-        "--warehouse-new DIR", "warehouse of the new results, made by backfill --warehouse-new", required=True
+        "--warehouse-new DIR", "warehouse with the new results, from backfill --warehouse-new", required=True
     ),
     *PERIOD,
     option(
         "--tolerance X",
-        "ignore differences of slowdown up to this",
+        "ignore differences of slowdown up to this value",
         not_negative_number,
         default=1e-9,
     ),
     FORMAT,
-    option("--limit N", "rows to show; 0: all", not_negative, default=0),
-    option("--make-current", "then replace the current results by the new ones"),
+    option("--limit N", "maximum number of rows; 0: all", not_negative, default=0),
+    option("--make-current", "then replace the current results with the new ones"),
     reads=_both,
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )

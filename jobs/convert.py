@@ -32,12 +32,12 @@ _MOST_RUNS: Final = 5
 
 @command(
     "convert",
-    option("path PATH", "files of the run, or its folder", Path, nargs=-1, required=True),
+    option("path PATH", "the run's files, or its folder", Path, nargs=-1, required=True),
     option("--check", "only print what would be written"),
-    option("--landing DIR", "where to write", Path),
+    option("--landing DIR", "landing to write to", Path),
     option("--job-id JOB", "the job"),
     option("--run-id RUN", "its run"),
-    option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
+    option("--log-date DATE", "log date to write under, such as 2026-01-05", log_date),
 )
 def main(args: Arguments) -> int:
     """Convert the logs of one run of another tool, or print a summary of them.

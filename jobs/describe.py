@@ -32,12 +32,12 @@ _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula"
     "describe",
     option(
         "name TABLE",
-        "a table, view or named query; all are listed if left out",
+        "a table, view or named query; default: list all",
         choices=(*TABLES, *VIEWS, *QUERIES),
         required=False,
     ),
-    option("--html FILE", "write the whole dictionary as one page", Path),
-    option("--warehouse DIR", "as for other commands; the meaning is the same in every warehouse"),
+    option("--html FILE", "write the whole dictionary to this file as one page", Path),
+    option("--warehouse DIR", "accepted but not needed: meanings are the same in all warehouses"),
     FORMAT,
 )
 def main(args: Arguments) -> int:

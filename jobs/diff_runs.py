@@ -140,12 +140,14 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
 @settings_entry_point(
     "diff",
     ENGINE,
-    option("a A", "a folder of logs; or of the warehouse JOB, JOB/RUN, either with @DAY or @DAY..DAY"),
-    option("b B", "what is compared with A, named likewise", required=False),
-    option("--date DATE", "instead of B: before and from this day on, as 2026-01-05", log_date),
-    option("--days N", "days on either side of --date", positive, default=WINDOW_DAYS),
-    option("--fail-above SHARE", "end with the exit status 4 where B is slower by more, as 3%", limit),
-    option("--confidence P", "of the interval", probability, default=CONFIDENCE),
+    option("a A", "a folder of logs, or JOB or JOB/RUN in the warehouse, optionally with @DAY or @DAY..DAY"),
+    option("b B", "run to compare with A, named in the same way", required=False),
+    option(
+        "--date DATE", "instead of B: compare A before this day and from it on, such as 2026-01-05", log_date
+    ),
+    option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
+    option("--fail-above SHARE", "exit with status 4 if B is slower by more than this, such as 3%", limit),
+    option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
     AS_LISTS,
 )

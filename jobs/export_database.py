@@ -47,8 +47,10 @@ def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
 
 @settings_entry_point(
     "export_database",
-    option("file FILE", "such as fleet.duckdb; replaced if it exists", Path),
-    option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
+    option("file FILE", "file to write, such as fleet.duckdb; replaced if it exists", Path),
+    option(
+        "--with-ops", "include all recorded ops: the table rank_steps, by far the largest, and the view ops"
+    ),
 )
 def main(settings: Settings, args: Arguments) -> None:
     """Write all tables and views as of one publication into one DuckDB file."""

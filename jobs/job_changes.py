@@ -95,7 +95,7 @@ def point_of(
 
 @reader_entry_point(
     "job_changes",
-    option("--job-id JOB", "of this job alone"),
+    option("--job-id JOB", "only this job"),
     *PERIOD,
     FORMAT,
 )

@@ -184,7 +184,7 @@ def _say(text: str) -> None:
 
 @entry_point(
     "make_demo",
-    option("--seed N", "another fleet", not_negative, default=0),
+    option("--seed N", "random seed: another number gives another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
     reads=lambda settings, _: check_own(Path(settings.paths.landing)),

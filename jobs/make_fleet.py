@@ -23,15 +23,19 @@ OPS_PER_JOB: Final = 100_000
 
 @command(
     "make_fleet",
-    option("--landing DIR", "an empty or new folder", Path, required=True),
-    option("--history", "months of a fleet drawn like the paper's, without true savings"),
-    option("--jobs N", f"jobs over all days; a history has {paper.JOBS:,} if left out", positive),
-    option("--days N", f"days (1; of a history {paper.DAYS})", positive),
-    option("--seed N", "another fleet", not_negative, default=0),
-    option("--workers N", "processes", positive, default=1),
+    option("--landing DIR", "an empty or new folder for the logs", Path, required=True),
+    option("--history", "generate months of a fleet like the paper's, without true savings"),
+    option("--jobs N", f"number of jobs over all days (default for a history: {paper.JOBS:,})", positive),
+    option("--days N", f"number of days (default: 1; for a history: {paper.DAYS})", positive),
+    option("--seed N", "random seed: another number gives another fleet", not_negative, default=0),
+    option("--workers N", "number of worker processes", positive, default=1),
     option("--first-day DATE", "first log date", log_date, default=FIRST_DAY),
-    option("--most-ops N", f"ops of a job of a fleet a day (about {MOST_OPS})", positive),
-    option("--ops N", f"ops of a history (about {OPS_PER_JOB:,} for each job)", positive),
+    option(
+        "--most-ops N",
+        f"maximum ops per job and day, without --history (default: about {MOST_OPS})",
+        positive,
+    ),
+    option("--ops N", f"total ops of a history (default: about {OPS_PER_JOB:,} per job)", positive),
 )
 def main(args: Arguments) -> int:
     """Generate rank logs of a fleet, with the truth about every job under _truth."""

@@ -83,10 +83,10 @@ def _heading(unit: Unit, found: Mitigations) -> str:
 @settings_entry_point(
     "mitigate",
     ENGINE,
-    option("of RUN", "a folder of logs; or of the warehouse JOB or JOB/RUN, of its latest day or @DAY"),
+    option("of RUN", "a folder of logs, or JOB or JOB/RUN in the warehouse, on its latest day or @DAY"),
     option(
         "--layers N|N,N,...",
-        f"layers of the model, or of each of its chunks; as its label {LABEL!r} says, if left out",
+        f"layers of the model, or of each chunk; default: the manifest's label {LABEL!r}",
         layers,
     ),
     FORMAT,

@@ -42,10 +42,10 @@ def _sql(text: str) -> str | None:
     ),
     FORMAT,
     AS_LISTS,
-    option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
+    option("--limit N", "maximum number of rows; 0: all", not_negative, default=DEFAULT_LIMIT),
     option(
         "--timeout S",
-        "seconds that an answer may take, with a quarter of the machine's memory; 0: no limit of either",
+        "time limit [s], with a memory limit of a quarter of the machine; 0: no limits",
         not_negative,
         default=DEFAULT_TIMEOUT_S,
     ),

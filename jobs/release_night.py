@@ -88,13 +88,13 @@ def _not_blank(text: str) -> str:
     LOG_DATE,
     option(
         "--accept NAME",
-        "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times",
+        "name in the refusal, such as fleet_day.every_unit_has_one_status; repeatable",
         _refusal,
         multiple=True,
         required=True,
     ),
-    option("--by WHO", "who takes the responsibility", _not_blank, required=True),
-    option("--because WHY", "why the rows are good enough", _not_blank, required=True),
+    option("--by WHO", "person who takes responsibility", _not_blank, required=True),
+    option("--because WHY", "reason why the rows are acceptable", _not_blank, required=True),
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:

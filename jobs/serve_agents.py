@@ -33,7 +33,7 @@ def server_of(settings: Settings) -> MCPServer:
 
 @settings_entry_point(
     "serve_agents",
-    option("--port N", "listen on this port of 127.0.0.1; left out: standard input and output", positive),
+    option("--port N", "listen on this port of 127.0.0.1; default: use standard input and output", positive),
 )
 def main(settings: Settings, args: Arguments) -> None:
     """Serve agents by the Model Context Protocol. Writes nothing."""

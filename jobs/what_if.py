@@ -76,7 +76,7 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     ),
     option(
         "--set FACTOR",
-        "these ops take FACTOR times as long, instead of the ideal",
+        "let these ops take FACTOR times their own duration instead of the ideal",
         not_negative_number,
         dest="factor",
     ),

@@ -21,7 +21,7 @@ DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
 ENGINE: Final = option(
     "--engine ENGINE",
-    "what answers: duckdb, at once; spark, for tables beyond one machine (left out: duckdb)",
+    "query engine: duckdb, or spark for tables too large for one machine (default: duckdb)",
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"

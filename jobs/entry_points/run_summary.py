@@ -29,7 +29,7 @@ def _file_to_be(name: str) -> str | None:
 
 SUMMARY: Final = option(
     "--summary FILE",
-    f"also write what was done there, as JSON (default: the file that {_VARIABLE} names)",
+    f"also write a summary of the run to this file, as JSON (default: ${_VARIABLE})",
     _file_to_be,
     default="",
 )

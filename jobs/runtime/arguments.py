@@ -258,25 +258,25 @@ def where(landing: str | None = None, warehouse: str | None = None) -> tuple[cli
     """
     variable = None if warehouse else WAREHOUSE_VARIABLE
     return (
-        option("--landing DIR", "where producers leave their logs", default=landing),
+        option("--landing DIR", "landing: the folder or URL with the producers' logs", default=landing),
         option(
             "--warehouse DIR",
-            "where the tables lie",
+            "warehouse: the folder or URL with the tables",
             default=warehouse,
             envvar=variable,
             show_envvar=variable is not None,
         ),
-        option("--settings FILE", "settings on top of conf/"),
+        option("--settings FILE", "settings file that overrides conf/"),
     )
 
 
 WHERE: Final = where()
-NO_WAIT: Final = option("--no-wait", "fail at once where another run writes the warehouse")
-LOG_DATE: Final = option("--log-date DATE", "the day, as 2026-01-05", log_date, required=True)
+NO_WAIT: Final = option("--no-wait", "fail at once if another run is writing the warehouse")
+LOG_DATE: Final = option("--log-date DATE", "the log date, such as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
     option("--job-id JOB", "the job", required=True),
-    option("--run-id RUN", "its run; needed where the day has several"),
-    option("--log-date DATE", "the day, as 2026-01-05; the job's latest if left out", log_date),
+    option("--run-id RUN", "the run; required if the job has several on that day"),
+    option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )
 """Arguments that choose the unit of an entry point that works on one."""
 PERIOD: Final = tuple(
@@ -290,4 +290,4 @@ FORMAT: Final = option(
     choices=FORMATS,
 )
 """Rows for people or for programs."""
-AS_LISTS: Final = option("-x", "each row as a list of its columns, nothing cut", dest="as_lists")
+AS_LISTS: Final = option("-x", "print each row as a list of columns, nothing truncated", dest="as_lists")
