@@ -56,7 +56,7 @@ def main(args: Arguments) -> int:
     Ends with 1 for a run that no replay can be made of.
     """
     if args.page is not None and (args.page.is_dir() or not args.page.parent.is_dir()):
-        raise click.UsageError(f"--page: {args.page} is no file in a folder that is there")
+        raise click.UsageError(f"--page: {args.page} is not a file in an existing folder")
     with ThreadPoolExecutor(1) as beside:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
@@ -150,7 +150,7 @@ def _write_causes(found: Analysis) -> None:
         listed = "; ".join(named) + (f"; {more} more" if more else "")
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
-        say("Why, and what each fix alone returns (shares of the step time do not add up):")
+        say("Causes, and the time that each fix alone saves (shares of the step time do not add up):")
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes):
         say(f"Unexplained: {unexplained}")

@@ -45,7 +45,7 @@ def main(args: Arguments) -> int:
     Exits with 1 for a log that cannot be replayed.
     """
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
-        raise click.UsageError("--landing, --job-id, --run-id and --log-date say where to; or --check")
+        raise click.UsageError("--landing, --job-id, --run-id and --log-date are required, or else --check")
     for name in filter(None, (args.job_id, args.run_id)):
         if not SAFE_NAME.fullmatch(name):
             raise click.UsageError(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")

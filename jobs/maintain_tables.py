@@ -103,7 +103,7 @@ def _check(root: str) -> None:
     files, size = check_digests(root)
     if files:
         took_s = time.monotonic() - started
-        say(f"{files:,} files, {size / 1e6:,.1f} MB, are as they were written ({took_s:.1f} s)")
+        say(f"{files:,} files, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
 
 
 def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -171,7 +171,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
     say(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.", "")
-    say(f"The tables lie in {warehouse}. Ask more:", "")
+    say(f"The tables are in {warehouse}. Ask more:", "")
     for sql in NEXT:
         question = " ".join(sql.split())
         say(f'straggler query --warehouse {warehouse} "{question}"', "")

@@ -108,5 +108,5 @@ class DayMarkerSensor(BaseSensorOperator):
         )
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-            raise WrongSettings(f"the settings do not say where the landing lies: {lines[-1]}")
+            raise WrongSettings(f"the settings do not name the landing: {lines[-1]}")
         return asked.stdout.strip()

@@ -165,7 +165,7 @@ class Tools:
         Such as straggling, waste_distribution, causes, trend, hosts, coverage.
         """
         if name not in QUERIES:
-            raise ValueError(f"no headline {name}: there are {', '.join(QUERIES)}")
+            raise ValueError(f"no headline {name}: choose from {', '.join(QUERIES)}")
         query = QUERIES[name]
         return reply(self._rows(query.over(from_date, to_date)), first=first, meaning=query.meaning)
 

@@ -141,7 +141,7 @@ def _warn_of_unknown(before: Records) -> None:
     """Warn of units that cannot be simulated because nothing records that they were ingested whole."""
     if unknown := before.jobs - before.done[PHASE_INGEST].keys():
         _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",
+            "%d units are skipped: no record that they were ingested completely (--phases ingest,... does)",
             len(unknown),
         )
 

@@ -24,7 +24,7 @@ def put_over(question: exp.Expr) -> str:
     _name_columns(tree)
     for each in reversed(list(tree.walk())):  # the inmost first
         if isinstance(each, _UNLIKE) or (isinstance(each, exp.Anonymous) and each.name in _UNLIKE_BY_NAME):
-            raise SqlglotError(f"{each.sql('spark')} means something else to DuckDB")
+            raise SqlglotError(f"{each.sql('spark')} has another meaning in DuckDB")
         if type(each) in _OTHERWISE:
             each.replace(_OTHERWISE[type(each)](each.copy()))
         elif type(each) in _RULES:
@@ -83,7 +83,7 @@ def _outer(each: exp.Expr) -> None:
     if not each.args.get("outer"):
         return
     if type(each.this) is not exp.Explode:
-        raise SqlglotError("LATERAL VIEW OUTER is put over of explode alone")
+        raise SqlglotError("LATERAL VIEW OUTER can be transpiled for explode only")
     values = each.this.this
     elements = exp.Case().when(exp.func("array_size", values) > 0, values).else_(exp.array("NULL"))
     each.this.set("this", elements)

@@ -108,10 +108,12 @@ def _check(tree: exp.Expr) -> None:
         raise QuestionError(_ONLY)
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in _REFUSED:
-            raise QuestionError(f"{call.name}: no question may call it")
+            raise QuestionError(f"{call.name}: this function is not allowed")
     for lateral in tree.find_all(exp.Lateral):
         if not isinstance(lateral.this, _EXPLODES):
-            raise QuestionError(f"LATERAL {lateral.this.sql('spark')}: only explode and its like")
+            raise QuestionError(
+                f"LATERAL {lateral.this.sql('spark')}: only explode and similar functions are allowed"
+            )
     for table in tree.find_all(exp.Table):
         name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None
         if (name not in NAMES and name not in _named_around(table)) or table.args.get("version"):

@@ -42,7 +42,7 @@ class Rows:
 
         found = from_arrow(self.arrow)
         if not isinstance(found, DataFrame):
-            raise TypeError("polars made no frame of a table")
+            raise TypeError("polars returned no DataFrame")
         return found
 
     def __len__(self) -> int:

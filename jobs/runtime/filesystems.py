@@ -54,7 +54,7 @@ def _delivering(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         said = " ".join(str(error).split())
-        raise StoreError(f"{path} was not delivered by its store: {said}; run it again") from None
+        raise StoreError(f"{path} could not be read from its store: {said}; run the command again") from None
 
 
 class _Delivered(RawIOBase):

@@ -100,7 +100,7 @@ def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:
     with suppress(BrokenPipeError), given:
         pickle.dump(task, given)
     if results.read(len(_READY)) != _READY:
-        raise RuntimeError(f"the process to do units one by one does not start: {_said(process.wait())}")
+        raise RuntimeError(f"the subprocess for single units does not start: {_said(process.wait())}")
     while True:
         try:
             found = pickle.load(results)  # noqa: S301  # from a process of this module

@@ -39,7 +39,7 @@ def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
     else:
         window.refuse("neither an array nor an object")
     if rest := window.rest():
-        rejects.append(Reject(REASON_NOT_JSON, "behind the end of the file's JSON; not read", text=rest))
+        rejects.append(Reject(REASON_NOT_JSON, "after the end of the file's JSON; not read", text=rest))
 
 
 class _Window:

@@ -190,7 +190,7 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
     if name is not None and _SPLIT_BACKWARD.search(name):
         raise RefusalError(
             "MegaScan",
-            f"{name}: a backward in two parts (zero-bubble schedules) has no place in the graph",
+            f"{name}: a backward in two parts (zero-bubble schedules) cannot be represented in the graph",
             "Trace the same job with the 1F1B or the interleaved schedule",
         )
     left_out["values that are no events" if name is None else f"events named {name[:40]}"] += 1

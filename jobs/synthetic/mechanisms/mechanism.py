@@ -32,7 +32,7 @@ class Window:
     def __post_init__(self) -> None:
         """Raise ValueError for a window that ends before it begins, or that grows without end."""
         if self.end is None and self.grows:
-            raise ValueError("a window that grows wants an end: there it is whole")
+            raise ValueError("a window with grows=True needs an end, where it reaches full strength")
         if self.end is not None and self.end < self.first:
             raise ValueError(f"a window that starts at step {self.first} cannot end at {self.end}")
 

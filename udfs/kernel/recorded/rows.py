@@ -69,7 +69,7 @@ def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidR
     for rows in _with_equal_counts(stage_rows, lengths):
         dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
         if dense is None:
-            raise AssertionError("rows with as many ops of each type do not fit each other")
+            raise AssertionError("rows with equal op counts do not match each other")
         found.append(dense.laid_out(None))
     return found
 
