@@ -41,7 +41,7 @@ _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
 
 _COMMAND: Final = f"""\
 set -e
-# If the task is killed so hard that it can stop nothing, its program must not go on writing.
+# Watchdog for a task killed by SIGKILL: its program must not go on writing.
 ( trap '' TERM
   while kill -0 "$PPID"; do sleep 2; done
   kill -TERM -- "-$$"; sleep 10; kill -KILL -- "-$$" ) > /dev/null 2>&1 &

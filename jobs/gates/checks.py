@@ -1,4 +1,4 @@
-"""What gates check, what came of it, and how a refusal ends a run."""
+"""Checks of the gates, their outcome, and the error by which a refusal ends a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

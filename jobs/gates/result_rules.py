@@ -212,7 +212,7 @@ units_of_other_loss: Final = _rule(
 units_of_more_than_all: Final = _rule(
     JOB_CAUSES,
     "causes_lose_at_most_the_unit",
-    "causes together lose at most the step, their parts at most what is lost, and no fix returns more "
+    "causes together lose at most the step, their parts at most what is lost, and no fix saves more "
     "GPU-hours than the unit took",
     _MORE_THAN_ALL,
 )

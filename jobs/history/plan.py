@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days done together, and for each phase the units to do; of a phase of days, all units of its days."""
+    """Days done together, and the units to do in each phase; phases of whole days list all units."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]

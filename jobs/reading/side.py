@@ -21,7 +21,7 @@ MANY_DAYS: Final = 5
 
 
 class Day(NamedTuple):
-    """A unit, or as much of it as was found.
+    """A unit, with the tables that were found for it.
 
     job        : its row of job_slowdown.
     actual_s   : recorded step times. [s]

@@ -197,11 +197,11 @@ def exposed_section(tables: UnitTables) -> Section | None:
     return Section(
         "communication",
         "Communication that lengthens steps",
-        f"Waiting for communication takes {waits}. Perfect overlap with computes would return at most "
+        f"Waiting for communication takes {waits}. Perfect overlap with computes would save at most "
         f"{returns}. Busy: the time of the worker that communicates most, or the wait if that is longer. "
         "Hidden: the part of busy that lengthens no step. Op types may run at the same time, so rows do not "
         "add up.",
-        ("per step", "busy", "exposed", "hidden", "overlap returns at most"),
+        ("per step", "busy", "exposed", "hidden", "overlap saves at most"),
         [
             _communication_cells(row)
             for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))

@@ -1,4 +1,4 @@
-"""Savings of units whose replay is longer than what was recorded: no fix returns more than the step."""
+"""Savings of units whose replay is longer than what was recorded: no fix saves more than the step."""
 
 from dataclasses import replace
 from typing import Any

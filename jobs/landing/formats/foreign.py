@@ -38,7 +38,7 @@ class SourceFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows of one file, and what in it is none."""
+    """Parsed rows of one file, and its rejects."""
 
     name: str
     rows: Rows
