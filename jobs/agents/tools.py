@@ -27,7 +27,7 @@ from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import STATUS_ANALYSED
+from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
 
@@ -105,7 +105,7 @@ class Tools:
             unit=unit._asdict(),
             job={name: stored.job.get(name) for name in _OF_JOB},
             lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
-            status=None if status == STATUS_ANALYSED else STATUS_WORDS[status],
+            status=None if status == Status.ANALYSED else STATUS_WORDS[status],
             what_to_do=STATUS_FIXES.get(status, "").format(again="run the night again") or None,
         )
 

@@ -13,7 +13,7 @@ from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED, STRAGGLING_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
@@ -117,7 +117,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
         }
         for row in tables.runs.to_pylist()
-        if row["status"] != STATUS_ANALYSED
+        if row["status"] != Status.ANALYSED
     ]
 
 

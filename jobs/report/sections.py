@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 from jobs.report import loss, wording
 from jobs.report.rows import Row, UnitTables
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
-from schemas.vocabulary import (
-    EXPOSED_COMMUNICATION,
-    GPU_TYPE_SLOWDOWN,
-    JOB_TIME,
-    ROLE_STEP,
-    SCOPE_JOB,
-    SCOPE_OP_TYPE,
-)
+from schemas.vocabulary import EXPOSED_COMMUNICATION, GPU_TYPE_SLOWDOWN, JOB_TIME, ROLE_STEP, Scope
 
 _SPENT_ON: Final = {
     "kept": "steps that stayed",
@@ -189,10 +182,10 @@ def _factor(row: Row) -> str:
 def exposed_section(tables: UnitTables) -> Section | None:
     """What all communication and each op type costs a step, the dearest first."""
     rows = tables.further.get(EXPOSED_COMMUNICATION, ())
-    of_job = [row for row in rows if row["scope"] == SCOPE_JOB]
+    of_job = [row for row in rows if row["scope"] == Scope.JOB]
     if not of_job:
         return None
-    of_types = [row for row in rows if row["scope"] == SCOPE_OP_TYPE]
+    of_types = [row for row in rows if row["scope"] == Scope.OP_TYPE]
     waits, returns = (_time_of_unit(tables.job, of_job[0][name]) for name in ("exposed_s", "overlap_saved_s"))
     return Section(
         "communication",
@@ -210,7 +203,7 @@ def exposed_section(tables: UnitTables) -> Section | None:
 
 
 def _communication_cells(row: Row) -> tuple[str, ...]:
-    name = "all communication" if row["scope"] == SCOPE_JOB else row["op_type"]
+    name = "all communication" if row["scope"] == Scope.JOB else row["op_type"]
     times_s = (row[each] for each in ("busy_s", "exposed_s", "hidden_s", "overlap_saved_s"))
     return name, *map(wording.seconds, times_s)
 
