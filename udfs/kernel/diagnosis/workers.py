@@ -72,7 +72,8 @@ def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tenso
     of_step = found.error_of_step()
     # Stages share their data: what one is slower than the others is known as well as with even data.
     of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
-    usual = usual_levels(level, np.sqrt(np.square(of_base).mean(axis=1)), hosts, ~found.is_uneven)
+    base_error, step_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
+    usual = usual_levels(level, base_error, hosts, ~found.is_uneven, step_error)
     beyond = level - usual.level[..., None]
     own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))
