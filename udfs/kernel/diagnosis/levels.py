@@ -96,11 +96,13 @@ def usual_levels(
     hosts : int, shape (p, d); -1 where unknown.
     even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
     """
+    is_even = even
     if np.count_nonzero(even) < LEAST_QUIET:
         even = np.ones_like(even)
     of_uneven = error if uneven_error is None else uneven_error
     low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
     quiet = _base_of_even(low, error, even, of_uneven)
+    low = _beside_most(level, low, quiet, error, is_even)
     over = low - quiet[..., None]
     if len(level) == 1:
         return Usual(quiet, over[0], np.zeros_like(low), low)
@@ -112,6 +114,18 @@ def usual_levels(
     # A stage that is below its quiet steps is not fast: the others are slow.
     base = np.where(quiet - base > clearly, quiet, base)
     return Usual(base, common, low - common - base[..., None], low)
+
+
+def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, even: Mask) -> Floats:
+    """Usual levels where most workers of a stage are slow in a step: some are as quiet as they ever are."""
+    over = low - quiet[..., None]
+    is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & even
+    if level.shape[3] == 1 or not is_slow.any():
+        return low
+    p, k, s, d = level.shape
+    of_each = _base(level.transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
+    least = (level - of_each.swapaxes(1, 2)[:, :, None]).min(axis=3)
+    return np.where(is_slow & (least < over / 2.0), quiet[..., None], low)
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
