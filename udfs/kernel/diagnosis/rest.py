@@ -56,18 +56,22 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
         common[:, even] = _slow_in_time(workers.common[:, even], workers.error)
     # Of one worker, in single steps.
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
-    for kind, usual in enumerate(common == 0.0):
-        if usual.any() and not usual.all():
-            # The work was fitted to all steps, and is longer than usual where some are; not by pauses.
-            level[:, kind] -= medians_along(level[:, kind, usual].reshape(p, -1), 1)[:, None, None]
-    of_all = np.minimum(common[:, :, None], np.maximum(level, 0.0))
-    level = level - of_all
+    usual = _of_usual_steps(level, common)
+    of_all = np.minimum(common[:, :, None], np.maximum(level - usual[..., None, None], 0.0))
     # The work was fitted to all, and is longer than usual where some are.
-    level = level - np.minimum(medians_along(level.reshape(p, k, -1), 2), 0.0)[:, :, None, None]
+    usual = usual + np.minimum(
+        medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2), 0.0
+    )
+    level = level - usual[..., None, None] - of_all
     scatter = MAD_TO_SIGMA * medians_along(np.abs(level).swapaxes(0, 1).reshape(k, -1), 1)
     least = np.maximum(LEAST_STEP, ERRORS * np.maximum(workers.error, scatter))
     single = np.where(level > least[:, None, None], level, 0.0)
     in_steps = (single + of_all)[:, :, None, None]
+    left -= usual[..., None, None, None, None]
+    # Of a step in which many ops are long, the others are not.
+    is_clear = in_steps > (ERRORS_OF_OP * np.sqrt(c * m) * workers.error)[:, None, None, None, None]
+    if is_clear.any():
+        in_steps = np.where(is_clear & (left < in_steps / 2.0), 0.0, in_steps)
     # In all steps, of one microbatch of a stage: the work of others does not explain it.
     left -= in_steps
     place = medians_along(left.reshape(p, k, c * m, s * d), 3).reshape(p, k, c, m, 1, 1)
@@ -76,6 +80,18 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
     in_places = np.where(place > least[:, None, None, None, None], place, 0.0)
     found: Floats = in_steps + in_places + _of_ops(left - in_places)
     return found if found.any() else None
+
+
+def _of_usual_steps(level: Floats, common: Floats) -> Floats:
+    """Log of what steps took that are not slow, beside work that was fitted to all; shape (p, k).
+
+    level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
+    """
+    found = np.zeros(level.shape[:2])
+    for kind, is_usual in enumerate(common == 0.0):
+        if is_usual.any() and not is_usual.all():
+            found[:, kind] = medians_along(level[:, kind, is_usual].reshape(len(level), -1), 1)
+    return found
 
 
 def _of_ops(left: Tensor) -> Tensor:
