@@ -248,7 +248,8 @@ def slow_series(
     error : standard error of a level in each step, shape (k, s). healthy: as of `significant`.
     order : positions of the steps in the order of time.
     noise : what the levels of a slow worker scatter by, shape (k,); the error, if left out.
-    is_single : levels of single ops: what comes and goes in one kind alone is no worker, but long ops.
+    is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
+                worker, but long ops.
     """
     found = np.zeros_like(own)
     typical = np.sqrt(np.square(error).mean(axis=1))
@@ -258,6 +259,8 @@ def slow_series(
         course = course_of(series, float(own_noise[k]))
         least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))
         is_slow = course.is_slow | (series > least)
+        if is_single and np.count_nonzero(is_slow) < min(LEAST_HITS, is_slow.size):
+            continue
         if is_single and course.kind == COMES_AND_GOES:
             beside = own[p, :, order, d].min(axis=1)
             if np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0:
