@@ -87,7 +87,12 @@ class Usual(NamedTuple):
 
 
 def usual_levels(
-    level: Floats, error: Floats, hosts: Ints, even: Mask, uneven_error: Floats | None = None
+    level: Floats,
+    error: Floats,
+    hosts: Ints,
+    even: Mask,
+    uneven_error: Floats | None = None,
+    fitted: Mask | None = None,
 ) -> Usual:
     """What is usual in each stage and step; faults only lengthen, so of two peers the faster is usual.
 
@@ -95,14 +100,16 @@ def usual_levels(
     error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
     hosts : int, shape (p, d); -1 where unknown.
     even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
+    fitted : as of slow_workers.
     """
-    is_even = even
+    # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
+    is_calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
     if np.count_nonzero(even) < LEAST_QUIET:
         even = np.ones_like(even)
     of_uneven = error if uneven_error is None else uneven_error
     low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
     quiet = _base_of_even(low, error, even, of_uneven)
-    low = _beside_most(level, low, quiet, error, is_even)
+    low = _beside_most(level, low, quiet, error, is_calm)
     over = low - quiet[..., None]
     if len(level) == 1:
         return Usual(quiet, over[0], np.zeros_like(low), low)
@@ -116,10 +123,10 @@ def usual_levels(
     return Usual(base, common, low - common - base[..., None], low)
 
 
-def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, even: Mask) -> Floats:
+def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
     """Usual levels where most workers of a stage are slow in a step: some are as quiet as they ever are."""
     over = low - quiet[..., None]
-    is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & even
+    is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
         return low
     p, k, s, d = level.shape
