@@ -47,7 +47,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
         slow = _of_own_ops(found) if each == cause.SLOW_WORKER else []
-        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s)
+        named = _together(slow, found)
         effect = named[0].effect if named else NAN
         return tuple(named), Evidence(effect, NAN, NAN, NAN, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
@@ -59,9 +59,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
-        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s) or _on_slow_hosts(
-            factors
-        )
+        named = _together(slow, found) or _on_slow_hosts(factors)
         samples, peers = per_cell, dp_ranks - 1
     elif each == cause.MIXED_HARDWARE:
         return _blame_for_types(factors, per_cell)
@@ -73,12 +71,17 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
 
 
+def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
+    """Culprits of slow workers, costliest first."""
+    return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
+
+
 def slow_apart(found: Found) -> int:
     """Number of workers with slow computes beside the largest slow host, stage or replica."""
-    named = _costliest_first(grouped(_slow_computes(found), found.job.hosts), found.job.actual_s)
-    together = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
-    groups = [len(workers) for workers in together if len(workers) > 1]
-    return len(set().union(*together)) - max(groups, default=0)
+    named = _together(_slow_computes(found), found)
+    workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
+    groups = [len(workers) for workers in workers_of if len(workers) > 1]
+    return len(set().union(*workers_of)) - max(groups, default=0)
 
 
 def _blame_for_types(factors: Factors, per_cell: int) -> Blame:

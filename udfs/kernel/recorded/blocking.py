@@ -32,6 +32,9 @@ TAIL: Final = (
 )
 """What follows the last compute, and blocking transfers."""
 
+FAR: Final = 2.0
+"""Steps that are this many times as far from the record as the median step may show what others do not."""
+
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
 
@@ -60,15 +63,15 @@ class BlockingFound(NamedTuple):
 class Sample(NamedTuple):
     """Some steps as recorded, laid out for the transfers that are taken to block.
 
-    steps   : their positions.
+    steps   : their positions, ascending.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
     lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
     clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
     """
 
-    steps: range
+    steps: Sequence[int]
     plain_s: Floats
-    lay_out: Callable[[Blocking, range], list[StepBlock]]
+    lay_out: Callable[[Blocking, Sequence[int]], list[StepBlock]]
     clock: Callable[[StepBlock], Ints]
 
 
@@ -112,6 +115,25 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
             found = fewer
     is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
     return found if is_closer or stated is not None else found._replace(chosen=Blocking())
+
+
+def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
+    """The same by all steps, else by those that are far from the record: waits show where a link is slow.
+
+    actual_s : recorded step times, shape (step,). [s]
+    """
+    of_all = choose(sample, discrepancy(sample.plain_s, actual_s), stated)
+    if of_all.chosen.types or stated is not None:
+        return of_all
+    apart = np.abs(actual_s - sample.plain_s)
+    at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
+    if at.size < 2:
+        return of_all
+    far = sample._replace(steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at])
+    chosen = choose(far, discrepancy(far.plain_s, actual_s[at]), None).chosen
+    found = _tried(sample, chosen.types, chosen.eager, of_all.nonblocking) if chosen.types else None
+    is_as_close = found is not None and found.blocking <= of_all.nonblocking + LEAST_GAIN / 2
+    return found if found is not None and is_as_close else of_all
 
 
 def _tried(

@@ -13,7 +13,7 @@ from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph
-from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrepancy, sampled
+from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
@@ -252,9 +252,10 @@ class _Reading(NamedTuple):
         is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
         laid_out = self._laid_out if is_large else cache(self._laid_out)
 
-        def lay_out(blocking: Blocking, steps: range) -> list[StepBlock]:
+        def lay_out(blocking: Blocking, steps: Sequence[int]) -> list[StepBlock]:
             layout, blocks = self.layout._replace(blocking=blocking), list[StepBlock]()
-            for part in [range(step, step + 1) for step in steps] if is_large else [steps]:
+            parts = [range(step, step + 1) for step in steps]
+            for part in [steps] if isinstance(steps, range) and not is_large else parts:
                 laid = laid_out(part)
                 for block in laid.blocks(layout, {}, laid.classes(blocking)):
                     of_job = block._replace(steps=part.start + part.step * block.steps)
@@ -262,7 +263,7 @@ class _Reading(NamedTuple):
             return blocks
 
         sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
-        return choose(sample, discrepancy(replayed_s[at], found.actual_s[at]), stated)
+        return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
         return lay_out(self.rows.stages(steps.start, steps.stop, steps.step), self.layout, len(steps))
