@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
+from udfs.kernel.recorded import blocking
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
@@ -77,6 +79,29 @@ def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) 
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]
     assert found["slowdown"] == pytest.approx(job.slowdown, rel=5e-4)
+
+
+@pytest.mark.parametrize("kind", ["receives", "fused", "mixed: forward"])
+def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, bounds = blocking._tried, []
+
+    def with_fewer(
+        sample: blocking.Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
+    ) -> tuple[blocking.BlockingFound, float] | None:
+        found = tried(sample, types, eager, nonblocking)
+        assert found is not None
+        bounds.append(found[1])
+        for fewer in (some for size in range(len(types)) for some in combinations(types, size)):
+            replayed = tried(sample, fewer, eager, nonblocking)
+            assert replayed is not None
+            assert replayed[0].blocking >= found[1] * (1.0 - blocking.ROUNDING)
+        return found
+
+    monkeypatch.setattr(blocking, "_tried", with_fewer)
+    job_row(drawn(kind).rank_steps, drawn(kind).manifest)
+    assert bounds[0] > 0.0
 
 
 @pytest.mark.parametrize("kind", SHOWN)
