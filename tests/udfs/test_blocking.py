@@ -89,14 +89,14 @@ def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
 
     def with_fewer(
         sample: blocking.Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
-    ) -> tuple[blocking.BlockingFound, float] | None:
+    ) -> blocking.BlockingFound | None:
         found = tried(sample, types, eager, nonblocking)
         assert found is not None
-        bounds.append(found[1])
+        bounds.append(found.least)
         for fewer in (some for size in range(len(types)) for some in combinations(types, size)):
             replayed = tried(sample, fewer, eager, nonblocking)
             assert replayed is not None
-            assert replayed[0].blocking >= found[1] * (1.0 - blocking.ROUNDING)
+            assert replayed.blocking >= found.least * (1.0 - blocking.ROUNDING)
         return found
 
     monkeypatch.setattr(blocking, "_tried", with_fewer)

@@ -76,6 +76,8 @@ class ReplayedRows:
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
         """Row that names the host of a worker from one step to another, by position; -1 where several do."""
         own = self.clock[stage, first : last + 1, dp_rank]
+        if (own == own[0]).all():
+            return int(self.replayed_row[stage, first, dp_rank])
         clocks, counts = np.unique(own, return_counts=True)
         if counts.max() < MOST_OF_STEPS * len(own):
             return -1
@@ -130,7 +132,7 @@ class ReplayedRows:
         """Zero of each row, 0 where it is not known. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
-    @property
+    @cached_property
     def time_s(self) -> Floats:
         """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:

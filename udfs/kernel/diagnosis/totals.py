@@ -58,9 +58,7 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     return total_s.reshape(k, m, s, d)
 
 
-def _by_others(
-    clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats
-) -> Floats:
+def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
     """Totals of microbatches as the places without doubt say, infinite where none is; shape (unclean,). [s]
 
     clean_s, unclean_s : times by place, shape (place, microbatch). [s]

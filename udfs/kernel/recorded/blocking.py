@@ -53,11 +53,13 @@ class BlockingFound(NamedTuple):
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried.
+    least       : at least so much is left with fewer of them, as of `least_discrepancy`.
     """
 
     chosen: Blocking = Blocking()
     nonblocking: float = float("nan")
     blocking: float = float("nan")
+    least: float = 0.0
 
 
 class Sample(NamedTuple):
@@ -103,24 +105,23 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
     eager = sends if any(_is_eager(each, plain, sample.clock) for each in sends) else ()
-    tried = _tried(sample, types, eager, nonblocking)
-    if tried is None:
+    found = _tried(sample, types, eager, nonblocking)
+    if found is None:
         return nothing
-    found, least = tried
-    may_gain = stated is None and found.blocking - least >= LEAST_GAIN / 2 - ROUNDING
+    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
-        if fewer is not None and found.blocking - fewer[0].blocking >= LEAST_GAIN / 2:
-            found, _ = fewer
+        if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
+            found = fewer
     is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
     return found if is_closer or stated is not None else found._replace(chosen=Blocking())
 
 
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
-) -> tuple[BlockingFound, float] | None:
-    """The discrepancy with transfers of some types blocking, and with fewer at least; None if a circle."""
+) -> BlockingFound | None:
+    """The discrepancy with transfers of some types blocking; None where that is a circle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
@@ -129,8 +130,8 @@ def _tried(
         except TraceDefectError:
             continue  # Sends that wait for recvs that wait for sends: they did not.
         replays = _replays(blocks, sample.clock)
-        found = BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s))
-        return found, 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
+        least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
+        return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
     return None
 
 
