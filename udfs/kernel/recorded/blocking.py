@@ -173,13 +173,14 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
     """At least so large is the discrepancy whichever fewer types block; 0 where nothing is known of that.
 
-    Equals 0.0 in what is chosen, and spares the replays of fewer types where these cannot gain enough. Where
-    all rows of a stage did the same in one order, and no turn has more than two ops, what follows an op
-    without some types follows it with them too, if only behind further ops: of two ops of different turns the
-    later waits for the earlier, and two of one turn remain one. So every path through the graph of fewer types
-    is a path through that of all with ops left out, and every path where nothing blocks is one through that
-    of fewer. A step is as long as its longest path. Hence with fewer types it takes no longer than with all,
-    and no less than with none, but for what ops of negative time, which paths pass once, take back.
+    Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
+    0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an
+    op without some types follows it with them too, if only behind further ops: of two ops of different turns
+    the later waits for the earlier, and two of one turn remain in one. So every path through the graph of
+    fewer types is one through that of all with ops left out, and every path where nothing blocks is one
+    through that of fewer. A step is as long as its longest path. Hence with fewer types it takes no longer
+    than with all, and no less than with none, but for what ops of negative time take back: paths pass each
+    once.
 
     blocks  : with all types blocking, none of them eager. replays : of these.
     plain_s : float64, shape (step,); replayed if nothing blocks, in the order of `replays`. [s]
