@@ -13,7 +13,6 @@ from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import evenly
-from udfs.op_lists import ops_of_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
 MOST_STAGES: Final = 32
@@ -44,9 +43,9 @@ def exchanged_stages(
     """
     if not 2 <= layout.pp_size <= MOST_STAGES:
         return None
-    at = len(rows.steps) // 2
-    if not _is_suspect(recorded, rows, layout, at):
+    if not _is_suspect(recorded, rows, layout):
         return None
+    at = len(rows.steps) // 2
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
     looked_at = evenly(layout.dp_size, REPLICAS)
@@ -76,19 +75,19 @@ def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
     ]
 
 
-def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout, at: int) -> bool:
+def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
     """Whether anything says so: a contradiction, recvs before their sends, a first stage that hardly sends.
 
-    at : step that is looked at. Some logs keep recvs of the first stage that moved nothing, about as many as
-         sends.
+    Some logs keep recvs of the first stage that moved nothing, about as many as sends.
     """
     if recorded is None or recorded.clamped_transfers + recorded.buffered_sends >= len(recorded.actual_s):
         return True
     if layout.vpp_size > 1:
         return False
-    row, codes, _ = ops_of_rows(rows.table, rows.replayed_row[0, at])
+    row, codes, _ = rows.middle_step
     sends, recvs = (
-        np.bincount(row[codes == code], minlength=layout.dp_size) for code in ot.DIRECTIONS[0][1:]
+        np.bincount(row[(codes == code) & (row < layout.dp_size)], minlength=layout.dp_size)
+        for code in ot.DIRECTIONS[0][1:]
     )
     return bool((recvs > 2 * sends).any())
 
