@@ -23,7 +23,7 @@ from udfs.kernel.diagnosis.levels import (
     usual_levels,
 )
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.selection import medians_along, quantile
+from udfs.kernel.selection import median_of_all, medians_along, quantile
 
 OWN: Final = (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD)
 """Op types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time
@@ -100,7 +100,7 @@ def own_ops(
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
-                found.usual_s[op_type] = float(np.median(times_s))
+                found.usual_s[op_type] = median_of_all(times_s.reshape(-1))
     for op_type, late_s in _entries(blocks, layout).items():
         late = _late(late_s, actual_s)
         if late.any():
