@@ -1,7 +1,7 @@
 """Stages whose records stand in each other's place: their order contradicts their neighbours'."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -51,17 +51,21 @@ def exchanged_stages(
     looked_at = evenly(layout.dp_size, REPLICAS)
     replicas = {dp_rank: [_row(each, dp_rank) for each in stages] for dp_rank in looked_at}
     odd = {dp: replica for dp, replica in replicas.items() if _odd(replica, alone) >= ODD}
-    found = set()
+    found = set[tuple[int, int]]()
     for replica in list(odd.values())[:SEARCHED]:
-        pairs = [
+        fitting = (
             pair
             for pair in combinations(range(layout.pp_size), 2)
             if _odd(_exchanged(replica, *pair), alone) <= MOST_ODD
-        ]
-        found.add(pairs[0] if len(pairs) == 1 else None)
-    if len(found) != 1 or (pair := found.pop()) is None:
+        )
+        pairs = tuple(islice(fitting, 2))
+        found.update(pairs)
+        # Each look lays out a replica and builds its graph: the first replica that contradicts ends them.
+        if not pairs or len(found) > 1:
+            return None
+    if not found:
         return None
-    return ExchangedStages(*pair, None if len(odd) == len(replicas) else tuple(odd))
+    return ExchangedStages(*found.pop(), None if len(odd) == len(replicas) else tuple(odd))
 
 
 def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
