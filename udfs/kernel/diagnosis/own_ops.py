@@ -100,7 +100,7 @@ def own_ops(
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
-                found.usual_s[op_type] = float(np.median(times_s))
+                found.usual_s[op_type] = median_of_all(times_s.reshape(-1))
     for op_type, late_s in _entries(blocks, layout).items():
         late = _late(late_s, actual_s)
         if late.any():
@@ -218,6 +218,8 @@ def _late(late_s: Floats, actual_s: float) -> Floats:
     """Late entries beyond doubt, shape (p, s, d). [s]"""
     usual_s = quantile(np.sort(medians_along(late_s, 2, low=True), axis=1), USUAL_STEPS)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
+    if not beyond_s.max() > LEAST_ENTRY * actual_s:
+        return np.zeros_like(beyond_s)
     scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
     is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
     is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])
