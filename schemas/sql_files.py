@@ -10,8 +10,10 @@ from string import Template
 from typing import Final
 
 from schemas import groups
+from schemas.drain import DrainTerms
 from schemas.table import sql_strings
 from schemas.vocabulary import (
+    CAUSE_MIXED_HARDWARE,
     CAUSE_UNEXPLAINED,
     CAUSES,
     NOT_STATED,
@@ -39,6 +41,7 @@ VIEW_NAMES: Final = (
     "job_history",
     "host_record",
     "host_recurrence",
+    "drain",
     "culprit_history",
     "host_clocks",
     "effective_time",
@@ -64,6 +67,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
+    "mixed_hardware": sql_strings([CAUSE_MIXED_HARDWARE]),
     "not_stated": sql_strings([NOT_STATED]),
     "slower_than_before": repr(SLOWER_THAN_BEFORE),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
@@ -72,6 +76,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_worker_driven": groups.IS_WORKER_DRIVEN,
     "is_stage_driven": groups.IS_STAGE_DRIVEN,
     "is_sequence_driven": groups.IS_SEQUENCE_DRIVEN,
+    **DrainTerms().words,
 }
 """Values of $placeholders in views and queries."""
 
