@@ -23,6 +23,7 @@ from jobs.history.fingerprints import record
 from jobs.history.night import touched_days
 from jobs.history.records import Records
 from jobs.reading.spark_reader import reader_beside
+from jobs.report.drain_words import drain_text, worth_it
 from jobs.report.write import write_reports
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
@@ -32,6 +33,7 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.views import drain_by
 from schemas.vocabulary import (
     CAUSE_DAY,
     FLEET_DAY,
@@ -44,6 +46,8 @@ from schemas.vocabulary import (
 )
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_DRAINS: Final = 3
+"""Hosts that the summary names."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -70,6 +74,7 @@ def summaries(
     checked = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
+        drains = {day: reader.rows(drain_by(settings.drain.terms, day)).to_pylist() for day in log_dates}
     with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, PHASE_PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -80,6 +85,9 @@ def summaries(
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
         broken = _warnings(checked, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        summary["drain"] = [
+            drain_text(row, settings.drain.days) for row in worth_it(drains[day], _MOST_DRAINS)
+        ]
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found

@@ -1,14 +1,19 @@
-"""What the view and the command drain take as given: days ahead, what a drain costs, and what is held before any history."""
+"""What the view and the command drain take as given: days ahead, what a drain costs, and the prior."""
 
 from dataclasses import dataclass
 from typing import Final
 
+HISTORY_DAYS: Final = 60
+"""Days up to the last one from which hosts are judged."""
 PRIOR_HOSTS: Final = 4
 """Hosts that the prior counts as, beside those of the fleet's own history."""
 AGAIN_ONCE: Final = 0.018
 AGAIN_OFTEN: Final = 0.024
-"""Chance a day that a host falls back after one spell, and after more: those of hosts back from repair for a day, over the next
-seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
+"""Chance a day that a host falls back after one spell, and after more: those of hosts back from repair for a
+day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
+
+NO_VERDICT: Final = ("no", "unknown")
+"""Verdicts of the view drain by which a host is left in."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class DrainTerms:
     def words(self) -> dict[str, str]:
         """Values of the placeholders of views/drain.sql."""
         return {
+            "history_days": str(HISTORY_DAYS),
             "drain_days": str(self.days),
             "restart_minutes": repr(float(self.restart_minutes)),
             "redone_minutes": repr(float(self.redone_minutes)),

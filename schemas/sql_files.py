@@ -13,9 +13,9 @@ from schemas import groups
 from schemas.drain import DrainTerms
 from schemas.table import sql_strings
 from schemas.vocabulary import (
-    CAUSE_MIXED_HARDWARE,
     CAUSE_UNEXPLAINED,
     CAUSES,
+    MACHINE_CAUSES,
     NOT_STATED,
     OP_TYPES,
     REPLAYED_STATUSES,
@@ -67,7 +67,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
-    "mixed_hardware": sql_strings([CAUSE_MIXED_HARDWARE]),
+    "machine_causes": sql_strings(MACHINE_CAUSES),
     "not_stated": sql_strings([NOT_STATED]),
     "slower_than_before": repr(SLOWER_THAN_BEFORE),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),

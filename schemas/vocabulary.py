@@ -195,6 +195,8 @@ CAUSES: Final = (
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
 LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
 """A unit has rows of these only where its log records what shows them."""
+MACHINE_CAUSES: Final = ("slow_worker", "communication")
+"""Causes that another machine would not have, if their culprit is one; others lie in the job."""
 
 FLAG_REASONS: Final = (
     "few_steps",

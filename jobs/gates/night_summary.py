@@ -77,6 +77,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
         f"{day}: {_figures(summary)}",
+        *(f"{day}: {text}" for text in summary.get("drain", ())),
         *(f"{day}: {_of_phase(phase)}" for phase in summary["stages"]),
         f"{day}: rows: {rows}",
         *(f"warning: {warning['text']}" for warning in summary["warnings"]),

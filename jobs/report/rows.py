@@ -31,6 +31,7 @@ class FleetTables:
     distribution: pa.Table
     op_types: pa.Table
     hosts: pa.Table
+    drain: pa.Table
     waterfall: pa.Table
     host_units: pa.Table
 

@@ -1,10 +1,10 @@
 """The views: one .sql file each, filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
-from schemas.drain import DrainTerms
+from schemas.drain import HISTORY_DAYS, DrainTerms
 from schemas.sql_files import ALL_DAYS, OF_PERIOD, VIEW_NAMES, SqlFile, load, runs_include
 from schemas.vocabulary import TABLE_NAMES
 
@@ -20,7 +20,8 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
     """SQL of the view drain by other terms, as if the warehouse ended with that day."""
-    return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(last_day=as_of)
+    first_day = None if as_of is None else as_of - timedelta(days=HISTORY_DAYS - 1)
+    return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:

@@ -1,7 +1,7 @@
--- Which host to drain now, most GPU-hours first: one row per host that a cause named, that what it served in the last 60 days
+-- Which host to drain now, most GPU-hours first: one row per host that a cause named, that what it served in the last $history_days days
 -- lost time to, and that served something in the last 7. As of as_of_day, the last day with results; over the $drain_days days after
 -- it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability. share_lost: of what it served on its last 7 slow days, the
--- part lost to it (fix_parts; mixed_hardware left out). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
+-- part lost to it by causes that lie in a machine, $machine_causes (fix_parts). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
 -- the last 7 days. probability: the part of the days on which it will be slow, if it is left in. It comes from what hosts
 -- in the same state did before, $drain_days days later, counted as so many hosts (hosts_alike), and from a prior that counts as
 -- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since nobody knows how long it
@@ -20,7 +20,7 @@ WITH today AS (
 lost AS (
     SELECT log_date, job_id, run_id, host, sum(lost_fraction) AS lost_fraction, max(is_flagged) AS is_flagged
     FROM fix_parts
-    WHERE host IS NOT NULL AND cause <> $mixed_hardware AND $in_period
+    WHERE host IS NOT NULL AND cause IN ($machine_causes) AND $in_period
     GROUP BY log_date, job_id, run_id, host
 ),
 
@@ -51,7 +51,7 @@ host_days AS (
     ) AS units USING (log_date, job_id, run_id)
     LEFT JOIN lost USING (log_date, job_id, run_id, host)
     CROSS JOIN today
-    WHERE datediff(as_of_day, log_date) < 60
+    WHERE datediff(as_of_day, log_date) < $history_days
     GROUP BY host, log_date, as_of_day
 ),
 
