@@ -1,10 +1,10 @@
 """Evaluate the view drain: fleets whose hosts are drained as it says, beside today's lists and chance.
 
-`python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to three
-days, for weeks, or again and again. Each morning a policy may drain one host: a healthy spare serves its jobs
-from then on, and what that costs is what the terms say. All policies meet the same jobs and the same spells.
-What a drain returns is known: the very same steps with and without the spell. Seeds 0 to 99,999 are for
-tuning, those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
+three days, for weeks, or again and again. Each morning a policy may drain one host: a healthy spare serves
+its jobs from then on, and what that costs is what the terms say. All policies meet the same jobs and the same
+spells. What a drain returns is known: the very same steps with and without the spell. Seeds 0 to 99,999 are
+for tuning, those from 1,000,000 on are kept for evaluation.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Judge what is held of hosts that come back: the prior of drain, and the test of host_record.
 
-`python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id, event_time
-in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over 348 days. They
-are failures: they say how often a repaired host comes back, never how long slowness lasts.
+`python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
+event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
+348 days. They are failures: they say how often a repaired host comes back, never how long slowness lasts.
 """
 
 import json
