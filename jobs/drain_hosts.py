@@ -8,13 +8,13 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import write
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.report.drain_words import drain_text
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
+from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import Reader
 from schemas.drain import HISTORY_DAYS, NO_VERDICT
 from schemas.views import drain_by
 
