@@ -8,7 +8,7 @@ HISTORY_DAYS: Final = 60
 PRIOR_HOSTS: Final = 4
 """Hosts that the prior counts as, beside those of the fleet's own history."""
 AGAIN_ONCE: Final = 0.018
-AGAIN_OFTEN: Final = 0.024
+AGAIN_OFTEN: Final = 0.025
 """Chance a day that a host falls back after one spell, and after more: those of hosts back from repair for a
 day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
 

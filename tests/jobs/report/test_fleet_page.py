@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.report import templates
+from jobs.report.drain_words import drain_row
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
@@ -149,6 +150,21 @@ def test_a_host_has_a_page_with_what_is_lost_to_it() -> None:
         text = Page(pages[publication(FLEET).hosts[row["host"]]]).text
         assert f": {hours(row['lost_gpu_hours'])} GPU-hours" in text
         assert "--host=" + row["host"] in text
+
+
+def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
+    page = Page(fleet_page(FLEET, publication(FLEET)))
+    rows = FLEET.drain.to_pylist()
+    assert rows
+    assert f"As of {LAST}: hosts by what a drain returns, GPU-hours" in page.text
+    for row in rows[:10]:
+        shown = drain_row(row)
+        line = " ".join(
+            each for name, each in shown.items() if name in ("host", "verdict", "expected", "cost")
+        )
+        assert line in page.text
+    none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
+    assert "No host that serves jobs has lost them time lately." in Page(none).text
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:
