@@ -325,6 +325,9 @@ UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 SLOWER_THAN_BEFORE: Final = 1.1
 """A unit whose steps take this many times as long as on earlier days is slower than before."""
 
+NEWS_FRACTION: Final = 0.025
+"""A cause is new, or gone, if its loss changed by this part of the recorded time, not only crossed a line."""
+
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
 

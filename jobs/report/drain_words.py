@@ -41,12 +41,13 @@ def state(row: Mapping[str, Any]) -> str:
     return _STATES[row["state"]].format(row=row)
 
 
-def drain_row(row: Mapping[str, Any]) -> dict[str, str]:
+def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a table of hosts to drain shows of a row."""
     is_known = row["expected_gpu_hours"] is not None
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
+        "is_worth_it": bool(worth_it([row], 1)),
         "verdict": _VERDICTS[row["verdict"]],
         "expected": f"{hours(row['expected_gpu_hours'])} ({_interval(row)})" if is_known else "",
         "cost": hours(row["cost_gpu_hours"]),

@@ -58,7 +58,7 @@ def test_a_page_shows_the_evidence(ask: Ask) -> None:
         "host": "node-1", "verdict": "yes, even at the low end",
         "expected": "329 (141 to 624)", "cost": "100",
         "chance": "47.0 % of days, by no host: the prior alone", "share": "10.0 % of 1,000 GPU-hours a day",
-        "state": "slow for 3 days in a row", "until": "1.0 days",
+        "state": "slow for 3 days in a row", "until": "1.0 days", "is_worth_it": True,
     }  # fmt: skip
     assert worth_it(rows, 5) == rows[:1]
     unknown = rows[0] | dict.fromkeys(("expected_gpu_hours", "break_even_days")) | {"verdict": "unknown"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from jobs.report.news_words import news_texts
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
@@ -217,3 +218,41 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
         ("a", 3, "stage_imbalance", "stage 1"): (3, 1),
         ("b", 4, "slow_worker", "stage 0, dp rank 1"): (4, 1),
     }
+
+
+def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
+    """By job: lost on DAY and NEXT_DAY; a cause holds from 0.025 on."""
+    lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
+    rows = [
+        cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)
+        | {"lost_gpu_hours": 100 * part, "culprits": [worker(f"host of {job}", 0.5)] if part else []}
+        for job, parts in lost.items()
+        for day, part in zip((DAY, NEXT_DAY), parts, strict=True)
+    ]
+    rows.append(cause("first-day", NEXT_DAY, 0.0, 0.0, lost_fraction=0.5))
+    rows += [row | {"cause": "pause", "culprits": []} for row in rows if row["job_id"] == "begins"]
+    of_units = [row for row in rows if row.get("cause") != "pause"]
+    units = [{name: row[name] for name in ("job_id", "log_date")} for row in of_units]
+    found = answer("SELECT * FROM cause_news", {JOB_CAUSES: rows, JOB_SLOWDOWN: units})
+    names = ("change", "job_id", "cause", "culprits", "lost_fraction", "lost_gpu_hours")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("new", "begins", "pause", None, 0.1, 10.0),
+        ("new", "begins", "slow_worker", ["host of begins"], 0.1, 10.0),
+        ("gone", "ends", "slow_worker", ["host of ends"], 0.2, 20.0),
+    ]
+    assert {(row.log_date, row.day_before) for row in found} == {(NEXT_DAY, DAY)}
+    said = [row.asDict() for row in found]
+    assert news_texts(said) == [
+        "new: pauses in begins loses 10 GPU-hours (10.0 %)",
+        "new: slow worker in begins (host of begins) loses 10 GPU-hours (10.0 %)",
+        "gone: slow worker in ends (host of ends) lost 20 GPU-hours (20.0 %) on 2026-01-05",
+    ]
+    many = [
+        row.asDict() | {"job_id": str(number), "lost_gpu_hours": None}
+        for number in range(7)
+        for row in found[1:2]
+    ]
+    assert news_texts(many)[-2:] == [
+        "new: slow worker in 4 (host of begins) loses 10.0 % of the time",
+        "new: and 2 more",
+    ]

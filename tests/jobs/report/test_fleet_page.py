@@ -16,6 +16,7 @@ from jobs.report.drain_words import drain_row
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
+from jobs.report.news_words import news_texts
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
@@ -163,8 +164,23 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
             each for name, each in shown.items() if name in ("host", "verdict", "expected", "cost")
         )
         assert line in page.text
+        assert (f"drain {shown['host']} :" in page.text) == shown["is_worth_it"]
     none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
     assert "No host that serves jobs has lost them time lately." in Page(none).text
+    assert "No cause is new or gone." in Page(none).text
+
+
+def test_the_page_leads_with_what_is_new_on_its_day() -> None:
+    units = [_unit("a", LAST - timedelta(days=1)), _unit("a", LAST)]
+    before, now = ({"is_cause": is_new, "lost_fraction": 0.2 * is_new} for is_new in (False, True))
+    causes = [_cause(units[0]) | before, _cause(units[1]) | now]
+    tables = asked({JOB_SLOWDOWN: units, JOB_CAUSES: causes}, LAST)
+    text = Page(fleet_page(tables, publication(tables))).text
+    (said,) = news_texts(tables.news.to_pylist())
+    assert said.startswith("new: slow worker in a")
+    assert f"What changed on {LAST}, and what to decide {said}" in text
+    assert text.index(said) < text.index("What stragglers cost")
+    assert "No cause is new or gone." not in text
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:
