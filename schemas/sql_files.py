@@ -45,6 +45,7 @@ VIEW_NAMES: Final = (
     "drain",
     "culprit_history",
     "cause_news",
+    "fix_outcome",
     "host_clocks",
     "effective_time",
     "effective_time_month",

@@ -23,7 +23,7 @@ from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.drain_words import drain_text, worth_it
-from jobs.report.news_words import news_of, news_texts
+from jobs.report.news_words import news_of, news_texts, outcome_texts, outcomes_of
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
@@ -92,7 +92,10 @@ def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
     """What a night's summary leads with: sentences on what changed and whom to drain."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
-        "changes": news_texts(reader.rows(news_of(day)).to_pylist()),
+        "changes": [
+            *news_texts(reader.rows(news_of(day)).to_pylist()),
+            *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
+        ],
         "drain": [drain_text(row, settings.drain.days) for row in worth_it(drain, _MOST_DRAINS)],
     }
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jobs.report import links, loss, templates, wording
 from jobs.report.drain_words import drain_row
 from jobs.report.links import job_page_path
-from jobs.report.news_words import news_texts
+from jobs.report.news_words import news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
@@ -40,7 +40,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "weeks": _weeks(tables),
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
-        "news": news_texts(tables.news.to_pylist()),
+        "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
         "drain": [
             {**drain_row(row), "page": publication.hosts.get(row["host"])}
             for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()

@@ -6,6 +6,12 @@ from typing import Any, Final
 
 from jobs.report.wording import hours, percent, short_title
 
+_OUTCOMES: Final = {
+    "came": "as predicted",
+    "part": "less than predicted",
+    "did_not_come": "not what was predicted",
+    "not_alone": "and another cause is new on that day",
+}
 MOST_NEWS: Final = 5
 """News that are said one by one, of what is new and of what is gone."""
 _MOST_CULPRITS: Final = 3
@@ -14,6 +20,21 @@ _MOST_CULPRITS: Final = 3
 def news_of(log_date: date) -> str:
     """Return the question what is new or gone on a day."""
     return f"SELECT * FROM cause_news WHERE log_date = DATE'{log_date}'"
+
+
+def outcomes_of(log_date: date) -> str:
+    """Return the question what the fixes of a day returned."""
+    return f"SELECT * FROM fix_outcome WHERE log_date = DATE'{log_date}'"
+
+
+def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences on what the fixes of a day returned, those of most GPU-hours first."""
+    return [
+        f"fixed: {' and '.join(short_title(cause) for cause in row['causes'])} in {row['job_id']}: "
+        f"a step is {percent(row['came_fraction'])} shorter, "
+        f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
+        for row in rows[:MOST_NEWS]
+    ]
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
