@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
-from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
-from tests.evaluation.drain import asks
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Exit
+from tests.evaluation.drain_fleets import asks
 from tests.evaluation.report import FORMATS, Section, rendered
 
 AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
@@ -163,7 +163,7 @@ def main(args: Arguments) -> int:
         ),
     ]
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from jobs.drain_hosts import main
 from jobs.report.drain_words import drain_row, drain_text, worth_it
 from jobs.synthetic.fleet import SHIFTS, SickSpell
 from tests.evaluation import drain, faults
+from tests.evaluation.drain_fleets import World
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.schemas.test_drain import fleet
@@ -74,7 +75,7 @@ def test_no_host_to_drain_is_said(ask: Ask, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> None:
-    world = drain.World(20, jobs=1, days=6, most_ops=500)
+    world = World(20, jobs=1, days=6, most_ops=500)
     (job,) = world.fleet.jobs
     slow = SickSpell(job.hosts[1], 1.5, 0, 6 * SHIFTS)
     world.fleet = replace(world.fleet, spells=[slow])
