@@ -26,7 +26,7 @@ from jobs.runtime.terminal import printable
 from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
-from schemas.views import VIEWS
+from schemas.views import VIEWS, drain_by
 from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
@@ -75,7 +75,8 @@ class Tools:
     def all(self) -> list[Callable[..., str]]:
         """All tools; their names and docstrings are what an agent sees."""
         return [
-            self.fix_first, self.why_slow, self.what_if, self.diff, self.headline, self.describe, self.sql,
+            self.fix_first, self.drain, self.why_slow, self.what_if, self.diff, self.headline, self.describe,
+            self.sql,
         ]  # fmt: skip
 
     @_tool
@@ -85,6 +86,16 @@ class Tools:
         first: the row to begin with, where an earlier reply left rows out.
         """
         return reply(self._rows("SELECT * FROM fix_first"), first=first)
+
+    @_tool
+    def drain(self, as_of: date | None = None, first: int = 0) -> str:
+        """Which hosts to drain now, by the GPU-hours expected back over the next days less the drain's cost.
+
+        verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
+        the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
+        """
+        sql = drain_by(self._settings.drain.terms, as_of)
+        return reply(self._rows(sql), first=first, days=self._settings.drain.days)
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:

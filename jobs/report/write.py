@@ -39,7 +39,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    fleet = read_fleet(reader, _first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
