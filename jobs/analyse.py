@@ -27,14 +27,14 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import CAUSE_UNEXPLAINED, Exit
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
 _SHOWN_REJECTS: Final = 3
 """Of each, how many are printed; the page and the tables have all."""
-_COLUMNS: Final = ("cause", "fix_saves", "gpu_hours", "culprits", "what to do")
-_NUMBERS: Final = ("fix_saves", "gpu_hours")
+_COLUMNS: Final = ("cause", "time_saved", "gpu_hours", "culprits", "what to do")
+_NUMBERS: Final = ("time_saved", "gpu_hours")
 
 
 @command(
@@ -70,11 +70,11 @@ def main(args: Arguments) -> int:
         page.write_bytes(content)
     except OSError as error:
         complain(f"{called()}: error: --page: {page}: {error.strerror}")
-        return EXIT_WRONG_SETTINGS
+        return Exit.WRONG_SETTINGS
     say("", f"Page: {page.resolve()}")
     if args.open:
         webbrowser.open(page.resolve().as_uri())
-    return EXIT_DONE if found.tables.workers else EXIT_FAILED
+    return Exit.DONE if found.tables.workers else Exit.FAILED
 
 
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:

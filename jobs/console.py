@@ -38,6 +38,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "headline": _Entry("named_query", "print a headline figure over any period"),
         "cookbook": _Entry("cookbook", "run the cookbook's queries on this warehouse"),
         "describe": _Entry("describe", "print what tables, views and columns mean"),
+        "drain": _Entry("drain_hosts", "print which host to drain now, what that saves, and what it costs"),
         "changes": _Entry(
             "job_changes", "print since which day a job takes longer, and what changed with it"
         ),

@@ -10,15 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from schemas.vocabulary import (
-    OP_TYPE_GROUPS,
-    OP_TYPES,
-    STATUS_ANALYSED,
-    STATUS_HIGH_DISCREPANCY,
-    STATUS_PARTIAL_TRACE,
-    STATUS_TOO_FEW_STEPS,
-    STATUS_UNKNOWN_CLOCKS,
-)
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, Status
 from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.replay.ideal import IDEALS
@@ -27,6 +19,7 @@ from udfs.simulate.choice import Choice, Refused, choose
 from udfs.simulate.gpu_types import WorkerTypes, worker_types
 from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
+from udfs.simulate.racks import WorkerRacks, worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
@@ -61,10 +54,10 @@ def simulate_job(
         rows = choice.rows
         if choice.is_partial:
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
-            return _refused(Refused(STATUS_PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
-        types = worker_types(rows, facts)
+            return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
+        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
         try:
-            found = _analysed(choice, how, types, before_s or {})
+            found = _analysed(choice, how, types, racks, before_s or {})
         except TraceError:
             refused = choice.refused(None)
             if refused is None:
@@ -74,7 +67,7 @@ def simulate_job(
         if refused is not None:
             return _refused(refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
-        replayed = Replayed(found, rows, how.ideal, facts, types)
+        replayed = Replayed(found, rows, how.ideal, facts, types, racks)
         return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
 
 
@@ -87,6 +80,7 @@ def _analysed(
     choice: Choice,
     settings: SimulationSettings,
     types: WorkerTypes | None,
+    racks: WorkerRacks | None,
     before_s: Mapping[str, float],
 ) -> WhatIf:
     """Replay a unit in every scenario.
@@ -102,7 +96,8 @@ def _analysed(
             if (group := OP_TYPE_GROUPS.get(name, name)) in before_s
         }
         ideal, limits = IDEALS[settings.ideal], choice.limits
-        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, of_type_s)
+        rack = None if racks is None else racks.number
+        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, rack, of_type_s)
         found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found
@@ -111,18 +106,18 @@ def _analysed(
 def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
     steps, clocks = len(rows.steps), found.recorded.clocks
     if steps < settings.minimum_steps:
-        return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+        return Status.TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
     if clocks is not None and not clocks.is_known:
-        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
+        return Status.UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
     actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
         apart = f"{discrepancy:.2%} apart, more than {settings.maximum_discrepancy:.2%}"
         return (
-            STATUS_HIGH_DISCREPANCY,
+            Status.HIGH_DISCREPANCY,
             f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
         )
-    return STATUS_ANALYSED, None
+    return Status.ANALYSED, None
 
 
 def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:

@@ -26,8 +26,8 @@ from jobs.runtime.terminal import printable
 from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
-from schemas.views import VIEWS
-from schemas.vocabulary import STATUS_ANALYSED
+from schemas.views import VIEWS, drain_by
+from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
 
@@ -75,16 +75,27 @@ class Tools:
     def all(self) -> list[Callable[..., str]]:
         """All tools; agents see their names and docstrings."""
         return [
-            self.fix_first, self.why_slow, self.what_if, self.diff, self.headline, self.describe, self.sql,
+            self.fix_first, self.drain, self.why_slow, self.what_if, self.diff, self.headline, self.describe,
+            self.sql,
         ]  # fmt: skip
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """What to fix first across the fleet, and how many GPU-hours that returns, worst first.
+        """What to fix first across the fleet, and how many GPU-hours that saves, worst first.
 
         first: the row to begin with, where an earlier reply left rows out.
         """
         return reply(self._rows("SELECT * FROM fix_first"), first=first)
+
+    @_tool
+    def drain(self, as_of: date | None = None, first: int = 0) -> str:
+        """Which hosts to drain now, by the GPU-hours expected back over the next days less the drain's cost.
+
+        verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
+        the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
+        """
+        sql = drain_by(self._settings.drain.terms, as_of)
+        return reply(self._rows(sql), first=first, days=self._settings.drain.days)
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
@@ -105,7 +116,7 @@ class Tools:
             unit=unit._asdict(),
             job={name: stored.job.get(name) for name in _OF_JOB},
             lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
-            status=None if status == STATUS_ANALYSED else STATUS_WORDS[status],
+            status=None if status == Status.ANALYSED else STATUS_WORDS[status],
             what_to_do=STATUS_FIXES.get(status, "").format(again="run the night again") or None,
         )
 

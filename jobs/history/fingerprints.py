@@ -19,7 +19,7 @@ from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, UNIT_KEY
+from schemas.vocabulary import PHASE_NAMES, UNIT_KEY, Phase
 
 Wanted = tuple[str, str] | None
 """Settings and version that a phase's fingerprint must have; None: any, only data counts."""
@@ -89,11 +89,11 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
         files.setdefault(account.unit, []).extend(
             File(each.file.name, each.file.size, each.file.modified_us, each.digest) for each in account.files
         )
-    facts, found = wanted(settings, PHASE_INGEST), []
+    facts, found = wanted(settings, Phase.INGEST), []
     for unit, read in files.items():
         read.sort(key=lambda file: file.name)
         size = sum(file.bytes for file in read)
-        row = unit, PHASE_INGEST, contents_of(read), *facts, size, ops[unit], tuple(read)
+        row = unit, Phase.INGEST, contents_of(read), *facts, size, ops[unit], tuple(read)
         found.append(Fingerprint(*row))
     return found
 
@@ -117,7 +117,7 @@ def recorded(
     found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
     for home in {tables, tables.ingested}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (tables.ingested if each.phase == PHASE_INGEST else tables):
+            if home is (tables.ingested if each.phase == Phase.INGEST else tables):
                 found[each.phase][each.unit] = each
     return found
 

@@ -9,11 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.report import links, loss, templates, wording
+from jobs.report.drain_words import drain_row
 from jobs.report.links import job_page_path
+from jobs.report.news_words import news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED, STRAGGLING_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
@@ -22,6 +24,8 @@ _MOST_NAMED: Final = 8
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
 """Its width and height, in the units of the drawing."""
+_MOST_DRAINS: Final = 10
+"""Hosts that the table of drains has."""
 _MOST_JOBS: Final = 4
 """Jobs that the fix of most hours names."""
 
@@ -36,6 +40,11 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "weeks": _weeks(tables),
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
+        "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
+        "drain": [
+            {**drain_row(row), "page": publication.hosts.get(row["host"])}
+            for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()
+        ],
         "coverage": tables.coverage.to_pylist()[::-1],
         "distribution": tables.distribution.to_pylist()[0],
         "straggling_slowdown": STRAGGLING_SLOWDOWN,
@@ -117,7 +126,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
         }
         for row in tables.runs.to_pylist()
-        if row["status"] != STATUS_ANALYSED
+        if row["status"] != Status.ANALYSED
     ]
 
 

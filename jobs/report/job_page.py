@@ -17,7 +17,7 @@ from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from jobs.report.sections import SECTIONS
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
-from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
+from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
 _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
@@ -75,7 +75,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "links": links or Links(),
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
-        "is_analysed": tables.job["status"] == STATUS_ANALYSED,
+        "is_analysed": tables.job["status"] == Status.ANALYSED,
         "to_do": wording.STATUS_FIXES.get(tables.job["status"], "").format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
-from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, STATUS_ANALYSED
+from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
@@ -67,7 +67,7 @@ def unexplained(causes: Sequence[Row]) -> str:
 def headline(job: Row) -> str:
     """Return a sentence on what the job lost, or why no fleet figure includes it."""
     lost = job["lost_fraction"]
-    if job["status"] != STATUS_ANALYSED:
+    if job["status"] != Status.ANALYSED:
         is_replayed = job["status"] in REPLAYED_STATUSES
         what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
         detail = f" ({job['status_detail']})" if job["status_detail"] else ""

@@ -22,7 +22,7 @@ from jobs.runtime.project import data_root
 from jobs.runtime.settings import REPORT, Settings, SettingsError
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_PUBLISH
+from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    fleet = read_fleet(reader, _first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, PHASE_PUBLISH)))
+    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, Phase.PUBLISH)))
     hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
     name = warehouse_name(settings)
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)

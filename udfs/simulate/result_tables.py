@@ -26,9 +26,9 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     ROLE_STEP,
     STAGE_SLOWDOWN,
-    STATUS_ANALYSED,
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
+    Status,
 )
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
@@ -44,6 +44,7 @@ from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.power_rows import power_row
+from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.role_rows import role_step_columns
 
@@ -60,13 +61,14 @@ class NotFiniteError(ArithmeticError):
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: results, rows, name of the ideal, manifest and GPU types."""
+    """A replayed unit: results, rows, name of the ideal, manifest, GPU types and racks."""
 
     found: WhatIf
     rows: ReplayedRows
     ideal: str
     facts: Mapping[str, object]
     types: WorkerTypes | None
+    racks: WorkerRacks | None = None
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -99,11 +101,11 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     figures = job | _job_figures(job, replayed)
     diagnosis = found.diagnosis  # not always wanted
-    is_analysed = job["status"] == STATUS_ANALYSED
+    is_analysed = job["status"] == Status.ANALYSED
     causes = (
         []
         if diagnosis is None
-        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], is_analysed=is_analysed)
+        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], replayed.racks, is_analysed=is_analysed)
     )
     flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError
-from schemas.vocabulary import TRANSFERS_ABSENT
+from schemas.vocabulary import Transfers
 
 SOURCE_FORMAT: Final = "megatron-console"
 MOST_LINES: Final = 100_000
@@ -75,7 +75,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     step_times = [
         {"step": step, "step_s": step_s, "logged_at": logged_at} for logged_at, step, step_s in lines
     ]
-    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), TRANSFERS_ABSENT, left_out, step_times=step_times)
+    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), Transfers.ABSENT, left_out, step_times=step_times)
 
 
 def _read(

@@ -21,13 +21,12 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_INGEST,
-    PHASE_SIMULATE,
     PIPELINE_RUNS,
     REJECTS,
     SOURCE_FILES,
     STATUSES,
     WORKER_SLOWDOWN,
+    Phase,
 )
 from tests.support.examples import ROWS, table_rows
 
@@ -218,7 +217,9 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
     work = {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
     before = {"stage": "ingest", "seconds": 12.5}  # an earlier version did not count the work of gates
     summary = summary_of(warehouse, [Notice("host_rose", "slow")], stages=[before, work])
-    first, ingest, simulate, rows, *rest = summary_lines(summary)
+    leads = {"drain": ["drain node-07"], "changes": ["new: pause in a"]}
+    changed, drain, first, ingest, simulate, rows, *rest = summary_lines(summary | leads)
+    assert (changed, drain) == ("2026-02-10: new: pause in a", "2026-02-10: drain node-07")
     assert first == (
         "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
         "12.5 of 100.0 GPU-hours lost (12.5%)"
@@ -273,7 +274,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
 
     def ingest(users: Mapping[str, int]) -> None:
         rows = [{"log_date": DAY, "job_id": name, "owner_uid": uid} for name, uid in users.items()]
-        with publication(warehouse, PHASE_INGEST, [DAY], [SOURCE_FILES]):
+        with publication(warehouse, Phase.INGEST, [DAY], [SOURCE_FILES]):
             warehouse.replace(TABLES[SOURCE_FILES], table_rows(SOURCE_FILES, rows), [DAY])
 
     def named() -> list[str]:
@@ -284,7 +285,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
     ingest(dict.fromkeys(jobs, 1000))
     assert named() == []
     ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
-    with publication(warehouse, PHASE_SIMULATE, [DAY], []):
+    with publication(warehouse, Phase.SIMULATE, [DAY], []):
         pass
     run_id = ROWS[SOURCE_FILES]["run_id"]
     of = "its logs are of user 1001, those read before were of user 1000"
