@@ -52,7 +52,7 @@ class _Follower:
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
-        """Start the backward; time between forward and backward, such as the loss, counts as forward."""
+        """Start the backward pass; time between forward and backward, such as the loss, counts as forward."""
         self._passes("forward-compute", self._microbatch)
         when_gradients_are_there(self._went_back)
 

@@ -44,7 +44,7 @@ def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[
 
 
 def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
-    """Name and count of one result; success=False alone may mean a count or an error."""
+    """Name of an expectation and its number of broken rows; raises GateError if it could not run."""
     configuration = result.expectation_config
     expectation = str((configuration.meta or {})["name"]) if configuration else "?"
     rows = result.result.get("observed_value")

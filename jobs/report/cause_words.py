@@ -56,7 +56,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """First of the consecutive days on which the run named a culprit; None if that is the unit's own."""
+    """First of the consecutive days on which the run named a culprit; None if that is the unit's own day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:

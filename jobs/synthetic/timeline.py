@@ -102,6 +102,6 @@ def _latest(times: Times, numbers: Sequence[int]) -> Times:
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
-    """Issue time of a meeting's last member, shape (step, dp_rank) or (step, 1). [us]"""
+    """Latest issue by a member of a collective or transfer, shape (step, dp_rank) or (step, 1). [us]"""
     latest = _latest(start, met)
     return latest.max(axis=-1, keepdims=True) if meets_replicas else latest

@@ -49,7 +49,7 @@ class Beat(NamedTuple):
 
 
 def swing(share: Floats) -> Swing:
-    """Fourier components of a periodic share, shape (bin,)."""
+    """Fourier components of the share of workers that compute, over one step; share of shape (bin,)."""
     bins = len(share)
     components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
     amplitude = np.abs(components)

@@ -199,7 +199,7 @@ class _Replay(NamedTuple):
 
 
 def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:
-    """Cost of each GPU type; None if fewer than two types are known."""
+    """Compute and step times by GPU type; None if fewer than two types are known."""
     if worker_type is None:
         return None
     blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)

@@ -177,7 +177,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 
 
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
-    """Choose the rows that count (contract, section 2).
+    """Choose the rows of the one rank replayed for each worker (contract, section 2).
 
     raises : TraceError where a row lies outside the layout.
     """

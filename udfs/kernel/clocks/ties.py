@@ -89,7 +89,7 @@ def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[
 
 
 def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
-    """One tie per kind and pair of clocks, the median over workers; a clock has no tie with itself."""
+    """Join measured clock differences into one per kind and pair of clocks, the median over workers."""
     differs = one != other
     if not differs.all():
         kind, one, other = kind[differs], one[differs], other[differs]

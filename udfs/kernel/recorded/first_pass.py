@@ -48,7 +48,7 @@ class JobRows(Protocol):
 
     @property
     def worker_rank(self) -> Ints:
-        """Global rank of each worker, shape (stage, dp_rank); breaks ties among the slowest."""
+        """Global rank of each worker, shape (stage, dp_rank); decides ties among equally slow workers."""
 
     @property
     def worker_host(self) -> Ints:

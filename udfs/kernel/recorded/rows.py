@@ -176,7 +176,7 @@ class _DenseRows(NamedTuple):
         return found
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
-        """Reorder ops by (type, start), ties in recorded order; fills in the starts."""
+        """Sort ops by (type, start), ties in recorded order; also fill in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
         self.take(self.recorded.start_us, slice(None), start_s)

@@ -24,7 +24,7 @@ from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 
 class StepBlock(NamedTuple):
-    """Steps with one graph. dp is dp_size if dp ranks are lanes, 1 if each has its own ops.
+    """Steps with one graph; dp is dp_size if dp ranks share ops, 1 if each dp rank has its own ops.
 
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
