@@ -8,7 +8,7 @@ from typing import Final
 
 
 def _values(names: type) -> tuple[str, ...]:
-    """Values of a class of names, in their order."""
+    """Values of a class's constants, in the order of their definition."""
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
@@ -49,7 +49,7 @@ ALL_STAGES: Final = -1
 
 
 class Scope:
-    """What a row of exposed_communication is of."""
+    """What a row of exposed_communication describes: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"

@@ -99,7 +99,7 @@ class Evidence:
             self._rows.write_arrivals(self.arrivals.table())
 
     def despite(self, files: Sequence[LandedFile]) -> None:
-        """Read arrivals from torch.profiler traces that cannot be replayed."""
+        """Read who came last to collectives from torch.profiler traces that cannot be replayed."""
         for source in _sources(self._rows.files, files):
             with suppress(FileError), _no_surprise():
                 kineto.read_arrivals(source, self.arrivals)

@@ -80,7 +80,7 @@ def summaries(
 
 
 def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
-    """What a night's summary leads with: sentences on what changed and whom to drain."""
+    """Return the sentences that begin a night's summary: what changed, and which hosts to drain."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [

@@ -130,7 +130,7 @@ class DrainSettings(Section):
 
     @property
     def terms(self) -> DrainTerms:
-        """The same, for the view."""
+        """These settings as the terms that the view drain is made with."""
         return DrainTerms(**self.model_dump())
 
 

@@ -19,7 +19,7 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
-    """SQL of the view drain by other terms, as if the warehouse ended with that day."""
+    """SQL of the view drain with other terms, optionally as if the warehouse ended with the day `as_of`."""
     first_day = None if as_of is None else as_of - timedelta(days=HISTORY_DAYS - 1)
     return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 

@@ -152,7 +152,7 @@ class ReplayedRows:
 
     @cached_property
     def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-        """Ops of the middle step: place of their row by (stage, dp_rank), codes, durations [us]."""
+        """Ops of the middle step: position of each row by (stage, dp_rank), codes, durations. [us]"""
         return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:

@@ -36,7 +36,7 @@ FAR: Final = 3.0
 
 
 class Course(NamedTuple):
-    """Fitted courses of the clocks of one part; float64.
+    """Fitted courses over the steps of clocks that can be compared with each other; float64.
 
     ahead_s   : shape (clock, step); the course where it holds, the step's own estimate where it does not. [s]
     drift     : shape (clock,); against the mean of the part. [s/s]

@@ -72,7 +72,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
-    """Culprits of slow workers, costliest first."""
+    """Group slow workers into culprits, costliest first."""
     return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
 
 
@@ -241,7 +241,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, positions: Ints, directions: Sequence[int]
 ) -> list[Culprit]:
-    """Workers as (stage, dp rank), each with what it lost in the steps that struck it.
+    """One culprit per worker (stage, dp rank), with the time lost in the steps in which it was slow.
 
     own_s, struck : shape (worker, step), in the order of time. positions: of these steps among the job's.
     """

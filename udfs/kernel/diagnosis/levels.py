@@ -124,7 +124,7 @@ def usual_levels(
 
 
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
-    """Usual levels where most workers of a stage are slow in a step: some are as quiet as they ever are."""
+    """Usual levels in steps in which most workers of a stage are slow, judged by those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
@@ -136,7 +136,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Usual level over the even steps, or of all where the others are clearly faster; shape (p, k)."""
+    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k)."""
     found = _base(levels[..., even], error)
     if even.all():
         return found

@@ -83,7 +83,7 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
 
 
 def _of_usual_steps(level: Floats, common: Floats) -> Floats:
-    """Log of what steps took that are not slow, beside work that was fitted to all; shape (p, k).
+    """Median log residual of the steps that are not slow, after fitting work to all steps; shape (p, k).
 
     level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
     """
@@ -124,7 +124,7 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
 
 
 def _usual(common: Floats, error: Floats) -> Floats:
-    """What steps usually take that are not slow, shape (k,); what drifts has few such steps.
+    """Usual level of steps that are not slow, shape (k,); a level that drifts has few such steps.
 
     The quietest are below what is usual by chance: by as much as so many of those near them are.
 
@@ -139,7 +139,7 @@ def _usual(common: Floats, error: Floats) -> Floats:
 
 
 def _sigmas_below(lowest: int, number: int) -> float:
-    """By how many standard deviations the lowest of some normal values are below the mean, on the average."""
+    """Expected mean of the lowest of some normal values, in standard deviations below their mean."""
     normal = NormalDist()
     places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
     return -sum(map(normal.inv_cdf, places)) / lowest

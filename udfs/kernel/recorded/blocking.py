@@ -122,7 +122,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """The same by all steps, else by those that are far from the record: waits show where a link is slow.
+    """Choose blocking types by all steps, else by the steps whose replay is far from the recorded time.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -169,7 +169,7 @@ def _may_gain(sample: Sample) -> bool:
 
 
 class _Replays(NamedTuple):
-    """Of all steps of some blocks, float64, shape (step,). [s]
+    """Step times of all steps of some blocks, float64, shape (step,). [s]
 
     replayed_s, actual_s : step times, replayed and recorded.
     negative_s           : what ops of negative time take together at most, a positive number.
@@ -193,7 +193,7 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 
 
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
-    """At least so large is the discrepancy whichever fewer types block; 0 where nothing is known of that.
+    """Lower bound on the discrepancy if fewer types block; 0 if no bound is known.
 
     Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
     0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an

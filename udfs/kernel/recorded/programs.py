@@ -84,7 +84,7 @@ class Parts(NamedTuple):
         )
 
     def signatures(self, rows: int) -> Ints:
-        """All parts stacked as one signature per row; shape (each, row)."""
+        """Concatenate all parts into one signature per row; shape (part, row)."""
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in self])
 
 

@@ -51,13 +51,13 @@ class StageRows(NamedTuple):
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
     def some(self, rows: Ints) -> "StageRows":
-        """Some of the rows, copied."""
+        """Copy the given rows."""
         first_op, at = kept_ops(self.first_op, rows)
         return StageRows._make([first_op, *(values[at] for values in self[1:-1]), self.zero_us[rows]])
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Where the ops of each of some rows begin if they alone are kept, and where these ops stand.
+    """Offsets of the ops of the kept rows, and the positions of these ops among all.
 
     first_op : where the ops of each row begin, and the last one's end; also as returned.
     """
