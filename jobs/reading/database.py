@@ -44,6 +44,10 @@ class Database:
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
+    def stated(self) -> tuple[bytes | None, ...]:
+        """Return what the warehouse states of its latest publication: other bytes, another publication."""
+        return self._own.stated(), self._ingested.stated()
+
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
         return self._home(name).unused_files(name)

@@ -116,7 +116,7 @@ class DeltaTables:
 
         Raises DamagedError where the log of publications has lost its end.
         """
-        stated = self._small_file(LATEST_PUBLICATION)
+        stated = self.stated()
         if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
             return known
         stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
@@ -130,6 +130,10 @@ class DeltaTables:
         versions: Mapping[str, int] | None = found[1] if found else None
         check_latest(self._root, number, stated)
         return versions
+
+    def stated(self) -> bytes | None:
+        """Return what states the latest publication; None before the first."""
+        return self._small_file(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:

@@ -55,7 +55,7 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
     target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
     for leftover in (made, old):
         shutil.rmtree(leftover, ignore_errors=True)
-    for name, content in {**_shared(root), **pages}.items():
+    for name, content in {**shared(chart_library(root)), **pages}.items():
         _write(made / name, content)
     if target.exists():
         target.rename(old)
@@ -68,8 +68,8 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
 def add_page(root: Path, path: str, content: bytes) -> Path:
     """Put one job page into the publication of its day, which may be there or not; returns the page."""
     page = root / path
-    for name, shared in _shared(root).items():
-        _write(page.parents[1] / name, shared)
+    for name, each in shared(chart_library(root)).items():
+        _write(page.parents[1] / name, each)
     _write(page, content)
     return page
 
@@ -79,17 +79,25 @@ def list_publications(root: Path) -> None:
     days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
     lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
-    publications = list(zip(days, lines, strict=True))
-    values = {"root": days[0] if days else ".", "title": "Fleet reports", "publications": publications}
-    _write(root / INDEX_NAME, templates.page("index.html", values))
+    _write(root / INDEX_NAME, list_of(dict(zip(days, lines, strict=True))))
 
 
-def _shared(root: Path) -> dict[str, bytes]:
-    """Style, script and chart library of a publication, and the dictionary of all columns."""
+def list_of(publications: Mapping[str, str]) -> bytes:
+    """Return the page that lists publications: day, the latest first, and what is said of it."""
+    root = next(iter(publications), ".")
+    values = {"root": root, "title": "Fleet reports", "publications": [*publications.items()]}
+    return templates.page("index.html", values)
+
+
+def shared(library: bytes) -> dict[str, bytes]:
+    """Style, script and chart library of a publication, and the dictionary of all columns.
+
+    library : as chart_library makes it
+    """
     return {
         **templates.shared_files(),
         templates.DICTIONARY_NAME: dictionary(),
-        templates.LIBRARY_NAME: chart_library(root),
+        templates.LIBRARY_NAME: library,
     }
 
 

@@ -40,7 +40,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    fleet = read_fleet(reader, first_day(settings, log_date), log_date)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
@@ -89,7 +89,7 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path |
 
 
 def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None) -> Path:
-    fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
+    fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name = warehouse_name(settings)
     if alone:
@@ -138,7 +138,8 @@ def warehouse_name(settings: Settings) -> str:
     return str(Path(path).relative_to(data_root())) if Path(path).is_relative_to(data_root()) else path
 
 
-def _first_day(settings: Settings, last_day: date) -> date:
+def first_day(settings: Settings, last_day: date) -> date:
+    """Return where the period of a report begins."""
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 
