@@ -4,6 +4,7 @@
 """
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -11,15 +12,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-import vl_convert
 
 from jobs.report import templates
 from jobs.report.dictionary import dictionary
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
+from jobs.runtime.extras import missing
 
+_LOG: Final = logging.getLogger(__name__)
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 """What of the chart library the pages call."""
@@ -115,11 +117,19 @@ def cache_folder() -> Path:
 
 
 def chart_library(root: Path) -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
+    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root.
+
+    Where they are not installed, a script that says so in the place of each chart.
+    """
+    if find_spec("vl_convert") is None:
+        _LOG.warning("pages have no charts: %s", missing(ModuleNotFoundError(name="vl_convert")))
+        return templates.shared_files("no-charts.js")[templates.SCRIPT_NAME]
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
     try:
         return cached.read_bytes()
     except OSError:  # not there yet, or nothing can be
+        import vl_convert  # noqa: PLC0415  # optional: see jobs.runtime.extras
+
         library = vl_convert.javascript_bundle(_GLOBALS).encode()
     with suppress(OSError):  # made again where it cannot be stored
         _write(cached, library)

@@ -107,14 +107,14 @@ class PageServer(ThreadingHTTPServer):
         """What a browser is given."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
 
-    def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401
+    def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
         """Answer in a thread of its own; a connection beyond the bound ends at once."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401
+    def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
         """Answer, and let another one in."""
         try:
             super().process_request_thread(request, client_address)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,6 @@ from jobs.reading.reader import Reader
 from jobs.report import files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
-from jobs.report.in_store import mirrored
 from jobs.report.job_page import job_page, links_of
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
@@ -26,6 +26,8 @@ from schemas.unit import Unit
 from schemas.vocabulary import PHASE_PUBLISH
 
 _LOG: Final = logging.getLogger(__name__)
+_IN_STORE: Final = "jobs.report.in_store"
+"""Imported where the report lies in a store, which an install need not reach."""
 
 
 class NoRowsError(QuestionError):
@@ -113,7 +115,7 @@ def report_root(settings: Settings) -> Iterator[Path]:
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
-        with mirrored(_report_url(settings)) as folder:
+        with import_module(_IN_STORE).mirrored(_report_url(settings)) as folder:
             yield folder
 
 

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from jobs.reading.printing import FORMATS
 from jobs.runtime.errors import PlainError
+from jobs.runtime.extras import missing
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
@@ -154,7 +155,7 @@ class Command(click.Command):
         except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
             raise
         except Exception as error:
-            if self._explain is None:
+            if self._explain is None or missing(error):
                 raise
             logger.exception("%s failed", called())
             message, status = self._explain(error), EXIT_FAILED
@@ -194,6 +195,12 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         complain(f"{of.name}: error: {error}")
         return EXIT_FAILED
+    except ModuleNotFoundError as error:
+        said = missing(error)
+        if said is None:
+            raise
+        complain(f"{of.name}: error: {said}")
+        return EXIT_WRONG_SETTINGS
     except click.Abort:
         return EXIT_FAILED
 
