@@ -5,13 +5,13 @@
 
 import sys
 
-from jobs.reading.command import settings_entry_point
-from jobs.report.page_server import LOOPBACK, PageServer
-from jobs.report.served import Pages
+from jobs.entry_points.command import settings_entry_point
 from jobs.runtime.arguments import Arguments, not_negative, option
 from jobs.runtime.errors import WrongInputError
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
+from jobs.serving.pages import Pages
+from jobs.serving.server import LOOPBACK, PageServer
 
 _PORT = 8321
 

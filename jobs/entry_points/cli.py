@@ -1,0 +1,102 @@
+"""What all entry points with a session share: the session, exit status, one line for what went wrong."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import click
+from pyspark.sql import SparkSession
+
+from jobs.entry_points import inputs
+from jobs.entry_points.run_log import one_line, recorded_run
+from jobs.entry_points.writing import writing, writing_alone
+from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
+from jobs.runtime.progress import working
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings, with_spark_conf
+from jobs.runtime.terminal import log_to_terminal
+from jobs.warehouse.tables import Warehouse
+
+Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
+"""The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
+
+Reads = Callable[[Settings, Arguments], str | None]
+"""Checks what an entry point reads, before it makes anything or starts Spark."""
+
+logger = logging.getLogger(__name__)
+
+
+def own_warehouse(settings: Settings, _args: Arguments) -> str:
+    """Return the warehouse of the settings."""
+    return settings.paths.warehouse
+
+
+def entry_point(
+    name: str,
+    *options: click.Parameter,
+    epilog: str | None = None,
+    where: tuple[click.Parameter, ...] = WHERE,
+    writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
+    reads: Reads = inputs.a_warehouse,
+    dry_run: Callable[[Settings, Arguments], None] | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+) -> Callable[[Body], Command]:
+    """Make a command of the function that does its work in a session, whose docstring is its description.
+
+    Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback
+    in the log. What went wrong is the last line of standard error. The function finds the arguments as typed
+    in `args.arguments`.
+
+    where : arguments that name landing, warehouse and settings
+    writes_to : root of the warehouse that these arguments write: it is then locked, and the run
+        leaves a row in its pipeline_runs; None, as its result too: none is
+    reads : raises when the input does not exist; may return why nothing is left to do
+    dry_run : what --dry-run does, without a session
+    spark_conf : Spark settings that this entry point needs on top of conf/
+    """
+    lock = (NO_WAIT,) if writes_to else ()
+
+    def of(body: Body) -> Command:
+        def work(args: Arguments) -> None:
+            log_to_terminal()
+            for chatty in ("py4j", "great_expectations"):
+                logging.getLogger(chatty).setLevel(logging.WARNING)
+            settings = load_settings(args.settings, args.landing, args.warehouse)
+            settings = with_spark_conf(settings, spark_conf or {})
+            root = writes_to(settings, args) if writes_to else None
+            nothing_to_do = reads(settings, args)
+            if dry_run is not None and args.dry_run:
+                dry_run(settings, args)
+                return
+            if nothing_to_do and root is not None:
+                logger.warning(nothing_to_do)
+                day = getattr(args, "log_date", None)
+                with (
+                    writing_alone(root, name, wait=not args.no_wait) as alone,
+                    recorded_run(alone, name, args.arguments, day),
+                ):
+                    return
+            _run(name, body, settings, args, root)
+
+        return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
+            work
+        )
+
+    return of
+
+
+def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
+    """Do the work in a session; if it writes a warehouse (`root`), under its lock and recorded."""
+    with ExitStack() as stack:
+        with working(f"{name}: starting Spark"):
+            spark = stack.enter_context(
+                session(settings, name)
+                if root is None
+                else writing(settings, root, name, wait=not args.no_wait)
+            )
+        if root is None:
+            body(spark, settings, args)
+            return
+        warehouse, day = Warehouse(spark, root), getattr(args, "log_date", None)
+        with recorded_run(warehouse, name, args.arguments, day) as counts:
+            counts.update(body(spark, settings, args))

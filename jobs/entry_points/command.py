@@ -1,0 +1,120 @@
+"""What commands that answer questions share: arguments, and an engine over the warehouse.
+
+DuckDB answers, or Spark where it is asked for.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from importlib import import_module
+from typing import Any, Final, cast
+
+import click
+
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.question import first_line
+from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
+from jobs.runtime.settings import Settings, load_settings
+from jobs.warehouse.reader import Reader, TableReader, Tables
+
+DUCKDB: Final = "duckdb"
+SPARK: Final = "spark"
+ENGINE: Final = option(
+    "--engine ENGINE",
+    "what answers: duckdb, at once; spark, for tables beyond one machine (left out: duckdb)",
+    choices=(DUCKDB, SPARK),
+)
+_SPARKS: Final = "jobs.reading.spark_reader"
+"""Imported where it is asked for: Spark alone takes longer to import than DuckDB to answer."""
+
+Body = Callable[[Reader, Settings, Arguments], None]
+
+
+def reader_entry_point(
+    name: str,
+    *options: click.Parameter,
+    in_order: bool = False,
+    settings_of: Callable[[Settings, Arguments], Settings] = lambda settings, _: settings,
+    **how: Any,  # noqa: ANN401  # what arguments.command takes
+) -> Callable[[Body], Command]:
+    """Make a command of the function that asks, as cli.entry_point does of one that needs a session.
+
+    in_order : see DuckDbReader
+    settings_of : the settings under which it asks, from those that are named and the arguments
+    """
+
+    def of(body: Body) -> Command:
+        def asked(settings: Settings, args: Arguments) -> None:
+            chosen = settings_of(settings, args)
+            with reader_of(chosen, name, args.engine, in_order=in_order) as reader:
+                body(reader, chosen, args)
+
+        return settings_entry_point(name, ENGINE, *options, **{"described_by": body, **how})(asked)
+
+    return of
+
+
+def settings_entry_point(
+    name: str,
+    *options: click.Parameter,
+    **how: Any,  # noqa: ANN401  # what arguments.command takes
+) -> Callable[[Callable[[Settings, Arguments], None]], Command]:
+    """Make a command of a function that needs settings and no session."""
+
+    def of(body: Callable[[Settings, Arguments], None]) -> Command:
+        def work(args: Arguments) -> None:
+            body(load_settings(args.settings, args.landing, args.warehouse), args)
+
+        return command(name, *WHERE, *options, **{"described_by": body, "explain": _explained, **how})(work)
+
+    return of
+
+
+def _explained(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def opened(settings: Settings) -> Database:
+    """Open the warehouse that the settings name. Raises QuestionError unless DuckDB finds tables there."""
+    paths = settings.paths
+    database = Database(paths.warehouse, paths.ingested)
+    database.check_exists()
+    return database
+
+
+def _roots(settings: Settings) -> list[str]:
+    paths = settings.paths
+    return [paths.warehouse, *([] if paths.ingested is None else [paths.ingested])]
+
+
+@contextmanager
+def reader_of(
+    settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
+) -> Iterator[Reader]:
+    """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
+
+    name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB
+    in_order : see DuckDbReader
+    """
+    if engine == SPARK:
+        opened(settings)  # says what is missing before Spark starts
+        with _by_spark(settings, name) as reader:
+            yield reader
+    else:
+        with closing(DuckDbReader(opened(settings), in_order=in_order)) as reader:
+            yield reader
+
+
+@contextmanager
+def tables_of(settings: Settings) -> Iterator[TableReader]:
+    """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
+    with ExitStack() as stack:
+        databases = map(Database, _roots(settings))
+        yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))
+
+
+def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:
+    lend = cast(
+        "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
+    )
+    return lend(settings, name)

@@ -1,0 +1,194 @@
+"""How runs end: the exit status of each error, and the run's row in pipeline_runs."""
+
+import logging
+import re
+import shlex
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+
+from jobs.gates.checks import GateRefusedError, GateWork
+from jobs.history.fingerprints import Fingerprint
+from jobs.runtime.errors import PlainError
+from jobs.warehouse.run_notes import RunNote
+from jobs.warehouse.tables import Warehouse
+from schemas.log_tables import PIPELINE_RUNS as TABLE
+from schemas.log_tables import REFUSAL
+from schemas.vocabulary import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    PHASE_NAMES,
+    RUN_KILLED,
+    RUN_OUTCOMES,
+    RUN_STARTED,
+    TABLE_NAMES,
+)
+
+ROWS_IN: Final = "rows_in"
+"""Key of the rows that an entry point read; the other keys are the tables that it published,
+and those of phase_work."""
+
+_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
+_LONGEST_LINE: Final = 1000
+_MICROSECONDS: Final = "us"
+logger = logging.getLogger(__name__)
+
+
+def one_line(error: Exception) -> str:
+    """Return the root cause on one line: the first lines of errors of Java and of workers say nothing."""
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
+        while java.getCause() is not None:
+            java = java.getCause()
+        text = f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+        raised = [line.strip() for line in text.splitlines() if _RAISED.match(line.strip())]
+        return (raised[-1] if raised else text)[:_LONGEST_LINE]
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    if isinstance(error, PythonException):
+        lines = [line for line in lines if _RAISED.match(line)] or lines
+        return lines[-1][:_LONGEST_LINE]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:_LONGEST_LINE]
+
+
+def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
+    """What gates refused, as in the column `refusals` of pipeline_runs; None if nothing."""
+    refusal = _refusal_in(error)
+    if refusal is None:
+        return None
+    return [{name: getattr(each, name) for name in REFUSAL.names} for each in refusal.refusals]
+
+
+def _refusal_in(error: BaseException) -> GateRefusedError | None:
+    """The refusal behind an error: itself, or an earlier one of the same run."""
+    return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
+
+
+def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
+    """What a phase worked on, as counts that add up over batches of days."""
+    return {
+        f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
+        f"{phase}.units": len(done),
+        f"{phase}.bytes": sum(each.bytes for each in done),
+        f"{phase}.ops": sum(each.ops for each in done),
+        f"{phase}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
+        f"{phase}.expectations": gates.expectations,
+        f"{phase}.released": gates.released,
+    }
+
+
+def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Add counts to counts, in place."""
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What phase_work has counted, as in the column `phases` of pipeline_runs, and in `stages` of 0.3.0."""
+    found: list[dict[str, Any]] = []
+    for phase in PHASE_NAMES:
+        mine = {
+            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{phase}.")
+        }
+        if mine:
+            of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
+            seconds = mine.pop(_MICROSECONDS) / 1e6
+            found.append(
+                {"phase": phase, "stage": phase, "seconds": seconds, **mine, "gate_seconds": of_gates_s}
+            )
+    return found
+
+
+def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
+    """What the row of a run in pipeline_runs says when it starts."""
+    return {
+        "pipeline_run_id": str(uuid.uuid4()),
+        "entry_point": entry_point,
+        "arguments": arguments,
+        "log_date": log_date,
+        "started_at": datetime.now(UTC),
+    }
+
+
+@contextmanager
+def recorded_run(
+    warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
+) -> Iterator[dict[str, int]]:
+    """Write one row into pipeline_runs at the start of the block, and complete it however the block ends.
+
+    Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
+    """
+    counts: dict[str, int] = {}
+    start = time.monotonic()
+    facts = new_run(entry_point, shlex.join(arguments), log_date) | {"outcome": RUN_STARTED}
+    note = RunNote(warehouse.root, str(facts["pipeline_run_id"]))
+    note.begin()
+    warehouse.append(TABLE, _rows_of(facts))
+    try:
+        yield counts
+    except BaseException as error:
+        seconds, status = time.monotonic() - start, _exit_status(error)
+        try:
+            note.say(RUN_OUTCOMES[status])
+            refusal = _refusal_in(error)
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, status)
+            _complete(warehouse, ended | {"refusals": refused_by(error)})
+            note.remove()
+        except Exception:  # the caller must get the error of the run itself
+            logger.exception("pipeline_runs does not say how this run ended; the next run writes it")
+        raise
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
+    note.remove()
+
+
+def say_killed(warehouse: Warehouse) -> int:
+    """Mark runs that started and never ended as killed, or as their notes say; returns how many were killed.
+
+    Only a writer that holds the warehouse's lock may call it: no other writer runs then.
+    """
+    rows = warehouse.rows(TABLE)
+    left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
+    notes = [RunNote(warehouse.root, run_id) for run_id in left["pipeline_run_id"].to_pylist()]
+    outcomes = [note.said() or RUN_KILLED for note in notes]
+    if notes:
+        closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", pa.array(outcomes))
+        warehouse.rewrite(TABLE, closed, "pipeline_run_id")
+    for note in notes:
+        note.remove()
+    return outcomes.count(RUN_KILLED)
+
+
+def _exit_status(error: BaseException) -> int:
+    return error.exit_status if isinstance(error, PlainError) else EXIT_FAILED
+
+
+def _ended(
+    facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
+) -> dict[str, object]:
+    phases = work_of_phases(counts)
+    published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
+    return {
+        **facts,
+        "seconds": seconds,
+        "rows_in": counts.get(ROWS_IN),
+        "rows_out": sum(published) if published else None,
+        "outcome": RUN_OUTCOMES[status],
+        "phases": phases or None,
+        "stages": phases or None,
+    }
+
+
+def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
+    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id")
+
+
+def _rows_of(row: Mapping[str, object]) -> pa.Table:
+    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)

@@ -1,0 +1,60 @@
+"""Summaries: what a run did, as JSON for its caller; a DAG's task makes it its XCom."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.entry_points.run_log import work_of_phases
+from jobs.runtime.arguments import option
+from schemas.vocabulary import TABLE_NAMES
+
+Summary = dict[str, Any]
+
+_VARIABLE: Final = "WHAT_IF_SUMMARY"
+
+
+def _file_to_be(name: str) -> str | None:
+    """Where the summary goes: the file named, else that of the environment, else nowhere.
+
+    Fails before the run, not after it, where no such file can be written.
+    """
+    name = name or os.environ.get(_VARIABLE, "")
+    if name and (not os.access(Path(name).parent, os.W_OK) or Path(name).is_dir()):
+        raise ValueError(f"{name}: no file can be written there")
+    return name or None
+
+
+SUMMARY: Final = option(
+    "--summary FILE",
+    f"also write what was done there, as JSON (default: the file that {_VARIABLE} names)",
+    _file_to_be,
+    default="",
+)
+
+
+def leave(summary: Summary, file: str | None) -> None:
+    """Write a summary, if a file was named."""
+    if file:
+        Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def of_history(
+    log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
+) -> Summary:
+    """Return what was done: days, rows published by table, and the work of each phase.
+
+    log_dates : those with work
+    is_beside : the results are in a new warehouse, and the current ones unchanged
+    """
+    phases = work_of_phases(counts)
+    return {
+        "days": [day.isoformat() for day in sorted(log_dates)],
+        "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
+        "phases": phases,
+        "stages": phases,
+        "dry_run": dry_run,
+        "is_current": not (dry_run or is_beside),
+    }

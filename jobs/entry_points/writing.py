@@ -1,0 +1,69 @@
+"""The next writer's side: takes the lock, undoes what a killed writer left, and only then writes."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final, cast
+
+from pyspark.sql import SparkSession
+
+from jobs.entry_points.run_log import say_killed
+from jobs.runtime.places import is_url
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings
+from jobs.warehouse.lease import leased
+from jobs.warehouse.lock import Holder, check_writable, locked_by_jvm, locked_folder, this_process
+from jobs.warehouse.publication import recover
+from jobs.warehouse.tables import Warehouse
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@contextmanager
+def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
+    """Yield a session to the only writer of a warehouse.
+
+    wait : for another writer to end; without it, raises LockedError while another writes
+    Raises NotWritableError for a warehouse that cannot be written.
+    """
+    check_writable(root)
+    with ExitStack() as stack:
+        say = stack.enter_context(_locked(root, this_process(entry_point), wait=wait))
+        spark = stack.enter_context(session(settings, entry_point))
+        if not is_url(root):
+            stack.enter_context(locked_by_jvm(root, _jvm(spark)))
+            say(this_process(entry_point, _process_of(_jvm(spark))))
+        _recover(Warehouse(spark, root))
+        yield spark
+
+
+def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
+    lock = leased if is_url(root) else locked_folder
+    return lock(root, holder, wait=wait)
+
+
+@contextmanager
+def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
+    """Yield a warehouse, without a session, to its only writer; otherwise as `writing`."""
+    check_writable(root)
+    with _locked(root, this_process(entry_point), wait=wait):
+        warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
+        _recover(warehouse)
+        yield warehouse
+
+
+def _recover(warehouse: Warehouse) -> None:
+    """Undo what an earlier writer left unfinished, and log it."""
+    restored = recover(warehouse)
+    if restored:
+        _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
+    if killed := say_killed(warehouse):
+        _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
+
+
+def _jvm(spark: SparkSession) -> Any:  # noqa: ANN401  # py4j has no types
+    return spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's process
+
+
+def _process_of(jvm: Any) -> int:  # noqa: ANN401  # py4j has no types
+    return int(jvm.java.lang.ProcessHandle.current().pid())

@@ -1,0 +1,141 @@
+"""Does batches of days, phase by phase, with a progress bar."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.entry_points.run_log import added
+from jobs.gates.checks import GateRefusedError
+from jobs.history.fingerprints import Wanted
+from jobs.history.phases import PHASES
+from jobs.history.plan import Batch, in_batches
+from jobs.history.records import Records
+from jobs.night.ingest import run as ingest
+from jobs.night.publish import summaries
+from jobs.night.simulate import run as simulate
+from jobs.night.whole_night import RUNS
+from jobs.runtime.progress import counting
+from jobs.runtime.settings import Settings
+from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import PHASE_INGEST, PHASE_PUBLISH, PHASE_SIMULATE
+
+_LOG: Final = logging.getLogger(__name__)
+_OF_UNITS: Final = {PHASE_INGEST: ingest, PHASE_SIMULATE: simulate}
+
+
+def do_batches(
+    spark: SparkSession, settings: Settings, batches: Sequence[Batch], wants: Mapping[str, Wanted]
+) -> dict[str, int]:
+    """Do all batches, then publish their days; returns rows per table and the work of each phase.
+
+    The work of a phase is looked up again at its turn: the phase before may have changed nothing.
+    A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
+    all that was refused, and the counts, when everything else is done; another error that ends the run
+    earlier has that as its cause.
+    """
+    phases = [phase for phase in wants if phase != PHASE_PUBLISH]
+    units = sum(len(batch.of(phase)) for batch in batches for phase in phases)
+    started = time.monotonic()
+    with counting("starting", units) as advance:
+        doing = _Doing(spark, settings, wants, advance)
+        try:
+            for number, batch in enumerate(batches, start=1):
+                doing.do(batch, phases)
+                _LOG.info(_batch_line(batch, number, len(batches), time.monotonic() - started))
+            if PHASE_PUBLISH in wants:
+                doing.publish(batches)
+        except Exception as error:
+            if doing.refused:
+                raise error from doing.all_refusals()
+            raise
+    if doing.refused:
+        raise doing.all_refusals()
+    return doing.counts
+
+
+def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
+    """Return how far a backfill is, and how long the rest takes at the rate so far."""
+    left = seconds / number * (batches - number)
+    rest = f"; about {left:.0f} s left" if number < batches else ""
+    return f"batch {number} of {batches}, {batch.range}, done after {seconds:.1f} s{rest}"
+
+
+@dataclass
+class _Doing:
+    """What was done of some batches, and what was refused."""
+
+    spark: SparkSession
+    settings: Settings
+    wants: Mapping[str, Wanted]
+    advance: Callable[[str, int], None]
+    counts: dict[str, int] = field(default_factory=dict)
+    refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
+
+    def do(self, batch: Batch, phases: Sequence[str]) -> None:
+        """Do a batch; if some of its days are refused, do the others."""
+        for number, phase in enumerate(phases):
+            try:
+                added(self.counts, _do(self.spark, self.settings, batch, phase, self.wants[phase]))
+            except GateRefusedError as error:
+                rest = _without_refused(batch, error)
+                left = batch.on(set(batch.log_dates) - {day for each in rest for day in each.log_dates})
+                if left.log_dates:
+                    self.refused.append((left, error))
+                    _LOG.warning("%s: %s", left, error)
+                for each in rest:
+                    self.do(each, phases[number:])
+                return
+            self.advance(f"{phase} {batch.range}", len(batch.of(phase)))
+
+    def publish(self, batches: Sequence[Batch]) -> None:
+        """Publish those days of the batches that were not refused, and are due."""
+        left = {day for batch, _ in self.refused for day in batch.log_dates}
+        days = {day for batch in batches for day in batch.log_dates} - left
+        warehouse, due = Warehouse.of(self.spark, self.settings), set()
+        for some in in_batches(days, self.settings):
+            due |= Records(warehouse, self.settings, some).due(PHASE_PUBLISH, self.wants[PHASE_PUBLISH])
+        if due:
+            summaries(self.spark, self.settings, sorted(due))
+
+    def all_refusals(self) -> GateRefusedError:
+        """All refusals as one."""
+        errors = [error for _, error in self.refused]
+        days = ", ".join(str(batch) for batch, _ in self.refused)
+        kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
+        refusals = [refusal for error in errors for refusal in error.refusals]
+        together = GateRefusedError(refusals, kept_in, f"all was done but {days}")
+        together.counts = self.counts
+        return together
+
+
+def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
+    """What of a refused batch can still be done: its other days; if the error names none, each day alone."""
+    days = set(batch.log_dates)
+    if len(days) == 1:
+        return []
+    if not days & error.log_dates:
+        return [batch.on({day}) for day in batch.log_dates]
+    return [batch.on(days - error.log_dates)] if days - error.log_dates else []
+
+
+def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want: Wanted) -> Mapping[str, int]:
+    """Do the work of one phase in a batch."""
+    todo = batch.of(phase)
+    if not todo:
+        return {}
+    now = Records(Warehouse.of(spark, settings), settings, batch.log_dates)
+    if PHASES[phase].of_days:
+        days = sorted(now.due(phase, want) & {unit[0] for unit in todo})
+        return RUNS[phase](spark, settings, days) if days else {}
+    if phase == PHASE_SIMULATE:
+        todo &= now.results_due(want)
+    if not todo:
+        return {}
+    dates = {unit[0] for unit in todo}
+    others = {unit for unit in (*now.jobs, *batch.sizes) if unit[0] in dates and unit not in todo}
+    # Whole days are replaced without reading their rows.
+    return _OF_UNITS[phase](spark, settings, sorted(dates), todo if others else None)

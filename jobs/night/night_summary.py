@@ -1,0 +1,125 @@
+"""The summary of a night: for the end of its log, its page among the data docs, and the DAG."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.entry_points.run_summary import Summary
+from jobs.gates.watch import Notice, coverage, lost_fraction
+from jobs.report.links import INDEX_NAME, command, docs_path
+from jobs.report.wording import counted
+from jobs.runtime.places import is_url
+from jobs.runtime.settings import REPORT
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    EXIT_DONE,
+    FLEET_DAY,
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    PHASE_NAMES,
+    REJECTS,
+    RESULT_TABLES,
+    RUN_OUTCOMES,
+    STATUSES,
+)
+
+COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+_FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
+_OF_GATES: Final = ("gate_seconds", "expectations", "released")
+
+
+def _report(root: str, folder: Path | None) -> str | None:
+    """Where the report lies, in a folder or beside the tables of a store; None where there is none."""
+    if folder is None:
+        return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
+    return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
+
+
+def night_summary(
+    warehouse: Warehouse,
+    log_date: date,
+    notices: list[Notice],
+    report_folder: Path | None,
+    rows: Mapping[str, int],
+    runs: Sequence[Mapping[str, Any]],
+) -> Summary:
+    """Return the summary of a published night from its tables; missing figures are null.
+
+    rows : number of the night's rows, by table
+    runs : rows of pipeline_runs
+    """
+    found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
+    fleet = found[0] if found else None
+    report = _report(warehouse.root, report_folder)
+    return {
+        "log_date": log_date.isoformat(),
+        "units": fleet["jobs"] if fleet else 0,
+        "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
+        "coverage_fraction": coverage(fleet) if fleet else None,
+        "straggling": fleet["straggling"] if fleet else 0,
+        "lost_fraction": lost_fraction(fleet) if fleet else None,
+        "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
+        "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
+        "rows": {name: rows[name] for name in COUNTED},
+        "phases": (phases := _phases(runs, log_date)),
+        "stages": phases,
+        "warnings": [notice._asdict() for notice in notices],
+        "data_docs": docs_path(warehouse.root, log_date, "publish"),
+        "report": report if fleet or report_folder else None,
+        "ask_next": f'{command("query", warehouse.root)} "{_FIRST_QUESTION}"',
+    }
+
+
+def summary_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a summary as lines of text: figures first, then warnings, pages, report and what to ask next."""
+    day = summary["log_date"]
+    rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
+    lines = [
+        f"{day}: {_figures(summary)}",
+        *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
+        f"{day}: rows: {rows}",
+        *(f"warning: {warning['text']}" for warning in summary["warnings"]),
+        f"data docs: {summary['data_docs']}",
+    ]
+    report = [f"report: {summary['report']}"] if summary["report"] else []
+    return [*lines, *report, f"ask next: {summary['ask_next']}"]
+
+
+def _figures(summary: Mapping[str, Any]) -> str:
+    if not summary["units"]:
+        return "no units"
+    statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
+    rejects = summary["rows"][REJECTS]
+    text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
+    if summary["lost_fraction"] is None:
+        return text
+    share = f"{summary['lost_fraction']:.1%}"
+    if summary["lost_gpu_hours"] is None:
+        return f"{text}; {share} of the time lost"
+    lost, of = summary["lost_gpu_hours"], summary["analysed_gpu_hours"]
+    return f"{text}; {lost:.1f} of {of:.1f} GPU-hours lost ({share})"
+
+
+def _of_phase(phase: Mapping[str, Any]) -> str:
+    took = f"{phase['phase']} took {phase['seconds']:.1f} s"
+    if phase["gate_seconds"] is None:
+        return took
+    share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
+    gates = f"{phase['expectations']} expectations checked in {phase['gate_seconds']:.1f} s ({share:.0%})"
+    released = f", {counted(phase['released'], 'refusal')} released by hand" if phase["released"] else ""
+    return f"{took}; gates: {gates}{released}"
+
+
+def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+    """Work of each phase in the latest runs for this night alone."""
+    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
+    done.sort(key=lambda run: run["started_at"])
+    # A run of an earlier version did not count the work of its gates.
+    latest = {
+        each["stage"]: {"phase": each["stage"], **dict.fromkeys(_OF_GATES), **each}
+        for run in done
+        for each in run["stages"] or ()
+    }
+    return [latest[phase] for phase in PHASE_NAMES if phase in latest]

@@ -1,0 +1,98 @@
+"""What all phases share: the days that they touch, their command, and their way to a publication."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import Reads, entry_point
+from jobs.entry_points.run_log import phase_work
+from jobs.gates.checks import Rule
+from jobs.gates.write_audit_publish import publish
+from jobs.history.fingerprints import Fingerprint
+from jobs.history.phases import PHASES, phase_before
+from jobs.history.records import Records, days_after
+from jobs.runtime.arguments import LOG_DATE, Arguments, Command
+from jobs.runtime.progress import working
+from jobs.runtime.settings import Settings
+from jobs.warehouse.frames import Rows
+from jobs.warehouse.tables import Warehouse
+from schemas.unit import Unit
+from schemas.vocabulary import PHASE_INGEST
+
+_LOG: Final = logging.getLogger(__name__)
+
+Run = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
+"""Does a phase on some days, gates and publishes it; returns rows per table, and the phase's work."""
+
+
+class PhaseRun:
+    """One phase on some days, or on some of their units, from its first read to its publication.
+
+    done : fingerprints of the units that it publishes, by what the phase before had done at its start
+    """
+
+    def __init__(
+        self,
+        phase: str,
+        spark: SparkSession,
+        settings: Settings,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+    ) -> None:
+        self._started = time.monotonic()
+        self._phase, self._days, self._units = phase, log_dates, units
+        self.warehouse = Warehouse.of(spark, settings)
+        self.done: Sequence[Fingerprint] = ()
+        if phase != PHASE_INGEST:
+            records = Records(self.warehouse, settings, log_dates, units, phase_before(phase))
+            self.done = records.built_on(phase)
+
+    def publish(self, tables: Mapping[str, Rows], rules: Sequence[Rule] = ()) -> dict[str, int]:
+        """Publish the phase's tables of these days; returns rows per table, and the phase's work."""
+        rows, gates, _ = publish(
+            self._phase, self.warehouse, tables, self._days, rules, self._units, self.done
+        )
+        seconds = time.monotonic() - self._started
+        _LOG.info(phase_line(self._phase, self._days, self.done, seconds))
+        return rows | phase_work(self._phase, self.done, seconds, gates)
+
+
+def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerprint], seconds: float) -> str:
+    """Return what a phase did, how long it took and at what rate: a log has no progress bar."""
+    first, last = min(log_dates), max(log_dates)
+    of = f"{first}" if first == last else f"{first} to {last}"
+    units, ops = len(done), sum(each.ops for each in done)
+    rate = f"; {units / seconds:.1f} units and {ops / seconds:,.0f} ops a second" if seconds > 0 else ""
+    return f"{phase} of {of}: {units:,} units in {seconds:.1f} s{rate}"
+
+
+def touched_days(
+    phase: str, spark: SparkSession, settings: Settings, log_dates: Sequence[date]
+) -> list[date]:
+    """These days; of a phase of whole days also later ones that depend on them and are due again."""
+    days = set(log_dates)
+    if PHASES[phase].of_days:
+        later = days_after(log_dates, settings.revision.days)
+        days |= Records(Warehouse.of(spark, settings), settings, later).due(phase, None)
+    return sorted(days)
+
+
+def phase_command(phase: str, run: Run, meaning: str, reads: Reads = inputs.a_warehouse) -> Command:
+    """Make the command that does a phase on one log date, and on later days that this touches.
+
+    meaning : what its help says
+    """
+    name = PHASES[phase].entry_point
+
+    def body(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
+        days = touched_days(phase, spark, settings, [args.log_date])
+        with working(f"{name}: {', '.join(map(str, days))}"):
+            return run(spark, settings, days)
+
+    body.__doc__ = meaning
+    return entry_point(name, LOG_DATE, reads=reads)(body)

@@ -1,0 +1,226 @@
+"""Rows for people and for programs: an aligned table, CSV, JSON, Markdown or tab-separated lines."""
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import StringIO
+from typing import Any, Final, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.runtime.fitting import write_fitting, write_rows_as_lists
+from jobs.runtime.terminal import complain, printable
+
+TABLE: Final = "table"
+FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
+_QUOTED_ENDS: Final = "\r\n"
+"""Values with any of these are quoted in CSV: a reader may take either for the end of a line."""
+_FOR_PEOPLE: Final = ("table", "markdown")
+
+_UNFOLDED: Final = 100_000
+"""Width of a table without a screen: a file or a pipe gets every row on one line."""
+
+_NAMED: Final = 5
+"""Columns without room that are named."""
+
+_FOLDED: Final = 10
+"""Width below which a column is no longer readable on a terminal."""
+
+_GAP: Final = 3
+"""Width between columns."""
+
+
+def times_as_text(value: object, *, are_local: bool = False) -> object:
+    """Return times as text, in UTC, also those within structs and lists.
+
+    are_local : times without a zone are of this process's, not of UTC.
+    """
+    if isinstance(value, datetime):
+        in_utc = value.astimezone(UTC) if value.tzinfo or are_local else value
+        text = in_utc.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
+    if isinstance(value, list):
+        return [times_as_text(each, are_local=are_local) for each in value]
+    if isinstance(value, dict):
+        return {name: times_as_text(each, are_local=are_local) for name, each in value.items()}
+    return value
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows to print.
+
+    is_number : columns that are aligned to the right; left out: those without text
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    is_number: Sequence[bool] | None = None
+    is_cut: bool = False
+
+    @property
+    def aligned_right(self) -> Sequence[bool]:
+        """Whether each column is aligned to the right."""
+        if self.is_number is not None:
+            return self.is_number
+        return [
+            not any(isinstance(row[place], str) for row in self.rows) for place in range(len(self.columns))
+        ]
+
+
+def is_for_people(form: str | None, out: TextIO) -> bool:
+    """Whether rows are written for people, who want to know what they are about."""
+    return form in _FOR_PEOPLE or (form is None and out.isatty())
+
+
+def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = False) -> None:
+    """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects.
+
+    CSV is exact in files and pipes; on a terminal it has codes for what that would obey.
+
+    form     : None fits the rows to a terminal, and separates them by tabs in a file or a pipe.
+    as_lists : write each row as a list of its columns instead.
+    """
+    if as_lists:
+        names = [printable(name) for name in result.columns]
+        write_rows_as_lists(names, [[*map(shown, row)] for row in result.rows], out)
+        return
+    if form is None and out.isatty():
+        fit(result, out)
+        return
+    form = form or "tab"
+    result = replace(
+        result, columns=[*map(printable, result.columns)] if form in _FOR_PEOPLE else result.columns
+    )
+    writers = {
+        TABLE: _write_table,
+        "csv": _write_csv,
+        "json": _write_json,
+        "markdown": _write_markdown,
+        "tab": _write_tab,
+    }
+    writers[form](result, out)
+
+
+def fit(result: Result, out: TextIO) -> None:
+    """Write rows as wide as the terminal, or as a page; says on standard error what there was no room for."""
+    left_out = write_fitting([*map(printable, result.columns)], result.rows, result.aligned_right, out)
+    if left_out:
+        named = ", ".join(left_out[:_NAMED])
+        more = f" and {len(left_out) - _NAMED} more columns" if len(left_out) > _NAMED else ""
+        complain(f"no room for {named}{more}: -x shows all, or SELECT fewer")
+
+
+def _write_tab(result: Result, out: TextIO) -> None:
+    """One line per row, exact; null is empty, and what would break a line or a column is its code."""
+    rows = (result.columns, *result.rows)
+    out.writelines(
+        "\t".join("" if each is None else printable(_exact(each)) for each in row) + "\n" for row in rows
+    )
+
+
+def _exact(value: object) -> str:
+    return _nested(value) if isinstance(value, list | dict | tuple) else str(value)
+
+
+def _write_table(result: Result, out: TextIO) -> None:
+    """One line per row; on a terminal too narrow for that, wide values fold, or each row becomes a list."""
+    console = Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False)
+    if sum(min(_FOLDED, len(name)) + _GAP for name in result.columns) > console.width:
+        for number, row in enumerate(result.rows, start=1):
+            console.print(Text(f"row {number}", "bold"))
+            console.print(_one_row(result.columns, row))
+    else:
+        console.print(_all_rows(result))
+
+
+def _all_rows(result: Result) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, is_number in zip(result.columns, result.aligned_right, strict=True):
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+    for row in result.rows:
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def _one_row(columns: Sequence[str], row: Sequence[object]) -> RichTable:
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    for name, value in zip(columns, row, strict=True):
+        table.add_row(Text(name), _cell(value))
+    return table
+
+
+def _cell(value: object) -> Text:
+    return Text(shown(value), "dim" if value is None else "")
+
+
+def _write_csv(result: Result, out: TextIO) -> None:
+    line = StringIO()
+    lines = csv.writer(line, lineterminator=_QUOTED_ENDS)
+    for row in (result.columns, *result.rows):
+        values = (_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
+        lines.writerow(printable(each) if isinstance(each, str) and out.isatty() else each for each in values)
+        out.write(line.getvalue().removesuffix(_QUOTED_ENDS) + "\n")
+        line.seek(0)
+        line.truncate()
+
+
+def _write_json(result: Result, out: TextIO) -> None:
+    objects = [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows]
+    lines = ",\n".join(_json(each) for each in objects)
+    out.write(f"[\n{lines}\n]\n" if objects else "[]\n")
+
+
+def _write_markdown(result: Result, out: TextIO) -> None:
+    """One table, its numbers rounded like those of a table for people."""
+    rules = ("---:" if is_number else "---" for is_number in result.aligned_right)
+    for cells in (result.columns, rules, *(map(_on_one_line, row) for row in result.rows)):
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        out.write(f"| {' | '.join(escaped)} |\n")
+
+
+def _on_one_line(value: object) -> str:
+    return shown(" ".join(value.split()) if isinstance(value, str) else value)
+
+
+def shown(value: object) -> str:
+    """Return a value as a person wants to read it: six decimals, or four digits of what is smaller."""
+    if value is None:
+        return "null"
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(round(value, 6)) if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
+    return printable(_nested(value) if isinstance(value, list | dict | tuple) else str(value))
+
+
+def _nested(value: object) -> str:
+    return _json(_plain(value))
+
+
+def _json(value: object) -> str:
+    """JSON on one line, with its own codes for what a terminal would obey, or hide."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    )
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON knows it; NaN and infinities, which it does not know, become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,248 @@
+"""Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import duckdb
+from deltalake import DeltaTable
+from sqlglot import exp
+
+from jobs.runtime.errors import DamagedError
+from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
+from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
+from jobs.warehouse.reader import AnswerError, QuestionError
+from schemas.dictionary import type_name
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES
+
+ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+}
+"""No extension is fetched, no variable of Python's is a table, and nothing is written."""
+_OBJECTS: Final = "jobs.runtime.objects"
+_OPENED: Final = "jobs.warehouse.stored"
+_STORE_FILES: Final = "jobs.warehouse.store_files"
+"""Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
+LATEST_PUBLICATION: Final = "_latest_publication"
+"""File with the number of the last publication, written behind its row; in a store, with its versions too."""
+_IN_STORE: Final = "in_store_"
+"""What the datasets of tables in a store are called; no question can name them."""
+_REACH: Final = "give address and credentials in the environment"
+_INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
+"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
+_PATTERN: Final = re.compile(r"[*?[]")
+"""What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
+_KEPT_HOURS: Final = 7 * 24
+"""For which Delta keeps what versions before the newest need."""
+
+
+class Stored(NamedTuple):
+    """The rows of a table.
+
+    source : what DuckDB reads them from, in its SQL
+    files : those that it opens itself, as it is given them and as they are called; none of a store
+    dataset : what `source` names, where a connection has to be lent it
+    """
+
+    source: str
+    files: tuple[str, ...] = ()
+    dataset: Any = None
+
+    def lend(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """Let a connection read the rows; returns the source."""
+        if self.dataset is not None:
+            connection.register(self.source, self.dataset)
+        return self.source
+
+
+def check_latest(root: str, number: int, stated: bytes | None) -> None:
+    """Compare the last publication of the log with the one that was made last, which a file states.
+
+    Raises DamagedError where the log ends earlier: readers would see old tables, or none.
+    """
+    stated = None if stated is None else stated.split(maxsplit=1)[0] if stated.split() else b""
+    if stated is not None and not (stated.isdigit() and int(stated) <= number):
+        made = stated[:20].decode(errors="replace")
+        raise DamagedError(
+            f"{PUBLICATIONS} in {root} ends at {number}, and publication {made!a} was made: restore its "
+            f"folder from a copy; or remove {LATEST_PUBLICATION} to go on with what is there"
+        )
+
+
+def latest_stated(number: int, versions: Mapping[str, int]) -> bytes:
+    """Return what states a publication in a store: one request instead of those for the log of them all."""
+    return f"{number} {json.dumps(dict(versions))}".encode()
+
+
+def versions_stated(stated: bytes) -> Mapping[str, int] | None:
+    """Versions of the tables in the latest publication; None where only its number is stated."""
+    number, _, versions = stated.partition(b" ")
+    try:
+        return (
+            {str(name): int(each) for name, each in json.loads(versions).items()}
+            if number.isdigit()
+            else None
+        )
+    except (ValueError, AttributeError):
+        return None
+
+
+class DeltaTables:
+    """Delta tables under one root. Raises QuestionError for one that deltalake takes for another."""
+
+    def __init__(self, root: str) -> None:
+        if odd := not_readable(root):
+            raise QuestionError(f"the warehouse {root} cannot be read: {odd}")
+        check_warehouse(usual(root))
+        self._root = usual(root).rstrip("/")
+        self._is_store = is_url(root)
+
+    @cached_property
+    def _published(self) -> Mapping[str, int] | None:
+        """Version of each table in the latest publication; None before the first.
+
+        Raises DamagedError where the log of publications has lost its end.
+        """
+        stated = self.stated()
+        if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
+            return known
+        stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
+        found = None
+        if stored is not None:
+            with duckdb.connect(":memory:", config=ALONE) as connection:
+                columns = f"SELECT publication, versions FROM {stored.lend(connection)}"
+                latest = f"{columns} ORDER BY publication DESC LIMIT 1"
+                found = connection.execute(latest).fetchone()
+        number: int = found[0] if found else 0
+        versions: Mapping[str, int] | None = found[1] if found else None
+        check_latest(self._root, number, stated)
+        return versions
+
+    def stated(self) -> bytes | None:
+        """Return what states the latest publication; None before the first."""
+        return self._small_file(LATEST_PUBLICATION)
+
+    @cached_property
+    def _digests(self) -> Mapping[str, Kept]:
+        """Digests of published files, by table; none of a store."""
+        return {} if self._is_store else kept(self._root, self._small_file(DIGESTS))
+
+    def _small_file(self, name: str) -> bytes | None:
+        """Contents of a file beside the tables; None without one."""
+        if self._is_store:
+            with self._answering():
+                return cast("bytes | None", import_module(_OBJECTS).content(self._root, name))
+        path = Path(self._root) / name
+        return path.read_bytes() if path.exists() else None
+
+    def is_there(self, name: str) -> bool:
+        """Whether readers see a table of this name."""
+        if self._published is None or name not in PUBLISHED_TABLES:
+            return self._is_stored(name)
+        return name in self._published
+
+    def stored(self, name: str) -> Stored | None:
+        """Rows of a table as readers see it; None where it has no files."""
+        if not self.is_there(name):
+            return None
+        published = self._published if name in PUBLISHED_TABLES else None
+        return self._open(name, None if published is None else published[name])
+
+    def _open(self, name: str, version: int | None) -> Stored | None:
+        """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
+        path, declared = f"{self._root}/{name}", TABLES[name]
+        with self._answering():
+            table = self._log(path, version)
+        log = table.get_add_actions()
+        files = log.column("path").to_pylist()
+        if not files:
+            return None
+        if self._is_store:
+            with self._answering():
+                rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
+            return Stored(f"{_IN_STORE}{name}", dataset=rows)
+        for column in declared.partition_by:  # DuckDB would take its value from there
+            if f"/{column}=" in self._root:
+                raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
+        if "\\" in self._root and _PATTERN.search(self._root):
+            raise QuestionError(
+                f"{self._root}: no folder above a table may have a backslash and one of * ? ["
+            )
+        check_opened(
+            path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
+        )
+        partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
+        paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
+        return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
+
+    def _log(self, path: str, version: int | None) -> DeltaTable:
+        """A table at a version; in a store one that this process has opened already, if it has."""
+        if self._is_store and version is not None:
+            return cast("DeltaTable", import_module(_OPENED).opened(path, version))
+        return DeltaTable(path, version=version, storage_options=storage_options(path))
+
+    def unused_files(self, name: str) -> int:
+        """Count the files of a table that no version of the last week needs."""
+        if not self._is_stored(name):
+            return 0
+        path = f"{self._root}/{name}"
+        table = DeltaTable(path, storage_options=storage_options(path))
+        return len(table.vacuum(_KEPT_HOURS, dry_run=True, full=True))
+
+    def _is_stored(self, name: str) -> bool:
+        if not self._is_store and not Path(self._root, name).is_dir():
+            return False
+        with self._answering():
+            path = f"{self._root}/{name}"
+            return DeltaTable.is_deltatable(path, storage_options=storage_options(path))
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Raise AnswerError where the store does not answer."""
+        try:
+            yield
+        except OSError as error:
+            if self._is_store:
+                reasons = _INDENT.sub(": ", str(error).strip())
+                raise AnswerError(f"{self._root}: {reasons}; {_REACH}") from error
+            raise
+
+
+def _read_parquet(files: Collection[str], partition: Collection[tuple[str, str]]) -> str:
+    """SQL of a table function that reads files; partition : names and types of what their folders name."""
+    types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
+    folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
+    return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"
+
+
+def sql_types(table: Table) -> list[tuple[str, str]]:
+    """Name, and type as DuckDB spells it, of each column."""
+    return [(each.name, _in_duckdb(type_name(each.type))) for each in table.columns]
+
+
+@cache
+def _in_duckdb(spark_type: str) -> str:
+    """Type as DuckDB spells it; kept, as every connection asks for some hundred columns of a dozen types."""
+    return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
+
+
+def quoted_list(texts: Collection[str]) -> str:
+    """Texts as a list of DuckDB's."""
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def quoted(text: str) -> str:
+    """Text as a literal of DuckDB's."""
+    return "'" + text.replace("'", "''") + "'"

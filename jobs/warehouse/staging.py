@@ -1,0 +1,190 @@
+"""Staged rows: Parquet files beside a table that no commit has added yet.
+
+They lie beside the table's files, so that a commit alone adds them. Files never committed are
+removed by the run that staged them, or by vacuum.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from jobs.runtime.filesystems import filesystem_of
+from jobs.runtime.places import is_url
+from schemas.tables import TABLES
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
+from udfs.arrays import arrays_valid
+
+_OBJECTS: Final = "jobs.runtime.objects"
+"""Imported where rows are staged in a store, which an install need not reach."""
+
+STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
+_LISTED: Final = ("op", "microbatch", "model_chunk")
+_KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
+"""Columns whose minimum and maximum let a reader skip a file."""
+
+_DICTIONARIES: Final = [
+    "job_id",
+    "run_id",
+    "host",
+    "source_file",
+    *(f"{name}.list.element" for name in _LISTED),
+]
+"""Times rarely repeat: looking for equal ones costs more than it saves."""
+
+_COMPRESSION: Final = "lz4"
+"""Times get as small as with Snappy, and unpack four times as fast."""
+
+_OPS_OF_GROUP: Final = 2_000_000
+
+
+Partition = tuple[tuple[str, str], ...]
+"""Names of the columns by which a table is partitioned, and their values."""
+
+
+class StagedFile(NamedTuple):
+    """A file of one table and partition: values by name.
+
+    path : below the table's folder
+    stats : Delta's statistics of a file, as JSON
+    is_sound : whether its lists of numbers were valid when written
+    """
+
+    table: str
+    partition: Partition
+    path: str
+    bytes: int
+    rows: int
+    stats: str
+    is_sound: bool
+
+
+@dataclass
+class _Open:
+    """A file that is being written."""
+
+    path: str
+    sink: pa.NativeFile
+    writer: pq.ParquetWriter
+    rows: int = 0
+    is_sound: bool = True
+    least: dict[str, Any] = field(default_factory=dict)
+    greatest: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, rows: pa.Table, group_rows: int) -> None:
+        self.writer.write_table(rows, row_group_size=group_rows)
+        self.rows += rows.num_rows
+        for name in _KEYS:
+            if name in rows.column_names and rows.column(name).null_count < rows.num_rows:
+                found = pc.min_max(rows.column(name)).as_py()
+                self.least[name] = min(found["min"], self.least.get(name, found["min"]))
+                self.greatest[name] = max(found["max"], self.greatest.get(name, found["max"]))
+
+
+class Staging:
+    """Writes rows of some tables under one root, one file for each table and day.
+
+    root : folder of the tables, of this machine or by URL
+    run : common part of the names of all files of one run of ingest
+    """
+
+    def __init__(self, root: str, run: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
+        self._root, self._run = root, run
+        self._filesystem, self._path = opened or filesystem_of(root)
+        self._open: dict[tuple[str, Partition], _Open] = {}
+        self._closed: list[StagedFile] = []
+
+    def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
+        """Add rows to a partition; a row group begins with them, so that it has rows of one unit."""
+        if not rows.num_rows:
+            return
+        declared = TABLES[table]
+        schema = pa.schema([each for each in declared.arrow_schema if each.name not in declared.partition_by])
+        file = self._open.get((table, partition))
+        if file is None:
+            file = self._open[table, partition] = self._create(table, partition, schema)
+        file.is_sound &= arrays_valid(declared, rows)
+        per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
+        try:
+            file.add(rows.select(schema.names).cast(schema), per_group)
+        except OSError as error:  # its message lacks the path
+            raise OSError(
+                error.errno, f"{self._path}/{table}/{file.path} cannot be written: {error}"
+            ) from None
+
+    def another(self) -> "Staging":
+        """Return another staging, for rows that may have to be dropped while these stay."""
+        return Staging(self._root, self._run, (self._filesystem, self._path))
+
+    def take(self, other: "Staging") -> None:
+        """Take over the files of another staging."""
+        self._closed += other.close()
+
+    def close(self) -> list[StagedFile]:
+        """End all files, and return them."""
+        for (table, partition), file in self._open.items():
+            file.writer.close()
+            size = file.sink.tell()
+            file.sink.close()
+            stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.greatest}
+            self._closed.append(
+                StagedFile(table, partition, file.path, size, file.rows, json.dumps(stats), file.is_sound)
+            )
+        self._open = {}
+        return self._closed
+
+    def drop(self) -> None:
+        """Remove the files written."""
+        remove(self._root, self.close())
+
+    def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
+        folder = "".join(f"{name}={value}/" for name, value in partition)
+        if not is_url(self._root):  # stores have no folders
+            self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
+        path = f"{folder}part-{self._run}-{uuid.uuid4()}.parquet"
+        sink = self._filesystem.open_output_stream(f"{self._path}/{table}/{path}")
+        writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression=_COMPRESSION,
+            use_dictionary=_DICTIONARIES if table == RANK_STEPS else True,
+            write_statistics=[name for name in _KEYS if name in schema.names],
+            store_schema=False,
+            write_page_checksum=True,
+        )
+        return _Open(path, sink, writer)
+
+
+def remove(root: str, files: Iterable[StagedFile]) -> None:
+    """Remove staged files that will not be committed."""
+    _remove(root, [f"{file.table}/{file.path}" for file in files])
+
+
+def _remove(root: str, names: Sequence[str]) -> None:
+    if is_url(root):
+        import_module(_OBJECTS).remove(root, names)
+        return
+    for name in names:
+        Path(root, name).unlink()
+
+
+def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
+    """Remove files that a run staged and will not commit: of tasks that failed, or ran twice."""
+    filesystem, path = filesystem_of(root)
+    names = {f"{file.table}/{file.path}" for file in kept}
+    for table in STAGED_TABLES:
+        for day in days:
+            folder = f"{table}/log_date={day.isoformat()}"
+            for found in filesystem.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True)):
+                name = f"{folder}/{found.base_name}"
+                if found.base_name.startswith(f"part-{run}-") and name not in names:
+                    _remove(root, [name])

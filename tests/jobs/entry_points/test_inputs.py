@@ -1,0 +1,149 @@
+"""What a command reads is looked for first; a day without logs needs no Spark."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
+from jobs.runtime.nearest import missing_folder
+from jobs.runtime.session import log_file, log_on_error
+from jobs.warehouse.stored import create
+from jobs.warehouse.table_log import has_rows_of
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, PIPELINE_RUNS
+from tests.jobs.conftest import Ask
+from tests.support.examples import table_rows
+from tests.support.night import Landing
+
+DAY = ["--log-date", "2026-02-05"]
+Main = Callable[[Sequence[str]], int]
+RANGE = ["--from", "2026-01-05", "--to", "2026-01-06"]
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("jobs.entry_points.cli.session", "jobs.entry_points.writing.session"):
+        monkeypatch.setattr(name, lambda *_: pytest.fail("a session was made"))
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    for day in (date(2026, 1, 5), date(2026, 2, 1), date(2026, 2, 7), date(2026, 3, 1)):
+        Landing(tmp_path / "landing").manifest("llm", day=day)
+    return tmp_path / "landing"
+
+
+def folders(*, landing: Path, warehouse: Path) -> list[str]:
+    return ["--landing", str(landing), "--warehouse", str(warehouse)]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [(run_nightly.main, DAY), (ingest_rank_logs.main, DAY), (backfill.main, RANGE)],
+    ids=["night", "ingest", "backfill"],
+)
+def test_a_landing_that_does_not_exist_is_an_error_before_anything_is_made(
+    call: Ask, command: Main, arguments: Sequence[str], landing: Path, tmp_path: Path
+) -> None:
+    where = folders(landing=tmp_path / "landng", warehouse=tmp_path / "warehouse")
+    status, _, said = call(command, *arguments, *where)
+    assert status == 2
+    assert said.endswith(f"the landing {tmp_path}/landng does not exist: did you mean landing?\n")
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
+    call: Ask, landing: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "warehouse").mkdir()
+    where = folders(landing=landing, warehouse=tmp_path / "warehose")
+    for command, *arguments in (
+        (simulate_what_if.main, *DAY),
+        (backfill.main, *RANGE, "--phases", "simulate"),
+        (compare_versions.main, "--warehouse-new", tmp_path / "warehouse"),
+    ):
+        status, _, said = call(command, *arguments, *where)
+        assert (status, said.count("\n")) == (2, 1)
+        assert f"the warehouse {tmp_path}/warehose does not exist: did you mean warehouse?" in said
+
+
+def test_a_first_night_makes_its_warehouse_but_not_the_folder_above(
+    call: Ask, landing: Path, tmp_path: Path
+) -> None:
+    where = folders(landing=landing, warehouse=tmp_path / "dta" / "warehouse")
+    status, _, said = call(run_nightly.main, *DAY, *where)
+    assert (status, f"cannot be made: {tmp_path}/dta does not exist" in said) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["landing"]
+
+
+@pytest.mark.parametrize("command", [run_nightly.main, ingest_rank_logs.main], ids=["night", "ingest"])
+def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
+    command: Main, landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    assert command([*DAY, *folders(landing=landing, warehouse=warehouse)]) == 0
+    near = "the nearest days are 2026-02-01, 2026-02-07"
+    assert f"no run folder of 2026-02-05 in {landing}; {near}" in caplog.text
+    (row,) = DeltaTable(str(warehouse / PIPELINE_RUNS)).to_pyarrow_table().to_pylist()
+    assert (row["outcome"], row["log_date"]) == ("done", date(2026, 2, 5))
+
+
+def test_a_folder_above_the_landing_is_named(
+    landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run_nightly.main([*DAY, *folders(landing=tmp_path, warehouse=tmp_path / "warehouse")]) == 0
+    assert f"it has no folder log_date=DATE at all: did you mean {tmp_path}/landing?" in caplog.text
+
+
+def test_a_day_that_has_rows_to_replace_is_for_spark(landing: Path, tmp_path: Path) -> None:
+    """Its folder has gone since: the night has to take its rows away."""
+    path = str(tmp_path / "warehouse" / JOBS)
+    create(path, TABLES[JOBS])
+    assert not has_rows_of(path, date(2026, 2, 5))
+    row = {"log_date": date(2026, 2, 5), "job_id": "llm", "run_id": "r1"}
+    write_deltalake(path, table_rows(JOBS, [row]), mode="append")
+    assert has_rows_of(path, date(2026, 2, 5))
+    with pytest.raises(pytest.fail.Exception, match="a session was made"):
+        run_nightly.main([*DAY, *folders(landing=landing, warehouse=tmp_path / "warehouse")])
+
+
+def test_a_missing_folder_says_how_far_the_path_leads(tmp_path: Path) -> None:
+    (tmp_path / "fleet" / "landing").mkdir(parents=True)
+    assert missing_folder(f"{tmp_path}/flet/landing") == (
+        f"{tmp_path}/flet/landing does not exist, because {tmp_path}/flet does not: did you mean fleet?"
+    )
+    assert missing_folder(f"{tmp_path}/fleet/xyz").endswith(f"{tmp_path}/fleet has landing")
+    (tmp_path / "file").touch()
+    (tmp_path / "fleet" / "wh").mkdir()
+    assert missing_folder(f"{tmp_path}/fleet/nowhere").endswith("has landing, wh")
+    assert missing_folder(f"{tmp_path}/file") == f"{tmp_path}/file is not a folder"
+
+
+def test_sparks_log_stays_where_a_run_fails(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    named = tmp_path / "spark.log"
+    named.write_text("WARNING: Using incubator modules: x\n")
+    with pytest.raises(ValueError, match="no"), log_on_error(str(named), "night"):
+        raise ValueError("no")
+    assert not caplog.records
+    named.write_text("WARN a\nERROR b\n")
+    with pytest.raises(ValueError, match="no"), log_on_error(str(named), "night"):
+        raise ValueError("no")
+    assert f"Spark's output: {named}" in caplog.text
+
+
+def test_a_temporary_log_outlives_a_process_that_fails() -> None:
+    code = (
+        "from jobs.runtime.session import *\n"
+        "with log_on_error(None, 'night'):\n"
+        "    log_file(None).write_text('ERROR b')\n    raise ValueError"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    copy = Path(next(line for line in done.stderr.splitlines() if "Spark's output" in line).split(": ")[1])
+    assert copy.read_text() == "ERROR b"
+    assert log_file(None) != copy
+    copy.unlink()

@@ -1,0 +1,16 @@
+"""What a night logs of a phase: a log has no progress bar."""
+
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+from jobs.night.phase_run import phase_line
+
+DAYS = [date(2026, 1, 6), date(2026, 1, 5)]
+
+
+def test_a_phase_is_a_line_with_seconds_and_rates() -> None:
+    done: Any = [SimpleNamespace(ops=1_500), SimpleNamespace(ops=2_500)]
+    said = "ingest of 2026-01-05 to 2026-01-06: 2 units in 4.0 s; 0.5 units and 1,000 ops a second"
+    assert phase_line("ingest", DAYS, done, 4.0) == said
+    assert phase_line("revise", DAYS[:1], [], 0.0) == "revise of 2026-01-06: 0 units in 0.0 s"
