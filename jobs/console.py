@@ -43,6 +43,9 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
         "serve": _Entry("serve_pages", "the report in a browser: a page for every job, made when asked for"),
         "mcp": _Entry("serve_agents", "answers for agents, by the Model Context Protocol"),
+        "register": _Entry(
+            "register_tables", "what Spark, Unity, Glue, Trino or DuckDB need to see the tables"
+        ),
         "export": _Entry("export_database", "all tables and views as one DuckDB file"),
     },
     "Run the nights": {

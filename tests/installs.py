@@ -69,7 +69,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
         _python(_SAVED, "workers.png"),
         _python(f"{_PERFETTO}; print(server(Path('trace')).server_name)", ""),
     ),
-    "stores": (_python("from jobs.runtime import objects; print(objects.listed('file:///tmp')[:0])", "[]"),),
+    "stores": (_python("import jobs.runtime.objects as o; print(o.store_at('file:///tmp'))", "Store"),),
     "agents": (_python("from jobs.serve_agents import main; main(['--help'])", "--port"),),
     "spark": _NIGHT,
     "gates": (*_NIGHT, _python("import jobs.gates.expectation_runner; print('gates')", "gates")),
