@@ -154,7 +154,7 @@ class Pages:
         if day not in self._known():
             raise NoPageError("no rows of that day")
         if day not in self._days:
-            fleet = read_fleet(self._reader, first_day(self._settings, day), day)
+            fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
             units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]
             of_day = {job_page_path(*unit): unit for unit in units if unit.log_date == day}
             pages = [job_page_path(*unit) for unit in units]
