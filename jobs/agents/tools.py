@@ -99,7 +99,7 @@ class Tools:
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Why one job is slow: its slowdown, its causes, their culprits, what fixes save, and doubts.
+        """Why one job is slow: its slowdown, causes, culprits, time saved by fixes, and doubts.
 
         Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
         save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
@@ -216,13 +216,13 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Yield a reader of the latest publication: this process may outlive many nights."""
+        """Lend a reader of what is published now: this process may outlive many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of job_causes that a team lead needs."""
+    """Return what a lead needs of a row of job_causes."""
     words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
     doubt = None if flag is None else FLAG_WORDS.get(flag, flag)

@@ -154,7 +154,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """Compare the last seven days with the seven before; list jobs that began or ceased to straggle."""
+    """The last seven days beside the seven before, and whose jobs straggle anew or no longer."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -235,7 +235,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """The fix that saves most; None where no cause holds."""
+    """Fix that saves most; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

@@ -108,7 +108,7 @@ def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, 
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the folder of all publications; for a report in a store, a mirror that is sent there."""
+    """Lend the folder of all publications; of a report in a store, one that is sent there."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
