@@ -1,4 +1,4 @@
-"""The lock of a warehouse in a store: an object that one writer can make, and renews while it lives.
+"""Lock of a warehouse in a store: an object that only one writer can create, renewed while it lives.
 
 A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
 it writes anything that readers would see. Ages are by the store's clock alone.
@@ -31,11 +31,11 @@ _HELD: Final[dict[str, "Lease"]] = {}
 
 
 class LeaseLostError(PlainError):
-    """Raised where another writer has taken the lock; nothing was published since."""
+    """Raised when another writer has taken the lock; nothing has been published since."""
 
 
 class Lease:
-    """A lock that is held. was_left : whether its holder before left it, however that ended"""
+    """A held lock. was_left : whether the previous holder never released it"""
 
     def __init__(self, root: str, holder: Holder, mark: str, *, was_left: bool) -> None:
         self._root, self._holder, self._mark = root, holder, mark
@@ -46,7 +46,7 @@ class Lease:
         self._renewing.start()
 
     def check(self) -> None:
-        """Raise LeaseLostError unless the lock is still held: the store decides, now."""
+        """Raise LeaseLostError unless the store confirms now that the lock is still held."""
         with self._one_at_a_time:
             if not self._lost:
                 mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
@@ -59,7 +59,7 @@ class Lease:
             )
 
     def holds(self) -> bool:
-        """Whether the lock is still held; not where the store does not say so."""
+        """Whether the lock is still held; False if the store does not confirm it."""
         try:
             self.check()
         except (LeaseLostError, OSError):
@@ -67,7 +67,7 @@ class Lease:
         return True
 
     def check_if_old(self) -> None:
-        """Check where the last renewal is longer ago than it should be: this process was paused."""
+        """Check the lock if its renewal is overdue, as after this process was paused."""
         if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
             self.check()
 
@@ -82,7 +82,7 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._ended.set()
         self._renewing.join(2 * RENEWED_S)
         with self._one_at_a_time:
@@ -91,13 +91,13 @@ class Lease:
 
 
 def held(root: str) -> Lease | None:
-    """The lease that this process holds of a root; None in a folder, and where it holds none."""
+    """Lease that this process holds on a root; None for a folder, or if it holds none."""
     return _HELD.get(root.rstrip("/"))
 
 
 @contextmanager
 def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
-    """Hold the lock of a warehouse in a store, as lock.locked_folder does of one in a folder."""
+    """Hold the lock of a warehouse in a store, as lock.locked_folder does for a folder."""
     root = root.rstrip("/")
     taken: list[Lease] = []
 
@@ -139,12 +139,12 @@ def _attempt(root: str, holder: Holder) -> Lease | None:
 
 
 def _now_s(root: str) -> float:
-    """The store's time. [Unix s]"""
+    """Current time of the store's clock. [Unix s]"""
     objects.write(root, _CLOCK, b"")
     found = objects.version(root, _CLOCK)
     return found.modified_s if found else time.time()
 
 
 def _content(holder: Holder) -> bytes:
-    """What the lock holds: never the same twice, so that each renewal has a mark of its own."""
+    """Content of the lock object, unique so that each renewal can be told apart."""
     return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

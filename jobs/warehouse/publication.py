@@ -1,4 +1,4 @@
-"""Publications decide what readers see: all tables of a phase become visible together, or none does.
+"""Publications (snapshots): all tables of a phase become visible to readers together, or none does.
 
 Before its first commit a publication writes an intent: its number, and the version of each table that it will
 replace. After its last commit it appends one row, with the versions of all tables, to `publications`. Readers
@@ -34,7 +34,7 @@ Versions = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Published:
-    """The latest publication: its number, and the Delta version of each table.
+    """The latest publication (snapshot): its number, and the Delta version of each table.
 
     versions : None before the first publication; readers then take each table as it is.
     """
@@ -44,7 +44,7 @@ class Published:
 
 
 def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Published:
-    """Return the latest of these rows of `publications`.
+    """Return the latest publication among these rows of `publications`.
 
     stated : what the file LATEST_PUBLICATION has; None without one
     Raises DamagedError where the rows end before it.
@@ -83,7 +83,7 @@ def publication(
 
 
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
-    """Newest version of each table. In a store, what a paused writer has committed since is undone before."""
+    """Newest version of each table; in a store, commits of a paused writer are undone first."""
     published = warehouse.published.versions or {}
     if is_url(warehouse.root):
         for name in published.keys() & {*names}:
@@ -92,7 +92,7 @@ def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int
 
 
 def recover(warehouse: "Warehouse") -> list[str]:
-    """Undo the commits of an unfinished publication; returns the tables that were restored.
+    """Undo the commits of an unfinished publication; returns the tables restored.
 
     Only a writer that holds the warehouse's lock may call it.
     """
@@ -124,7 +124,7 @@ def _complete(
     log_dates: Sequence[date],
     names: Sequence[str] | None = None,
 ) -> None:
-    """Append the row that makes a publication visible.
+    """Append the row that makes a publication visible to readers.
 
     names : tables that it changes; None: maybe any. In a store the others are looked up no more
     """
@@ -154,7 +154,7 @@ def _complete(
 
 
 def _intent(content: bytes | None) -> dict[str, Any] | None:
-    """Read an intent; a half-written one was left before any commit."""
+    """Parse an intent; None if it is half-written, because then nothing was committed."""
     try:
         return None if content is None else dict(json.loads(content))
     except ValueError:
