@@ -16,7 +16,7 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse import delta_files, table_log
 from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
-from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.publication import Published, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.small_files import SmallFiles, small_files
 from jobs.warehouse.stored import create, is_stored, opened
@@ -77,6 +77,11 @@ class Warehouse:
     def published(self) -> Published:
         """The publication that this reads: the latest at the first read, or a later one made through it."""
         stated = self.small_files.read(LATEST_PUBLICATION)
+        known = latest_stated_in(stated) if is_url(self.root) else None
+        return known or self.logged_publication(stated)
+
+    def logged_publication(self, stated: bytes | None) -> Published:
+        """The latest publication by the log of them all, which takes a request for each in a store."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: Published) -> "Warehouse":

@@ -31,8 +31,8 @@ def server() -> Iterator[Server]:
 def remote(server: Server, filled: History, tmp_path: Path) -> Iterator[History]:
     """The landing of a filled history in a bucket, and no warehouse yet."""
     prefix = tmp_path.name
-    upload(server, filled.landing, f"{prefix}/landing")
-    root = f"s3a://{BUCKET}/{prefix}".replace("s3a", "s3")
+    root = f"s3://{BUCKET}/{prefix}"
+    upload(filled.landing, f"{root}/landing")
     paths = {"landing": f"{root}/landing", "warehouse": f"{root}/warehouse"}
     settings = filled.settings.model_copy(update={"paths": filled.settings.paths.model_copy(update=paths)})
     environment = filled.spark.sparkContext.environment
@@ -77,7 +77,7 @@ def test_one_changed_unit_of_a_day_leaves_the_others(
     (log, *_) = sorted(late.glob("rank-*.jsonl"))
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
     place = filled.folder("beta", DAYS[0]).relative_to(filled.landing)
-    upload(server, late, f"{remote.settings.paths.landing.removeprefix(f's3://{BUCKET}/')}/{place}")
+    upload(late, f"{remote.settings.paths.landing}/{place}")
     done = remote.fill()
     assert {job for _, job in done["ingest"]} == {"beta"}
     after = [row for row in remote.rows(RANK_STEPS) if row["log_date"] == DAYS[0]]

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from jobs.runtime.places import is_url
 from jobs.runtime.project import PROJECT
 
 HOST: Final = "127.0.0.1"
@@ -99,13 +101,29 @@ def s3_server() -> Iterator[Server]:
         process.communicate()
 
 
-def upload(server: Server, folder: str | os.PathLike[str], prefix: str) -> None:
-    """Copy all files of a folder."""
-    client = server.client
+def upload(folder: str | os.PathLike[str], url: str) -> None:
+    """Copy all files of a folder to a URL of the server that the environment names."""
+    client, prefix = boto3.client("s3"), _prefix(url)
     for path, _, names in os.walk(folder):
         for name in names:
             file = os.path.join(path, name)  # noqa: PTH118  # as os.walk gives them
             client.upload_file(file, BUCKET, f"{prefix}/{os.path.relpath(file, folder)}")
+
+
+def copied(source: str, target: str) -> None:
+    """Copy a folder, or all objects below a URL of the server that the environment names."""
+    if not is_url(source):
+        shutil.copytree(source, target)
+        return
+    client, before, after = boto3.client("s3"), _prefix(source), _prefix(target)
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{before}/")
+    for key in [each["Key"] for page in pages for each in page.get("Contents", ())]:
+        to = f"{after}/{key.removeprefix(f'{before}/')}"
+        client.copy_object(Bucket=BUCKET, Key=to, CopySource={"Bucket": BUCKET, "Key": key})
+
+
+def _prefix(url: str) -> str:
+    return url.removeprefix(f"s3://{BUCKET}/")
 
 
 @dataclass
