@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in range(args.times):
             first, second = (runs[place] for place in _PAIRS[number % len(_PAIRS)])
             waits = number % 2 == 0
-            wrong = _together(first, second, f"{root}/warehouse-{number}", draw.uniform(0.0, 3.0), waits=waits)
+            wrong = _together(
+                first, second, f"{root}/warehouse-{number}", draw.uniform(0.0, 3.0), waits=waits
+            )
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
             verdict = wrong or "as it should be"

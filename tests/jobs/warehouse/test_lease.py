@@ -1,7 +1,6 @@
 """The lock of a warehouse in a store: one writer, that renews it, and that finds out when it has lost it."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ from schemas.vocabulary import PUBLICATIONS, STAGE_SLOWDOWN
 from tests.jobs.warehouse.test_publication import NO_SPARK
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.support.history import KilledError
-from tests.support.stores import BUCKET, Server, s3_server
+from tests.support.stores import BUCKET, Server
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +28,8 @@ ELSEWHERE = replace(this_process("run_nightly"), host="another-host")
 HERE = this_process("backfill")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with s3_server() as running, pytest.MonkeyPatch.context() as patch:
-        for name, value in running.environment.items():
-            patch.setenv(name, value)
-        yield running
-
-
 @pytest.fixture
 def root(server: Server, request: pytest.FixtureRequest) -> str:
-    objects.store_at.cache_clear()
     return f"s3://{BUCKET}/{request.node.name}"
 
 
