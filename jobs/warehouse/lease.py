@@ -50,7 +50,10 @@ class Lease:
         """Raise LeaseLostError unless the lock is still held: the store decides, now."""
         with self._one_at_a_time:
             if not self._lost:
-                mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
+                content = _content(self._holder)
+                mark = objects.replace(self._root, LOCK_NAME, content, self._mark)
+                if mark is None and (found := objects.version(self._root, LOCK_NAME)) is not None:
+                    mark = found.mark if found.content == content else None  # only the answer was lost
                 self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
                 self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._lost:

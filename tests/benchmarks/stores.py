@@ -129,7 +129,7 @@ def main() -> None:
                 server = stack.enter_context(s3_server())
                 stack.enter_context(mock.patch.dict(os.environ, server.environment))
                 upload(landing, f"s3://{BUCKET}/landing")
-                server.spoil(0, delay_s=DELAY_S if name == "late" else 0.0)
+                server.delay(DELAY_S if name == "late" else 0.0)
                 place = Place(name, f"s3://{BUCKET}", server)
             measure(place, days, logs, kept)
             shutil.rmtree(root / "warehouse", ignore_errors=True)

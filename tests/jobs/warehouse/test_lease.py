@@ -20,7 +20,7 @@ from schemas.vocabulary import PUBLICATIONS, STAGE_SLOWDOWN
 from tests.jobs.warehouse.test_publication import NO_SPARK
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.support.history import KilledError
-from tests.support.stores import BUCKET, Server
+from tests.support.stores import BUCKET, LOST, Server
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,17 @@ def test_it_is_renewed_while_it_is_held(root: str, monkeypatch: pytest.MonkeyPat
         while objects.version(root, LOCK_NAME) == before and time.monotonic() < until:
             time.sleep(0.05)
         assert objects.version(root, LOCK_NAME) != before
+
+
+def test_a_renewal_whose_answer_is_lost_has_lost_nothing(root: str, server: Server) -> None:
+    with leased(root, HERE, wait=False):
+        lease = held(root)
+        assert lease is not None
+        server.spoil(LOST, pattern="PUT .*_lock", times=1)
+        lease.check()
+        assert server.spoiled() == [LOST]
+        lease.check()
+    assert objects.content(root, LOCK_NAME) == b"{}"
 
 
 def taken_by_another(root: str) -> None:
