@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs import backfill, compare_versions, maintain_tables, refresh_changed_days, release_night
+from jobs.entry_points.command import reader_of
+from jobs.entry_points.run_log import recorded_run
 from jobs.gates.checks import GateRefusedError
-from jobs.reading.command import reader_of
 from jobs.report.write import write_report
 from jobs.runtime.places import storage_options
-from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.stored import forget
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, STAGE_SLOWDOWN

@@ -8,10 +8,10 @@ import pytest
 from jobs import backfill
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import LandedFile
-from jobs.landing.filesystems import StoreError
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.stores import store_of
 from jobs.runtime import objects
+from jobs.runtime.filesystems import StoreError
 from jobs.warehouse import lease
 from jobs.warehouse.stored import forget
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS

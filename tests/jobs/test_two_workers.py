@@ -22,7 +22,7 @@ KILLER = '''
 import os, signal, sys, threading, time
 
 from jobs import backfill
-from jobs.history import do_batches
+from jobs.night import do_batches
 from schemas.vocabulary import PHASE_INGEST, PHASE_SIMULATE
 
 victims = dict(zip((PHASE_INGEST, PHASE_SIMULATE), map(int, sys.argv[1:3])))

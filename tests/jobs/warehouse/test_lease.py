@@ -7,10 +7,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from jobs.reading.delta_tables import LATEST_PUBLICATION
 from jobs.runtime import objects
 from jobs.runtime.places import storage_options
 from jobs.warehouse import lease as module
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.lease import Lease, LeaseLostError, held, leased
 from jobs.warehouse.lock import LOCK_NAME, LockedError, content_of, this_process
 from jobs.warehouse.publication import publication, recover
