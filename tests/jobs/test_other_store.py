@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from jobs.report.write import write_report
 from jobs.runtime.places import storage_options
 from jobs.warehouse.stored import forget
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, STAGE_SLOWDOWN
+from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, RANK_STEPS, STAGE_SLOWDOWN
 from tests.jobs.test_release_night import publish_bad
 from tests.support.examples import DAY
 from tests.support.history import (
@@ -32,10 +33,16 @@ from tests.support.stores import BUCKET, Server, upload
 pytestmark = pytest.mark.slow
 
 
-def test_a_history_in_a_store_is_that_of_a_folder(server: Server, filled: History, remote: History) -> None:
+def test_a_history_in_a_store_is_that_of_a_folder(
+    server: Server, filled: History, remote: History, tmp_path: Path
+) -> None:
     todo = remote.plan()
     assert [len(batch.log_dates) for batch in todo.batches] == [len(DAYS)]
+    server.requests()
     backfill.run(remote.spark, remote.settings, todo)
+    asked = Counter(each.path.removeprefix(f"/{BUCKET}/") for each in server.requests())
+    assert {asked[name] for name in server.names(f"{tmp_path.name}/landing") if "rank-" in name} == {1}
+    assert not [name for name in asked if f"/{PUBLICATIONS}/part-" in name and asked[name] > 1]
     assert_same_tables(remote.told_by_a_store(), filled.told_by_a_store())
     assert remote.plan().batches == []
     after = DAYS[-1] + timedelta(days=1)
