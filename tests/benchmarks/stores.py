@@ -1,7 +1,7 @@
 """Commands over a folder, a store, and a store that answers 20 ms later: seconds, requests, memory.
 
 `python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
-of so many tiny units twice. `--requests FILE` keeps every request, to see what they are for.
+of so many tiny units again and again. `--requests FILE` keeps every request, to see what they are for.
 """
 
 import argparse
@@ -55,8 +55,8 @@ class Place:
         )
 
 
-def tiny(landing: Path, units: int) -> list[str]:
-    """A day of equal units but for their names: two workers, twelve steps each."""
+def tiny(landing: Path, units: int, most: int) -> list[str]:
+    """A day of equal units but for their names, two workers, twelve steps each; `most` times that day."""
     template = landing.with_name("template")
     job = generate_job(_TINY, [WeakGpu(1, 0, 1.5)], 7, JobIdentity("JOB", "r1", fields={"gpu_hours": 96.0}))
     write_rank_logs(template, FIRST_DAY, job)
@@ -69,7 +69,7 @@ def tiny(landing: Path, units: int) -> list[str]:
         for file, text in files.items():
             (folder / file).write_text(text.replace('"JOB"', f'"{name}"'))
     finish_day(landing, FIRST_DAY)
-    return [FIRST_DAY.isoformat()] * 2
+    return [FIRST_DAY.isoformat()] * most
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
@@ -109,6 +109,7 @@ def main() -> None:
     """Measure in each place in turn."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.stores", description=__doc__)
     parser.add_argument("--units", type=int, default=0, help="tiny units of a night, in place of the demo")
+    parser.add_argument("--nights", type=int, default=3, help="the first so many")
     parser.add_argument("--places", nargs="*", choices=PLACES, default=PLACES)
     parser.add_argument("--requests", type=Path)
     args = parser.parse_args()
@@ -116,9 +117,10 @@ def main() -> None:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stores-")))
         landing = root / "landing"
         if args.units:
-            days = tiny(landing, args.units)
+            days = tiny(landing, args.units, args.nights)
         else:
             days = [day.isoformat() for day in make_landing(landing, 0)]
+        days = days[: args.nights]
         logs = len(list(landing.glob(f"log_date={days[-1]}/*/*/*")))
         kept = stack.enter_context(args.requests.open("w")) if args.requests else None
         print(f"{_HEAD}\n|{'---|' * 8}")
