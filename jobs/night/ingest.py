@@ -28,12 +28,12 @@ from schemas.unit import Unit
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     JOBS,
-    PHASE_INGEST,
     RANK_STEPS,
     REJECTS,
     RUN_EVENTS,
     SOURCE_FILES,
     UNIT_KEY,
+    Phase,
 )
 
 _LOG: Final = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def run(
     """
     if settings.paths.ingested is not None:
         raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")
-    phase = PhaseRun(PHASE_INGEST, spark, settings, log_dates, units)
+    phase = PhaseRun(Phase.INGEST, spark, settings, log_dates, units)
     landing = Landing(settings.paths.landing, log_dates, units)
     if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))

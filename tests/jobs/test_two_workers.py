@@ -23,9 +23,9 @@ import os, signal, sys, threading, time
 
 from jobs import backfill
 from jobs.night import do_batches
-from schemas.vocabulary import PHASE_INGEST, PHASE_SIMULATE
+from schemas.vocabulary import Phase
 
-victims = dict(zip((PHASE_INGEST, PHASE_SIMULATE), map(int, sys.argv[1:3])))
+victims = dict(zip((Phase.INGEST, Phase.SIMULATE), map(int, sys.argv[1:3])))
 
 
 def kill_when_busy(tracker, phase):
