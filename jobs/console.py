@@ -44,7 +44,13 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         ),
         "fix-effect": _Entry("fix_effect", "compare a job before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "write the report of a day, as the nightly run does"),
+        "serve": _Entry(
+            "serve_pages", "serve the report to a browser: a page for every job, made when asked for"
+        ),
         "mcp": _Entry("serve_agents", "serve the warehouse to agents by the Model Context Protocol"),
+        "register": _Entry(
+            "register_tables", "print what Spark, Unity, Glue, Trino or DuckDB need to see the tables"
+        ),
         "export": _Entry("export_database", "write all tables and views to one DuckDB file"),
     },
     "Run the nights": {

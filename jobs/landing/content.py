@@ -172,7 +172,7 @@ class UnitFiles:
             raise FileError(Reason.UNREADABLE_FILE, file.defect)
         self.opened_last = file
         try:
-            with self._store.open(file.path) as opened:
+            with self._store.open(file.path, file.size) as opened:
                 content = Content(opened, self.bounds)
                 yield content
                 if content.is_whole:

@@ -13,8 +13,8 @@ import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime.filesystems import delivered, filesystem_of
-from jobs.runtime.places import is_url, usual
+from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, filesystem_of
+from jobs.runtime.places import STORES, is_url, usual
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -55,10 +55,13 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """A tree of files, accessed through a pyarrow filesystem."""
+    """A tree of files, accessed through a pyarrow filesystem.
 
-    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
-        self._filesystem, self._root = filesystem, root
+    url : where objects of a store lie that can also be asked for whole; None elsewhere
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, root: str, url: str | None = None) -> None:
+        self._filesystem, self._root, self._url = filesystem, root, url
 
     def is_there(self) -> bool:
         """Whether the root is a folder."""
@@ -84,12 +87,16 @@ class Store:
                 defect = "" if found.type == fs.FileType.File else "not a file"
                 yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, size: int | None = None) -> BinaryIO:
         """Open a file for random access; small files are read at once.
 
+        size : as listed, where it is known. [B]
         Raises FileNotFoundError without it; StoreError where the store does not deliver it: that says nothing
         about the file, which must not be taken for one that cannot be read.
         """
+        name = path[len(self._root) :].strip("/")
+        if self._url is not None and size is not None and size <= WHOLE_BYTES and _is_plain(name):
+            return delivered_whole(self._url, name)
         return delivered(self._filesystem, path)
 
 
@@ -168,7 +175,7 @@ class _Folder(Store):
             modified_us = facts.st_mtime_ns // 1000
             yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
         """Open a listed file; raises an error if it has become a FIFO or a link since.
 
         So is one below a folder that has become a link: each is opened beneath the one above it.
@@ -187,6 +194,11 @@ class _Folder(Store):
             os.close(found)
             raise OSError(0, "not a file any more")
         return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether obstore takes the name of an object: not every one has a path that a folder could have."""
+    return not {"", ".", ".."} & {*name.split("/")}
 
 
 def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:
@@ -220,7 +232,8 @@ def store_of(root: str) -> Store:
     except (pa.ArrowException, ValueError):
         other, path = fsspec.core.url_to_fs(usual(root))
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
-    return Store(filesystem, path.rstrip("/"))
+    is_object_store = usual(root).partition("://")[0] in STORES
+    return Store(filesystem, path.rstrip("/"), usual(root).rstrip("/") if is_object_store else None)
 
 
 def _bytes(path: str) -> bytes:

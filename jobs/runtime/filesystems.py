@@ -9,11 +9,12 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 from pyarrow import fs
 
+from jobs.runtime import objects
 from jobs.runtime.errors import PlainError
 from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
 
-_WHOLE_BYTES: Final = 4 << 20
-"""Smaller files of a store take two requests: their size, and all of them."""
+WHOLE_BYTES: Final = 4 << 20
+"""Smaller files of a store come whole."""
 
 
 @lru_cache(maxsize=64)
@@ -36,10 +37,17 @@ def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
     """Open a file of a store; see stores.Store.open."""
     with _delivering(path):
         opened = filesystem.open_input_file(path)
-        if opened.size() <= _WHOLE_BYTES:
+        if opened.size() <= WHOLE_BYTES:
             with opened:
                 return BytesIO(opened.read())
-    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), _WHOLE_BYTES))
+    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), WHOLE_BYTES))
+
+
+def delivered_whole(root: str, name: str) -> BinaryIO:
+    """Open a small object below a URL, by one request: nobody asks for its size. Else as `delivered`."""
+    with _delivering(f"{root}/{name}"):
+        (content,) = objects.contents(root, [name])
+    return BytesIO(content)
 
 
 class StoreError(PlainError):

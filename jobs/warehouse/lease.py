@@ -42,6 +42,7 @@ class Lease:
         self.was_left = was_left
         self._one_at_a_time, self._ended = threading.Lock(), threading.Event()
         self._lost, self._renewed_s = "", time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._marks: dict[str, str | None] = {}
         self._renewing = threading.Thread(target=self._renew_often, name="lease", daemon=True)
         self._renewing.start()
 
@@ -49,7 +50,10 @@ class Lease:
         """Raise LeaseLostError unless the store confirms now that the lock is still held."""
         with self._one_at_a_time:
             if not self._lost:
-                mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
+                content = _content(self._holder)
+                mark = objects.replace(self._root, LOCK_NAME, content, self._mark)
+                if mark is None and (found := objects.version(self._root, LOCK_NAME)) is not None:
+                    mark = found.mark if found.content == content else None  # only the answer was lost
                 self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
                 self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._lost:
@@ -69,6 +73,28 @@ class Lease:
     def check_if_old(self) -> None:
         """Check the lock if its renewal is overdue, as after this process was paused."""
         if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
+            self.check()
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object that only holders write, as it was when this one looked at it.
+
+        Raises LeaseLostError where another holds the lock by now. What one wrote late that had lost it before
+        is written over.
+        """
+        while True:
+            if name not in self._marks:
+                found = objects.version(self._root, name)
+                self._marks[name] = None if found is None else found.mark
+                self.check()  # what was found is of this holder's time
+            before = self._marks.pop(name)
+            mark = (
+                objects.create(self._root, name, content)
+                if before is None
+                else objects.replace(self._root, name, content, before)
+            )
+            if mark is not None:
+                self._marks[name] = mark
+                return
             self.check()
 
     def _renew_often(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated, versions_stated
 from jobs.warehouse.digests import keep_digests, kept_digests
 from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore
@@ -56,6 +56,16 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
     return latest
 
 
+def latest_stated_in(stated: bytes | None) -> Published | None:
+    """Return the publication that the file LATEST_PUBLICATION of a store states; None where it states none.
+
+    A writer that was killed right behind its row leaves the one before: as good to readers, and the next
+    writer finds the row (`recover`).
+    """
+    versions = None if stated is None else versions_stated(stated)
+    return None if stated is None or versions is None else Published(int(stated.split()[0]), versions)
+
+
 @contextmanager
 def publication(
     warehouse: "Warehouse", phase: str, log_dates: Sequence[date], names: Sequence[str]
@@ -69,8 +79,7 @@ def publication(
         _complete(warehouse, 1, BEGIN, [])
     before = _as_published(warehouse, names)
     number = warehouse.published.number + 1
-    files = warehouse.small_files
-    files.write(_INTENT, json.dumps({"publication": number, "before": before}).encode())
+    _write(warehouse, _INTENT, json.dumps({"publication": number, "before": before}).encode())
     try:
         yield
         _complete(warehouse, number, phase, log_dates, names)
@@ -79,7 +88,24 @@ def publication(
         if lease is None or lease.holds():  # else another writer undoes this
             recover(warehouse)
         raise
-    files.remove(_INTENT)
+    _remove_intent(warehouse)
+
+
+def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
+    """Replace a small file; in a store only where this process still holds the lock."""
+    lease = held(warehouse.root)
+    if lease is None:
+        warehouse.small_files.write(name, content)
+    else:
+        lease.put(name, content)
+
+
+def _remove_intent(warehouse: "Warehouse") -> None:
+    """Remove the intent; in a store it is emptied, because no condition can be named to remove it."""
+    if held(warehouse.root) is None:
+        warehouse.small_files.remove(_INTENT)
+    else:
+        _write(warehouse, _INTENT, b"")
 
 
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
@@ -99,6 +125,8 @@ def recover(warehouse: "Warehouse") -> list[str]:
     files, lease = warehouse.small_files, held(warehouse.root)
     intent = _intent(files.read(_INTENT))
     warehouse.__dict__.pop("published", None)
+    if intent is not None or (lease is not None and lease.was_left):  # the row may be all that was made
+        warehouse.published = warehouse.logged_publication(files.read(LATEST_PUBLICATION))
     restored: list[str] = []
     if intent is not None and warehouse.published.number < intent["publication"]:
         before = intent["before"]
@@ -110,8 +138,9 @@ def recover(warehouse: "Warehouse") -> list[str]:
         _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
     elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
         published = warehouse.published  # its row may be all that its writer made
-        files.write(LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
-    files.remove(_INTENT)
+        _write(warehouse, LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
+    if intent is not None or lease is None:
+        _remove_intent(warehouse)
     if lease is not None:
         lease.was_left = False
     return restored
@@ -145,7 +174,7 @@ def _complete(
     warehouse.append(TABLE, rows, lease.check if lease else None)
     is_store = is_url(warehouse.root)
     latest = latest_stated(number, versions) if is_store else str(number).encode()
-    warehouse.small_files.write(LATEST_PUBLICATION, latest)
+    _write(warehouse, LATEST_PUBLICATION, latest)
     warehouse.published = Published(number, versions)
     if is_store:
         return

@@ -15,7 +15,7 @@ from jobs.warehouse import delta_files, table_log
 from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
-from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.publication import Published, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.small_files import SmallFiles, small_files
@@ -77,6 +77,11 @@ class Warehouse:
     def published(self) -> Published:
         """Publication that this warehouse reads: the latest at first use, or one made through it since."""
         stated = self.small_files.read(LATEST_PUBLICATION)
+        known = latest_stated_in(stated) if is_url(self.root) else None
+        return known or self.logged_publication(stated)
+
+    def logged_publication(self, stated: bytes | None) -> Published:
+        """The latest publication by the log of them all, which takes a request for each in a store."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: Published) -> "Warehouse":

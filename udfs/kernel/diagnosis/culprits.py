@@ -226,10 +226,11 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]
     p, d = np.divmod(worst, layout.dp_size)
-    own_s, struck = (each[p[:, None], order, d[:, None]] for each in (total_s, is_struck))
+    at = p[:, None], order, d[:, None]
     of_types_s = np.array([of_type_s[p, :, d].sum(axis=1) for of_type_s in lost.values()]).T.tolist()
     directions = [_main_type(dict(zip(lost, each, strict=True))) for each in of_types_s]
-    named = _struck(list(zip(p.tolist(), d.tolist(), strict=True)), own_s, struck, positions, directions)
+    cells = list(zip(p.tolist(), d.tolist(), strict=True))
+    named = _struck(cells, total_s[at], is_struck[at], positions, directions)
     if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
         named = _costliest_first(named, found.job.actual_s)
     first = named[0].stage, slice(None), named[0].dp_rank
@@ -248,17 +249,20 @@ def _struck(
     within_s = np.where(struck, own_s, 0.0)
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
     first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
+    first_steps, last_steps = positions[first].tolist(), positions[last].tolist()
     return [
         Culprit(
-            *cell,
+            stage,
+            dp_rank,
             float(own_s[row, struck[row]].mean()),
             shares[row],
-            *steps,
+            first_steps[row],
+            last_steps[row],
             course_of(within_s[row], 0.0).kind,
             directions[row],
             lost_s=lost_s[row],
         )
-        for row, (cell, steps) in enumerate(zip(cells, positions[[first, last]].T.tolist(), strict=True))
+        for row, (stage, dp_rank) in enumerate(cells)
     ]
 
 

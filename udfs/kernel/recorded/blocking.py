@@ -23,6 +23,9 @@ LEAST_GAIN: Final = 0.004
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
 
+ROUNDING: Final = 1e-9
+"""Part of a step by which replays that would be equal may differ."""
+
 TAIL: Final = (
     ot.GC,
     ot.LAYERNORM_GRADS_ALL_REDUCE,
@@ -34,9 +37,6 @@ TAIL: Final = (
 
 FAR: Final = 2.0
 """Steps that are this many times as far from the record as the median step may show what others do not."""
-
-ROUNDING: Final = 1e-9
-"""Part of a step by which replays that would be equal may differ."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
