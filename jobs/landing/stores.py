@@ -197,7 +197,7 @@ class _Folder(Store):
 
 
 def _is_plain(name: str) -> bool:
-    """Whether obstore takes the name of an object: not every one has a path that a folder could have."""
+    """Whether obstore accepts an object's name; some names cannot be paths of a folder."""
     return not {"", ".", ".."} & {*name.split("/")}
 
 

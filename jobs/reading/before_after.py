@@ -77,7 +77,7 @@ def compare(
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return the quantile of Student's distribution, of at least two degrees of freedom, above its median.
+    """Return the quantile above the median of Student's distribution with at least two degrees of freedom.
 
     scipy has it too, and would be a fifth of the whole install. Newton's steps from the normal quantile rise
     to it: the distribution is concave there.

@@ -47,7 +47,7 @@ class Database:
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return what the warehouse states of its latest publication: other bytes, another publication."""
+        """Return the record of the latest publication; it differs between publications."""
         return self._own.stated(), self._ingested.stated()
 
     def unused_files(self, name: str) -> int:
@@ -55,7 +55,7 @@ class Database:
         return self._home(name).unused_files(name)
 
     def place_of(self, name: str) -> str:
-        """Return the root under which a table lies."""
+        """Return the root folder or URL of a table."""
         return self._home(name).root
 
     def version_of(self, name: str) -> int | None:

@@ -85,7 +85,7 @@ def list_publications(root: Path) -> None:
 
 
 def list_of(publications: Mapping[str, str]) -> bytes:
-    """Return the page that lists publications: day, the latest first, and what is said of it."""
+    """Return the page that lists publications, latest day first, each with its summary."""
     root = next(iter(publications), ".")
     values = {"root": root, "title": "Fleet reports", "publications": [*publications.items()]}
     return templates.page("index.html", values)

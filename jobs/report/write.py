@@ -140,7 +140,7 @@ def warehouse_name(settings: Settings) -> str:
 
 
 def first_day(settings: Settings, last_day: date) -> date:
-    """Return where the period of a report begins."""
+    """Return the first day of a report's period."""
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 

@@ -44,7 +44,7 @@ def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
 
 
 def delivered_whole(root: str, name: str) -> BinaryIO:
-    """Open a small object below a URL, by one request: nobody asks for its size. Else as `delivered`."""
+    """Open a small object below a URL with a single request; other files as `delivered` does."""
     with _delivering(f"{root}/{name}"):
         (content,) = objects.contents(root, [name])
     return BytesIO(content)

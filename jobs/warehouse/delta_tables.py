@@ -131,12 +131,12 @@ class DeltaTables:
         return versions
 
     def stated(self) -> bytes | None:
-        """Return what states the latest publication; None before the first."""
+        """Return the record of the latest publication; None before the first."""
         return self._small_file(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:
-        """Digests of published files, by table; none of a store."""
+        """Digests of published files, by table; empty for a store."""
         return {} if self._is_store else kept(self.root, self._small_file(DIGESTS))
 
     def _small_file(self, name: str) -> bytes | None:
@@ -165,7 +165,7 @@ class DeltaTables:
         return self._open(name, self.version_of(name))
 
     def _open(self, name: str, version: int | None) -> Stored | None:
-        """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
+        """Rows of a table's version, by the file names in the Delta log, as URLs encode odd folder names."""
         path, declared = f"{self.root}/{name}", TABLES[name]
         with self._answering():
             table = self._log(path, version)

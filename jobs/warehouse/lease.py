@@ -76,7 +76,7 @@ class Lease:
             self.check()
 
     def put(self, name: str, content: bytes) -> None:
-        """Write an object that only holders write, as it was when this one looked at it.
+        """Replace an object that only lock holders write, if it is unchanged since it was read.
 
         Raises LeaseLostError where another holds the lock by now. What one wrote late that had lost it before
         is written over.

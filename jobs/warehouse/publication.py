@@ -57,7 +57,7 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
 
 
 def latest_stated_in(stated: bytes | None) -> Published | None:
-    """Return the publication that the file LATEST_PUBLICATION of a store states; None where it states none.
+    """Return the publication in a store's file LATEST_PUBLICATION; None if the file names none.
 
     A writer that was killed right behind its row leaves the one before: as good to readers, and the next
     writer finds the row (`recover`).
@@ -92,7 +92,7 @@ def publication(
 
 
 def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
-    """Replace a small file; in a store only where this process still holds the lock."""
+    """Replace a small file; in a store only while this process holds the lock."""
     lease = held(warehouse.root)
     if lease is None:
         warehouse.small_files.write(name, content)
@@ -101,7 +101,7 @@ def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
 
 
 def _remove_intent(warehouse: "Warehouse") -> None:
-    """Remove the intent; in a store it is emptied, because no condition can be named to remove it."""
+    """Remove the intent; in a store empty it instead, because a delete cannot be conditional."""
     if held(warehouse.root) is None:
         warehouse.small_files.remove(_INTENT)
     else:

@@ -81,7 +81,7 @@ class Warehouse:
         return known or self.logged_publication(stated)
 
     def logged_publication(self, stated: bytes | None) -> Published:
-        """The latest publication by the log of them all, which takes a request for each in a store."""
+        """The latest publication by the log of all publications; one request per publication in a store."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: Published) -> "Warehouse":
