@@ -1,4 +1,4 @@
-"""The words of the warehouse: op types, reject reasons, statuses, causes, table names.
+"""The vocabulary of the warehouse: op types, reject reasons, statuses, causes, table names.
 
 Standard library only, so that DAGs, executors and writers in a training loop can import it.
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
@@ -8,7 +8,7 @@ from typing import Final
 
 
 def _values(names: type) -> tuple[str, ...]:
-    """Values of a class of names, in their order."""
+    """Values of a class's constants, in the order of their definition."""
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
@@ -49,7 +49,7 @@ ALL_STAGES: Final = -1
 
 
 class Scope:
-    """What a row of exposed_communication is of."""
+    """What a row of exposed_communication describes: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"
@@ -182,6 +182,8 @@ CAUSES: Final = (
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
 LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
 """A unit has rows of these only where its log records what shows them."""
+MACHINE_CAUSES: Final = ("slow_worker", "communication")
+"""Causes that another machine would not have, if their culprit is one; others lie in the job."""
 
 FLAG_REASONS: Final = (
     "few_steps",
@@ -314,6 +316,9 @@ UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 
 SLOWER_THAN_BEFORE: Final = 1.1
 """A unit whose steps take this many times as long as on earlier days is slower than before."""
+
+NEWS_FRACTION: Final = 0.025
+"""A cause is new, or gone, if its loss changed by this part of the recorded time, not only crossed a line."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""

@@ -1,4 +1,4 @@
-"""Alerts: callbacks that post to a webhook, where the variable `what_if_webhook` names one.
+"""Alerts: callbacks that post to the webhook named by the variable `what_if_webhook`.
 
 A post is JSON: `text` for people (chat systems show it), and the facts beside it. One that fails is a line in
 the task's log; it never fails the task.
@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Mapping
 from http.client import HTTPException
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -28,11 +29,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class GateRefused(AirflowFailException):
-    """A quality gate refused: what it refused is not published."""
+    """Raised when a quality gate refused; the refused rows are not published."""
 
 
 class WrongSettings(AirflowFailException):
-    """Arguments or settings that cannot be used."""
+    """Raised for arguments or settings that cannot be used."""
 
 
 _KINDS: Final = {
@@ -43,7 +44,7 @@ _KINDS: Final = {
 
 
 def alert_failure(context: "Context") -> None:
-    """Post that a task has failed for good, and why: the callback of every task."""
+    """Post that a task has failed for good, and why; the callback of every task."""
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
@@ -52,13 +53,17 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post what a night warns of: the callback of the task whose XCom is the night's summary."""
+    """Post a night's changes, hosts to drain and warnings, from the summary in the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
-    warnings = summary.get("warnings", []) if isinstance(summary, dict) else []
-    if warnings:
-        text = "\n".join(warning["text"] for warning in warnings)
-        post(context, "night_warnings", text, {"warnings": warnings, "data_docs": summary["data_docs"]})
+    if not isinstance(summary, dict):
+        return
+    warnings = summary.get("warnings", [])
+    decisions = {name: summary[name] for name in ("changes", "drain") if summary.get(name)}
+    texts = [*chain.from_iterable(decisions.values()), *(warning["text"] for warning in warnings)]
+    if texts:
+        facts = {**decisions, "warnings": warnings, "data_docs": summary["data_docs"]}
+        post(context, "night_warnings" if warnings else "night_changes", "\n".join(texts), facts)
 
 
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""What all entry points with a session share: the session, exit status, one line for what went wrong."""
+"""Commands that need a Spark session: session, exit status, and one-line errors."""
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 import click
 from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def own_warehouse(settings: Settings, _args: Arguments) -> str:
-    """Return the warehouse of the settings."""
+    """Return the warehouse in the settings."""
     return settings.paths.warehouse
 
 
@@ -41,7 +41,7 @@ def entry_point(
     dry_run: Callable[[Settings, Arguments], None] | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> Callable[[Body], Command]:
-    """Make a command of the function that does its work in a session, whose docstring is its description.
+    """Make a command from a function that works in a session; its docstring is the description.
 
     Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback
     in the log. What went wrong is the last line of standard error. The function finds the arguments as typed
@@ -70,11 +70,7 @@ def entry_point(
                 return
             if nothing_to_do and root is not None:
                 logger.warning(nothing_to_do)
-                day = getattr(args, "log_date", None)
-                with (
-                    writing_alone(root, name, wait=not args.no_wait) as alone,
-                    recorded_run(alone, name, args.arguments, day),
-                ):
+                with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
                     return
             _run(name, body, settings, args, root)
 
@@ -86,7 +82,7 @@ def entry_point(
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session; if it writes a warehouse (`root`), under its lock and recorded."""
+    """Do the work in a session; if it writes the warehouse at `root`, under its lock and logged."""
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):
             spark = stack.enter_context(
@@ -97,6 +93,9 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
         if root is None:
             body(spark, settings, args)
             return
-        warehouse, day = Warehouse(spark, root), getattr(args, "log_date", None)
-        with recorded_run(warehouse, name, args.arguments, day) as counts:
+        with _recorded(Warehouse(spark, root), name, args) as counts:
             counts.update(body(spark, settings, args))
+
+
+def _recorded(warehouse: Warehouse, name: str, args: Arguments) -> AbstractContextManager[dict[str, int]]:
+    return recorded_run(warehouse, name, args.arguments, getattr(args, "log_date", None))

@@ -1,4 +1,4 @@
-"""Publish: checks the tables of the given days against each other, logs a summary, writes the reports.
+"""Publish: check the tables of the given days against each other, log a summary, write the reports.
 
 Every phase has gated its tables before they became visible. What only all of them together can show is
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
@@ -22,18 +22,24 @@ from jobs.history.fingerprints import record
 from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
+from jobs.report.drain_words import drain_text, worth_it
+from jobs.report.news_words import news_of, news_texts, outcome_texts, outcomes_of
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
+from jobs.warehouse.reader import Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.views import drain_by
 from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_RUNS, UNIT_FINGERPRINTS, Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_DRAINS: Final = 3
+"""Hosts that the summary names."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it writes none."""
+    """Publish these days as `summaries` does, with a report of the last day. Returns no rows."""
     summaries(spark, settings, log_dates, with_report=[max(log_dates)])
     return {}
 
@@ -44,7 +50,7 @@ def summaries(
     log_dates: Sequence[date],
     with_report: Collection[date] = (),
 ) -> list[Summary]:
-    """Check these days across the phases, write reports, log and return what each night found.
+    """Check these days across phases, write reports, log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
     """
@@ -56,6 +62,7 @@ def summaries(
     checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
+        leads = {day: _lead(reader, settings, day) for day in log_dates}
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -66,13 +73,26 @@ def summaries(
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
         broken = _warnings(checked, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        summary |= leads[day]
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
 
 
+def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
+    """Return the sentences that begin a night's summary: what changed, and which hosts to drain."""
+    drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
+    return {
+        "changes": [
+            *news_texts(reader.rows(news_of(day)).to_pylist()),
+            *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
+        ],
+        "drain": [drain_text(row, settings.drain.days) for row in worth_it(drain, _MOST_DRAINS)],
+    }
+
+
 def _warnings(page: Page, day: date) -> list[Notice]:
-    """Warnings of rules across tables."""
+    """Warnings from rules across tables."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {check.rows} rows")
         for table in page.tables
@@ -82,7 +102,7 @@ def _warnings(page: Page, day: date) -> list[Notice]:
 
 
 def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
-    """Log the summary of a night, and write it on the night's page."""
+    """Log the summary of a night and write it to the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {
         name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}

@@ -1,4 +1,4 @@
-"""Charts of one unit for notebooks: `spec` is Vega-Lite, drawn as SVG or PNG on this machine alone."""
+"""Charts of one unit for notebooks: Vega-Lite in `spec`, drawn as SVG or PNG on this machine."""
 
 import json
 import os
@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from jobs.report import wording
 from jobs.report.waterfall import waterfall
+from jobs.runtime.extras import missing
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
@@ -28,11 +30,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class FigureError(RuntimeError):
-    """Raised where a chart cannot be drawn; the message has the converter's own."""
+    """Raised when a chart cannot be drawn, with the converter's message."""
 
 
 def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
-    """Run the converter in a process of its own.
+    """Run the chart converter in a separate process.
 
     It panics where standard input is closed, as under a daemon, and hangs in a fork.
     """
@@ -42,17 +44,17 @@ def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
+    """A Vega-Lite chart; a notebook shows it as SVG, without network."""
 
     title: str
     spec: Mapping[str, Any]
 
     def svg(self) -> str:
-        """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
+        """Return the chart as SVG. Raises FigureError if the converter fails."""
         return self._drawn(".svg").decode()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart as the name ends, .png or .svg; returns the path.
+        """Write the chart as .png or .svg, by the file name; returns the path.
 
         Raises ValueError for another ending, FigureError where the converter fails.
         """
@@ -63,6 +65,8 @@ class Figure:
         return target
 
     def _drawn(self, how: str) -> bytes:
+        if find_spec("vl_convert") is None:
+            raise FigureError(missing(ModuleNotFoundError(name="vl_convert")))
         spec = json.dumps(dict(self.spec)).encode()
         drawn = _converted(spec, how)
         if drawn.returncode < 0:  # V8 ends its process by a signal where memory is short for a moment
@@ -80,10 +84,10 @@ class Figure:
 
 
 class Figures:
-    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when it is shown or saved."""
+    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when shown or saved."""
 
     def __init__(self, job_id: str, rows: Callable[[str], Rows]) -> None:
-        """Take the unit's rows from a function of the name of a table or view."""
+        """Take a function that returns the unit's rows of a table or view by name."""
         self._job_id, self._rows = job_id, rows
 
     def __repr__(self) -> str:
@@ -91,7 +95,7 @@ class Figures:
 
     @property
     def workers(self) -> Figure:
-        """How much of the ideal step each worker alone adds."""
+        """Map of workers: how much each worker alone adds to the ideal step. [%]"""
         names = ("pp_rank", "dp_rank", "rank", "host")
         rows = [
             {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
@@ -109,7 +113,7 @@ class Figures:
 
     @property
     def steps(self) -> Figure:
-        """Slowdown of each recorded step."""
+        """Chart of the slowdown of each recorded step."""
         rows = [{name: row[name] for name in ("step", "slowdown")} for row in self._rows("step_slowdown")]
         encoding = {
             "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},
@@ -122,7 +126,7 @@ class Figures:
 
     @property
     def causes(self) -> Figure:
-        """What is lost to each cause, and what fixing it alone saves: shares of the recorded time."""
+        """Time lost to each cause, and time saved by fixing it alone; shares of the recorded time."""
         rows = []
         for row in self._rows("job_causes"):
             name = wording.short_title(row["cause"])
@@ -141,7 +145,7 @@ class Figures:
 
     @property
     def waterfall(self) -> Figure:
-        """The chain from recorded to productive: in GPU-hours where the unit states them, else in time."""
+        """Waterfall from recorded to productive time; GPU-hours if the unit states them, else seconds."""
         found = self._rows("waterfall")
         amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
         rows = [

@@ -1,4 +1,4 @@
-"""The fleet's page, filled with the rows of read.py; the browser (page/fleet.js) sums what filters leave.
+"""The fleet's page, rendered from the rows of read.py; the browser (page/fleet.js) sums filtered rows.
 
 Its first look is three tiles: what stragglers cost, what to fix first, and what the figures cover.
 """
@@ -9,7 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.report import links, loss, templates, wording
+from jobs.report.drain_words import drain_row
 from jobs.report.links import job_page_path
+from jobs.report.news_words import news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
@@ -22,12 +24,14 @@ _MOST_NAMED: Final = 8
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
 """Its width and height, in the units of the drawing."""
+_MOST_DRAINS: Final = 10
+"""Hosts that the table of drains has."""
 _MOST_JOBS: Final = 4
 """Jobs that the fix of most hours names."""
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
-    """Return the page as HTML."""
+    """Render the fleet's page as HTML."""
     measure = loss.measure_of(tables)
     values = {
         "root": ".",
@@ -36,6 +40,11 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "weeks": _weeks(tables),
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
+        "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
+        "drain": [
+            {**drain_row(row), "page": publication.hosts.get(row["host"])}
+            for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()
+        ],
         "coverage": tables.coverage.to_pylist()[::-1],
         "distribution": tables.distribution.to_pylist()[0],
         "straggling_slowdown": STRAGGLING_SLOWDOWN,
@@ -46,7 +55,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
 
 
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """All that the page's script needs."""
+    """All data that the page's script needs."""
     measure = loss.measure_of(tables)
     places = {unit: place for place, unit in enumerate(_keys(tables.units))}
     unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
@@ -74,7 +83,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
-    """Rows of the page: what may be summed of a unit, and the page of the unit, if any."""
+    """Rows of units for the page: summable figures, and the path of the job page if there is one."""
     keys = _keys(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
@@ -90,7 +99,7 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
 def _runs(
     runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
 ) -> pa.Table:
-    """Analysed runs, each with the page of its latest day."""
+    """Analysed runs, each with the job page of its latest day."""
     analysed = runs.filter(runs["is_analysed"]).select(
         ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
     )
@@ -100,13 +109,13 @@ def _runs(
 
 
 def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
-    """Each run's latest unit."""
+    """Latest unit of each run."""
     rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
     return {(row["job_id"], row["run_id"]): row for row in rows}
 
 
 def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
-    """Runs without an analysed day, and what their latest one lacked."""
+    """Runs without an analysed day, with the status of their latest one."""
     latest = _latest(tables.units)
     return [
         {
@@ -122,7 +131,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
-    """Units that take longer than on earlier days and are in no lost figure, the slowest first."""
+    """Units slower than on earlier days that are in no lost figure, slowest first."""
     return [
         {
             "log_date": unit.log_date.isoformat(),
@@ -145,7 +154,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """Compare the last seven days with the seven before; list jobs that began or ceased to straggle."""
+    """Last seven days beside the seven before, with jobs that began or stopped straggling."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -176,7 +185,7 @@ def _keys(table: pa.Table) -> list[Unit]:
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """What the whole period lost, in one sentence."""
+    """Sentence on what the whole period lost."""
     return f"{publication.period}: {_of_period(tables)}"
 
 
@@ -197,7 +206,7 @@ def _of_period(tables: FleetTables) -> str:
 
 
 def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """What the three tiles show."""
+    """Contents of the page's three tiles."""
     (totals,) = tables.totals.to_pylist()
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
@@ -226,7 +235,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """The fix that saves most; None where no cause holds."""
+    """Fix that saves most; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:
@@ -246,7 +255,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
 
 
 def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
-    """Share lost in the last seven days, beside the seven before."""
+    """Sentence on the share lost in the last seven days and the seven before."""
     shares = {week["weeks_ago"]: week["lost_share"] for week in weeks}
     if shares.get(0) is None:
         return ""
@@ -257,7 +266,7 @@ def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sparkline(shares: Sequence[float | None]) -> dict[str, Any] | None:
-    """Points of a line over days, from 0 up; None of fewer than two days."""
+    """Points of a line over days, starting from 0; None with fewer than two days."""
     known = [(place, share) for place, share in enumerate(shares) if share is not None]
     if len(known) < 2:  # a line has two ends
         return None

@@ -1,4 +1,4 @@
-"""SQL of the report: what it asks the warehouse, and the answers.
+"""Queries of the report and their answers.
 
 Figures are computed there, once; loss.py divides shares, and page/fleet.js sums what filters leave.
 """
@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 
 from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
+from jobs.report.news_words import news_of, outcomes_of
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.warehouse.reader import QuestionError, Reader, on_units
+from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.unit import Unit
+from schemas.views import drain_by
 from schemas.vocabulary import (
     FLEET_DAY,
     FURTHER_TABLES,
@@ -64,15 +67,21 @@ _OF_UNITS: Final = {
 _Rows = list[dict[str, Any]]
 
 
-def read_fleet(reader: Reader, first_day: date, last_day: date) -> FleetTables:
-    """Rows of the fleet's page, of these days, both included."""
-    found = {name: reader.rows(sql) for name, sql in of_fleet(first_day, last_day).items()}
+def read_fleet(
+    reader: Reader, first_day: date, last_day: date, terms: DrainTerms | None = None
+) -> FleetTables:
+    """Read the rows of the fleet's page for these days, both included.
+
+    terms : of drains; left out, the shipped ones
+    """
+    questions = of_fleet(first_day, last_day, terms or DrainTerms())
+    found = {name: reader.rows(sql) for name, sql in questions.items()}
     named = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
     return FleetTables(**found, host_units=reader.rows(of_hosts(named or [""], first_day, last_day)))
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Units of one day that straggle, or lose as much: most GPU-hours lost first, then the slowest.
+    """Units of a day that straggle or lose as much: most GPU-hours lost first, then slowest.
 
     What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
     """
@@ -86,7 +95,7 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
 
 
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
-    """Rows of the pages of these units.
+    """Read the rows of these units' pages.
 
     hosts : of read_fleet.
     Raises QuestionError for a unit that was ingested and not simulated.
@@ -124,14 +133,14 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
 
 
 def _with_crops(reader: Reader, found: Sequence[UnitTables]) -> list[UnitTables]:
-    """Add the recorded lines that the pages draw; asks nothing where there is no culprit to draw."""
+    """Add the recorded rows that the pages draw; no query if there is no culprit."""
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
     lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
-    """Roles of the wholes that some units are part of; asks nothing where there is none."""
+    """Roles of the wholes that these units belong to; no query if there is none."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     found: dict[tuple[date, str], _Rows] = {}
     for day, part_of in sorted(wholes):
@@ -150,7 +159,7 @@ def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
 
 
 def _sorted(table: pa.Table, *columns: str) -> pa.Table:
-    """Rows in a fixed order."""
+    """Sort rows by columns, for reproducible pages."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
 
 
@@ -160,8 +169,8 @@ def days_with_rows(reader: Reader) -> list[date]:
     return sorted(found["log_date"].to_pylist())
 
 
-def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
-    """Return the question behind each table of the fleet's page, over these days, both included."""
+def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, str]:
+    """Return SQL for each table of the fleet's page over these days, both included."""
     period = _period(first_day, last_day)
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
     return named | {
@@ -180,6 +189,9 @@ def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
+        "news": news_of(last_day),
+        "outcomes": outcomes_of(last_day),
+        "drain": drain_by(terms, last_day),
         "hosts": f"""
             SELECT * FROM ({QUERIES["hosts"].over(first_day, last_day)}) WHERE jobs_slow > 0
             ORDER BY p_value, jobs_slow DESC, host""",
@@ -187,7 +199,7 @@ def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
 
 
 def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
-    """Return the question which units these hosts served, and what each loses to them."""
+    """Return SQL for the units that these hosts served and the time each lost to them."""
     period = _period(first_day, last_day)
     return f"""
         SELECT * FROM (
@@ -202,7 +214,7 @@ def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
 
 
 def rejects_of(condition: str) -> str:
-    """Return the question why lines and files of the units of a condition were rejected, and how many."""
+    """Return SQL for the reject reasons and counts of some units."""
     return f"""
         SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
         FROM {REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""

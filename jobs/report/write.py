@@ -1,4 +1,4 @@
-"""Writes reports: the period up to a log date, and a page for each of its straggling jobs."""
+"""Write reports: the period up to a log date, and a page for each of its straggling jobs."""
 
 import logging
 import os.path
@@ -6,13 +6,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from jobs.report import files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
-from jobs.report.in_store import mirrored
 from jobs.report.job_page import job_page, links_of
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
@@ -25,10 +25,12 @@ from schemas.unit import Unit
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_IN_STORE: Final = "jobs.report.in_store"
+"""Imported where the report lies in a store, which an install need not reach."""
 
 
 class NoRowsError(QuestionError):
-    """Raised for a report of a day without rows; the message names the days next to it that have some."""
+    """Raised for a report of a day without rows; the message names the nearest days that have some."""
 
 
 def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
@@ -39,7 +41,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    fleet = read_fleet(reader, first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
@@ -88,7 +90,7 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path |
 
 
 def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None) -> Path:
-    fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
+    fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name = warehouse_name(settings)
     if alone:
@@ -108,11 +110,11 @@ def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, 
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the folder of all publications; for a report in a store, a mirror that is sent there."""
+    """Yield the local folder of all publications; for a report in a store, one that is uploaded."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
-        with mirrored(_report_url(settings)) as folder:
+        with import_module(_IN_STORE).mirrored(_report_url(settings)) as folder:
             yield folder
 
 
@@ -121,14 +123,14 @@ def _report_url(settings: Settings) -> str:
 
 
 def _shown(settings: Settings, root: Path, made: Path) -> str:
-    """Where a reader finds what was made."""
+    """Path or URL at which readers find what was written."""
     if settings.report_folder is not None:
         return str(made)
     return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:
-    """Return what a command calls the warehouse: nothing where it is the usual one."""
+    """Return the warehouse's name for commands; empty for the default one."""
     path = settings.paths.warehouse
     if "://" in path:
         return path
@@ -137,7 +139,8 @@ def warehouse_name(settings: Settings) -> str:
     return str(Path(path).relative_to(data_root())) if Path(path).is_relative_to(data_root()) else path
 
 
-def _first_day(settings: Settings, last_day: date) -> date:
+def first_day(settings: Settings, last_day: date) -> date:
+    """Return the first day of a report's period."""
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 
@@ -159,7 +162,7 @@ def publication_of(
     warehouse: str = "",
     quality: str = "",
 ) -> Publication:
-    """Return what the pages of a day lead to.
+    """Return the targets of the links on a day's pages.
 
     pages : job pages of earlier publications and of this one, from the report's root.
     hosts : those that have a page. quality : data docs of the day, from the publication's folder.
@@ -170,7 +173,7 @@ def publication_of(
 
 
 def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publication) -> dict[str, bytes]:
-    """Return the files of a publication, by their path in its folder."""
+    """Return all files of a publication, by path in its folder."""
     jobs = {
         job_page_path(*unit.key).split("/", 1)[1]: job_page(
             unit, publication.warehouse, links_of(unit.key, fleet, publication)
@@ -186,5 +189,5 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
 
 
 def quality_from(root: Path, day: date, page: Path) -> str:
-    """Where a page of the data docs lies from the publication of a day; empty where it is not there."""
+    """Path from a day's publication to a page of the data docs; empty if it does not exist."""
     return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""

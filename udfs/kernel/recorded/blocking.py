@@ -1,4 +1,4 @@
-"""Which transfers block: read off the record, and proven by the replay (model, section 2)."""
+"""Find which transfers block: candidates from the record, confirmed by replay (model, section 2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -22,6 +22,9 @@ LEAST_GAIN: Final = 0.004
 
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
+
+ROUNDING: Final = 1e-9
+"""Part of a step by which replays that would be equal may differ."""
 
 TAIL: Final = (
     ot.GC,
@@ -49,19 +52,21 @@ APART_S: Final = 1e-3
 
 
 class BlockingFound(NamedTuple):
-    """Which transfers block, and how far the replay was from the record without and with them.
+    """Transfers found to block, and the replay's discrepancy from the record without and with them.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried.
+    least       : at least so much is left with fewer of them, as of `least_discrepancy`.
     """
 
     chosen: Blocking = Blocking()
     nonblocking: float = float("nan")
     blocking: float = float("nan")
+    least: float = 0.0
 
 
 class Sample(NamedTuple):
-    """Some steps as recorded, laid out for the transfers that are taken to block.
+    """A sample of steps that can be laid out for any choice of blocking transfers.
 
     steps   : their positions, ascending.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
@@ -76,19 +81,19 @@ class Sample(NamedTuple):
 
 
 def sampled(steps: int) -> range:
-    """Positions of the steps that are compared."""
+    """Positions of the steps on which blocking is tested."""
     apart = -(-steps // STEPS)
     return range((steps - 1) % apart // 2, steps, apart)
 
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
-    """Median over steps; both of shape (step,). [s]"""
+    """Median over steps of |T_actual - T| / T_actual, the times of shape (step,). [s]"""
     apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
     return median_of_all(apart)
 
 
 def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose the op types of transfers that block.
+    """Choose the transfer types that block.
 
     nonblocking : discrepancy of the same steps where none does.
     stated      : what the manifest says, which rules; None: nothing.
@@ -106,8 +111,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    # No replay is closer to the record than by all that it is away from it.
-    may_gain = stated is None and found.blocking >= LEAST_GAIN / 2
+    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
@@ -118,7 +122,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """The same by all steps, else by those that are far from the record: waits show where a link is slow.
+    """Choose blocking types by all steps, else by the steps whose replay is far from the recorded time.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -139,7 +143,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
 ) -> BlockingFound | None:
-    """The discrepancy with transfers of some types blocking; None where that is a circle."""
+    """Discrepancy with these transfer types blocking; None if that makes a cycle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
@@ -147,39 +151,73 @@ def _tried(
             blocks = sample.lay_out(blocking, sample.steps)
         except TraceDefectError:
             continue  # Sends that wait for recvs that wait for sends: they did not.
-        return BlockingFound(blocking, nonblocking, _discrepancy(blocks, sample.clock))
+        replays = _replays(blocks, sample.clock)
+        least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
+        return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
     return None
 
 
 def _may_gain(sample: Sample) -> bool:
-    """Whether the replay of one step takes longer if all its transfers block: one in the middle answers."""
+    """Whether a middle step's replay gets notably longer if all its transfers block."""
     at = len(sample.steps) // 2
     try:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     except TraceDefectError:
         return True
-    every_s, actual_s = _step_s(every, sample.clock)
-    return bool((every_s - sample.plain_s[at] >= LEAST_GAIN / 2 * actual_s).any())
+    replays = _replays(every, sample.clock)
+    return bool((replays.replayed_s - sample.plain_s[at] >= LEAST_GAIN / 2 * replays.actual_s).any())
 
 
-def _discrepancy(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> float:
-    return discrepancy(*_step_s(blocks, clock))
+class _Replays(NamedTuple):
+    """Step times of all steps of some blocks, float64, shape (step,). [s]
+
+    replayed_s, actual_s : step times, replayed and recorded.
+    negative_s           : what ops of negative time take together at most, a positive number.
+    """
+
+    replayed_s: Floats
+    actual_s: Floats
+    negative_s: Floats
 
 
-def _step_s(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> tuple[Floats, Floats]:
-    """Replayed and recorded step times of all blocks, shape (step,). [s]"""
-    replayed_s, actual_s = [], []
+def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> _Replays:
+    parts = []
     for block in blocks:
         end_s = block.start_s + block.duration_s
         duration_s = block.duration_s.copy()
         put_transfers(block.graph, block.start_s, end_s, duration_s, clock(block))
-        replayed_s.append(step_times(block.graph, duration_s))
-        actual_s.append(end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2)))
-    return np.concatenate(replayed_s), np.concatenate(actual_s)
+        actual_s = end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2))
+        negative_s = -np.minimum(duration_s.min(axis=2), 0.0).sum(axis=0)
+        parts.append((step_times(block.graph, duration_s), actual_s, negative_s))
+    return _Replays(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
+    """Lower bound on the discrepancy if fewer types block; 0 if no bound is known.
+
+    Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
+    0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an
+    op without some types follows it with them too, if only behind further ops: of two ops of different turns
+    the later waits for the earlier, and two of one turn remain in one. So every path through the graph of
+    fewer types is one through that of all with ops left out, and every path where nothing blocks is one
+    through that of fewer. A step is as long as its longest path. Hence with fewer types it takes no longer
+    than with all, and no less than with none, but for what ops of negative time take back: paths pass each
+    once.
+
+    blocks  : with all types blocking, none of them eager. replays : of these.
+    plain_s : float64, shape (step,); replayed if nothing blocks, in the order of `replays`. [s]
+    """
+    if len(blocks) != 1 or not blocks[0].graph.has_dp_lanes:
+        return 0.0
+    if any(len(turn) > 2 for cell in blocks[0].graph.cells for turn in cell.program.worker_order):
+        return 0.0
+    replayed_s, actual_s, negative_s = replays
+    nearest_s = np.clip(actual_s, plain_s - negative_s, replayed_s + negative_s)
+    return discrepancy(nearest_s, actual_s)
 
 
 def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
-    """Whether there are transfers of a type, and hardly any overlaps what its worker does in turn."""
+    """Whether transfers of a type exist and hardly any overlaps other work of its worker."""
     overlapping = number = 0
     for block in blocks:
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
@@ -195,7 +233,7 @@ def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
 
 
 def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
-    """Which transfers overlap one of some ops by more than clocks are coarse; (op, step, dp)."""
+    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     found = np.zeros(start_s[transfers].shape, dtype=bool)
     for other in others:
@@ -206,7 +244,7 @@ def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
 
 
 def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin: then they do not wait for them."""
+    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
     early = number = 0
     for block in blocks:
         for members, _ in block.graph.meetings:
