@@ -23,6 +23,7 @@ from jobs.landing.formats.rows import Bounds, FileError, Reject
 from jobs.landing.formats.run_events import Events, read_events
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
+from jobs.landing.read_health import read_health
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
@@ -44,6 +45,9 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
     rows of earlier files later ones say something else.
     """
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
+    if part.unit.is_of_day:
+        read_health(rows)
+        return rows.end({})
     job = _read(rows)
     if rows.repeats:
         rows.drop()
