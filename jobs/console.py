@@ -27,6 +27,9 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
             "analyse", "how slow a run is, why, and what a fix returns, straight from its logs"
         ),
         "convert": _Entry("convert", "reads logs of another tool: prints a summary, or writes rank logs"),
+        "convert-health": _Entry(
+            "convert_health", "health of hosts from DCGM, NVSentinel, Slurm and others, for a landing"
+        ),
         "diff": _Entry("diff_runs", "what made a run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),

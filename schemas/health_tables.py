@@ -105,8 +105,8 @@ CAUSE_EVIDENCE: Final = Table(
         ),
         col.fraction(
             "chance",
-            "how many spans of the day's checks that have nothing to do with it stand so near a culprit, on "
-            "average; 1 at most",
+            "how many spans that have nothing to do with it, of checks that fail as rarely, stand so near a "
+            "culprit by chance; 1 at most",
             minimum=0,
             maximum=1,
         ),

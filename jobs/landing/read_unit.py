@@ -21,9 +21,9 @@ from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
 from jobs.landing.formats.run_events import Events, read_events
+from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
-from jobs.landing.read_health import read_health
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of

@@ -16,6 +16,7 @@ from jobs.runtime.errors import WrongInputError
 from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
+    HealthSettings,
     HistorySettings,
     LandingSettings,
     MaintenanceSettings,
@@ -50,6 +51,7 @@ class Settings(Section):
 
     paths: PathSettings
     landing: LandingSettings
+    health: HealthSettings = HealthSettings()
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings

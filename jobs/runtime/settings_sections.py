@@ -58,6 +58,13 @@ class LandingSettings(Section):
     rejects: Annotated[int, Field(ge=1)]
 
 
+class HealthSettings(Section):
+    """How `convert-health --from csv` reads a CSV: column or =constant of each key; words that mean others."""
+
+    csv: dict[str, str] = {}
+    words: dict[str, str] = {}
+
+
 class HistorySettings(Section):
     """How far back late data is looked for, and what a backfill does at once."""
 

@@ -3,7 +3,7 @@
 Equations: udfs/README.md, "Health of hosts".
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
@@ -42,7 +42,10 @@ class _Culprit(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """How often a check fails on host-days that are slow, and on others."""
+    """How often a check fails on host-days that are slow and on others, and on hosts that never are slow.
+
+    lasting : hosts on which it fails on several days
+    """
 
     slow: int
     slow_with: int
@@ -51,18 +54,21 @@ class _Rate(NamedTuple):
     hosts: int
     hosts_with: int
     spans_a_day: float
+    lasting: frozenset[str]
 
     @property
     def lift(self) -> float:
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
-    def presence(self, *, is_lasting: bool) -> float:
-        """Share of the host-days that are not slow on which it fails; of hosts, for one that goes on for days.
+    def as_rare(self, all_: Iterable["_Rate"], *, is_lasting: bool) -> float:
+        """How many spans of checks that fail as rarely, or more rarely, a host has by chance on a day.
 
-        A host that always fails a check is one coincidence, however many days that goes on.
+        Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """
-        by_day = _share(self.other_with, self.other)
-        return max(by_day, _share(self.hosts_with, self.hosts)) if is_lasting else by_day
+        by_day = sum(each.other_with for each in all_ if each.other_with <= self.other_with)
+        by_host = sum(each.hosts_with for each in all_ if each.hosts_with <= self.hosts_with)
+        daily = _share(by_day, self.other)
+        return max(daily, _share(by_host, self.hosts)) if is_lasting else daily
 
 
 def cause_evidence(
@@ -137,8 +143,10 @@ def _rates(spans: Sequence[Row], slow: set[HostDay], trained: set[HostDay]) -> d
         with_it = by_host.keys() & trained
         hosts_with = {host for host, _ in with_it} & names
         a_day = sum(by_host.values()) / len(by_host)
+        days = Counter(host for host, _ in by_host)
+        lasting = frozenset(host for host, number in days.items() if number > 1)
         counts = len(slow), len(with_it & slow), len(others), len(with_it & others)
-        found[kind] = _Rate(*counts, len(names), len(hosts_with), a_day)
+        found[kind] = _Rate(*counts, len(names), len(hosts_with), a_day, lasting)
     return found
 
 
@@ -154,23 +162,20 @@ def _beside(
         goes_on = span["is_open"] or span["last_at"] >= culprit.slow_from - _TOLERANCE
         if begin <= culprit.slow_from + _TOLERANCE and goes_on:
             lead_s = (culprit.slow_from - begin).total_seconds()
-            is_lasting = span["began_before"] or span["log_date"] < day
-            rows.append(_row(culprit, span, rates, lead_s, is_lasting=is_lasting))
+            rows.append(_row(culprit, span, rates, lead_s))
     least = min((row["chance"] for row in rows), default=0.0)
     for row in rows:
         is_rare = row["chance"] <= EXPLAINS_CHANCE and row["lift"] >= LEAST_LIFT
         yield row | {"explains": is_rare and row["chance"] <= MOST_WORSE * least}
 
 
-def _row(
-    culprit: _Culprit, span: Row, rates: Mapping[Kind, _Rate], lead_s: float, *, is_lasting: bool
-) -> dict[str, Any]:
+def _row(culprit: _Culprit, span: Row, rates: Mapping[Kind, _Rate], lead_s: float) -> dict[str, Any]:
     rate = rates[span["component"], span["check_name"]]
-    own = rate.presence(is_lasting=is_lasting)
+    is_lasting = span["began_before"] or span["host"] in rate.lasting
     near = 1.0
     if not culprit.is_always:
         near = min(1.0, rate.spans_a_day * (max(lead_s, 0.0) + 2 * WITH_IT_S) / _DAY_S)
-    by_chance = sum(min(own, each.presence(is_lasting=is_lasting)) for each in rates.values())
+    by_chance = rate.as_rare(rates.values(), is_lasting=is_lasting)
     return {
         **dict(zip(UNIT_KEY, culprit.unit, strict=True)),
         "cause": culprit.cause,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.landing import read_health
 from jobs.landing.formats.health import Check, Event, read_event
 from jobs.landing.formats.rank_log_line import LineError
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.health_spans import MOST_SPANS, spans_of
+from jobs.landing.health import read_day
+from jobs.landing.health.spans import MOST_SPANS, spans_of
 from schemas.vocabulary import HEALTH_SEVERITIES, SOURCE_FILES
 from tests.jobs.landing.land import Landed, land
 from tests.support.line_cases import JOB, RUN, line
@@ -167,8 +167,8 @@ def test_a_days_files_are_read_beside_its_runs(tmp_path: Path) -> None:
 def test_a_day_of_too_many_lines_or_checks_is_one_reject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_health, "MOST_LINES", 3)
-    monkeypatch.setattr(read_health, "MOST_CHECKS", 2)
+    monkeypatch.setattr(read_day, "MOST_LINES", 3)
+    monkeypatch.setattr(read_day, "MOST_CHECKS", 2)
     many = b"\n".join([text(GOOD)] * 4)
     checks = b"\n".join(text(GOOD | {"check": f"c{n}"}) for n in range(3))
     found = landed(tmp_path, {"health-1.jsonl": many, "health-2.jsonl": checks, "health.jsonl": text(GOOD)})

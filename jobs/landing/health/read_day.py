@@ -9,7 +9,7 @@ from jobs.landing.files import LandedFile
 from jobs.landing.formats.health import Check, Event, read_event
 from jobs.landing.formats.rank_log_line import LineError
 from jobs.landing.formats.rows import FileError, Reject, text_of
-from jobs.landing.health_spans import spans_of
+from jobs.landing.health.spans import spans_of
 from jobs.landing.unit_rows import UnitRows
 from schemas.tables import TABLES
 from schemas.vocabulary import (
