@@ -17,10 +17,15 @@ WITH_IT_S: Final = 120.0
 """A span that begins this much later than the culprit was slow, or has ended this much earlier, is with it:
 health is scraped once a minute or so, by other clocks than training's. [s]"""
 
+NO_DEVICE: Final = -1
+_AS_STATED: Final = "as stated"
+
 _CHECK: Final = (
     col.text("component", "what was checked", allowed=HEALTH_COMPONENTS),
     col.integer(
-        "device", "its number on the host, as gpu 3 or port 1; null: not one of several", nullable=True
+        "device",
+        f"its number on the host, as gpu 3 or port 1; {NO_DEVICE}: not one of several",
+        minimum=NO_DEVICE,
     ),
     col.text("check_name", "name of the check, as the landing's file says"),
 )
@@ -29,9 +34,7 @@ _BEGAN_BEFORE: Final = col.flag(
     "began_before", "it was going on before the day's first event of it: first_at is only when it was seen"
 )
 _IS_OPEN: Final = col.flag("is_open", "the day has no end of it: last_at is only when it was last seen")
-_PEER: Final = col.text(
-    "peer", "host at the other end of a link; null if it is none, or not known", nullable=True
-)
+_PEER: Final = col.text("peer", "host at the other end of a link; empty if it is none, or not known")
 _IN_ORDER: Final = Expectation("ends_after_it_begins", "first_at <= last_at", "no span ends before it begins")
 
 HOST_HEALTH: Final = Table(
@@ -51,8 +54,8 @@ HOST_HEALTH: Final = Table(
         _BEGAN_BEFORE,
         _IS_OPEN,
         col.count("events", "events of the log that it was made of"),
-        col.real("value_min", "smallest value stated; null: none", nullable=True),
-        col.real("value_max", "largest value stated; null: none", nullable=True),
+        col.real("value_min", "smallest value stated; null: none", unit=_AS_STATED, nullable=True),
+        col.real("value_max", "largest value stated; null: none", unit=_AS_STATED, nullable=True),
         col.text("unit", "unit of the values, as stated", nullable=True),
         col.text("message", "the first message, its first 300 characters", nullable=True),
         col.SOURCE_FILE,

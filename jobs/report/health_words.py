@@ -4,6 +4,7 @@ from datetime import UTC
 from typing import Final
 
 from jobs.report.rows import Row, UnitTables
+from schemas.health_tables import NO_DEVICE
 from schemas.vocabulary import CAUSE_EVIDENCE
 
 _SHOWN: Final = 3
@@ -25,7 +26,7 @@ def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
 
 
 def _sentence(row: Row) -> str:
-    device = "" if row["device"] is None else f" {row['device']}"
+    device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
     begin = f"{row['first_at'].astimezone(UTC):{_DAY}}"
     since = f"since before {begin}" if row["began_before"] else f"since {begin}"
     slow, other = (

@@ -59,7 +59,7 @@ class LandingSettings(Section):
 
 
 class HealthSettings(Section):
-    """How `convert-health --from csv` reads a CSV: column or =constant of each key; words that mean others."""
+    """How `convert-health --from csv` reads a CSV: column or =constant of each key, words for others."""
 
     csv: dict[str, str] = {}
     words: dict[str, str] = {}

@@ -11,7 +11,9 @@ WITH explained AS (
     SELECT
         cause,
         culprit_host AS host,
-        array_sort(collect_set(concat_ws(' ', component, CAST(device AS STRING), check_name))) AS explained_by
+        array_sort(
+            collect_set(concat_ws(' ', component, CASE WHEN device >= 0 THEN CAST(device AS STRING) END, check_name))
+        ) AS explained_by
     FROM cause_evidence
     WHERE explains AND culprit_host IS NOT NULL AND $in_period
     GROUP BY cause, culprit_host

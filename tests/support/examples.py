@@ -54,7 +54,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "event": "checkpoint", "at_us": 1767600000000000, "step": 1300, "duration_us": 4.5e6,
     },
     "host_health": {
-        "log_date": DAY, "host": "node-0123", "component": "gpu", "device": 3,
+        "log_date": DAY, "host": "node-0123", "component": "gpu", "device": 3, "peer": "",
         "check_name": "throttle_thermal", "severity": "warning",
         "first_at": datetime(2026, 1, 5, 8, 1, tzinfo=UTC), "last_at": datetime(2026, 1, 5, 9, 0, tzinfo=UTC),
         "began_before": False, "is_open": False, "events": 12, "value_min": 32.0, "value_max": 96.0,
@@ -62,7 +62,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "cause_evidence": {
         **_UNIT, "cause": "slow_worker", "culprit": 0, "culprit_host": "node-0123", "host": "node-0123",
-        "component": "gpu", "device": 3, "check_name": "throttle_thermal", "severity": "warning",
+        "component": "gpu", "device": 3, "check_name": "throttle_thermal", "severity": "warning", "peer": "",
         "first_at": datetime(2026, 1, 5, 8, 1, tzinfo=UTC), "last_at": datetime(2026, 1, 5, 9, 0, tzinfo=UTC),
         "began_before": False, "is_open": False, "slow_from": datetime(2026, 1, 5, 8, 2, tzinfo=UTC),
         "lead_s": 60.0, "slow_host_days": 3, "slow_host_days_with": 2, "other_host_days": 40,

@@ -95,7 +95,7 @@ def _of_day(day: date, spans: Sequence[Row], rows: Sequence[Row], trained: set[H
     beside: defaultdict[str, list[Row]] = defaultdict(list)
     for span in _on_day(day, spans):
         beside[span["host"]].append(span)
-        if span["peer"] is not None and span["component"] in _LINKS:
+        if span["peer"] and span["component"] in _LINKS:
             beside[span["peer"]].append(span)
     slow = {(host, row["log_date"]) for row in rows for each in row["culprits"] for host in _hosts(each)}
     rates = _rates(spans, slow, trained | slow)

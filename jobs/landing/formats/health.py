@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, read_record
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, plain
 from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, is_text, shown
+from schemas.health_tables import NO_DEVICE
 from schemas.vocabulary import (
     HEALTH_COMPONENTS,
     HEALTH_FORMAT,
@@ -43,13 +44,16 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Check(NamedTuple):
-    """What a check is of: the key under which its events are folded. peer : the other end of a link."""
+    """What a check is of: the key under which its events are folded.
+
+    device : NO_DEVICE where it is not one of several;  peer : the other end of a link, empty where it is none
+    """
 
     host: str
     component: str
-    device: int | None
+    device: int
     check_name: str
-    peer: str | None
+    peer: str
 
 
 class Event(NamedTuple):
@@ -77,9 +81,8 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
             raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
     _check_types(record)
     at_us = _time_us(record["time"], log_date)
-    check = Check(
-        record["host"], record["component"], record.get("index"), record["check"], record.get("peer")
-    )
+    index = NO_DEVICE if record.get("index") is None else record["index"]
+    check = Check(record["host"], record["component"], index, record["check"], record.get("peer") or "")
     severity = HEALTH_SEVERITIES.index(record.get("severity") or HEALTH_WARNING)
     message = record.get("message")
     return check, Event(

@@ -67,10 +67,10 @@ def test_a_bad_line_has_its_reason(defect: str) -> None:
 def test_a_time_is_a_number_or_iso_text_and_what_is_missing_is_null() -> None:
     iso = GOOD | {"time": "2026-01-05T13:00:00+01:00"}
     check, event = read_event(text(iso), DAY, Bounds())
-    assert (check, event.at_us) == (Check("node-7", "gpu", 3, "throttle_thermal", None), NOON_US)
+    assert (check, event.at_us) == (Check("node-7", "gpu", 3, "throttle_thermal", ""), NOON_US)
     few = {name: GOOD[name] for name in ("format", "time", "host", "component", "check", "state")}
     check, event = read_event(text(few), DAY, Bounds())
-    assert (check.device, event.value, event.message) == (None, None, None)
+    assert (check.device, check.peer, event.value, event.message) == (-1, "", None, None)
     assert HEALTH_SEVERITIES[event.severity] == "warning"
     assert len(read_event(text(GOOD | {"message": "x" * 5000}), DAY, Bounds())[1].message or "") == 300
 
@@ -81,7 +81,7 @@ def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int,
         Event(NOON_US + round(at * 60e6), state, HEALTH_SEVERITIES.index(severity), None, None, None)
         for at, state, severity in events
     ]
-    rows = spans_of(Check("node-7", "gpu", 3, "hot", None), made, "health.jsonl")
+    rows = spans_of(Check("node-7", "gpu", 3, "hot", ""), made, "health.jsonl")
     minute = timedelta(minutes=1)
     return [
         (
