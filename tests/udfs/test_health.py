@@ -44,7 +44,8 @@ def beside(
     hosts = pa.Table.from_pylist([{"log_date": DAY, "host": host} for host in ["sick", *OTHERS]])
     found = cause_evidence(health, causes, hosts, [DAY], days)
     assert found.schema == TABLES[CAUSE_EVIDENCE].arrow_schema
-    return found.to_pylist()
+    rows_: list[dict[str, Any]] = found.to_pylist()
+    return rows_
 
 
 @pytest.mark.parametrize(
