@@ -44,7 +44,7 @@ ARGUMENTS = """\
 {{ params.first_day }}
 --to
 {{ params.last_day }}
-{% if params.stages %}--stages
+{% if params.stages %}--phases
 {{ params.stages | join(',') }}
 {% endif %}{% for job_id in params.job_ids or [] %}--job-id={{ job_id }}
 {% endfor %}{% if params.warehouse_new %}--warehouse-new={{ params.warehouse_new }}

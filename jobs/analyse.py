@@ -17,14 +17,14 @@ import click
 
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis, manifest_template, unread_files
-from jobs.reading.printing import Result, fit
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
-from jobs.report.effective_time import effective_time
 from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
+from jobs.report.sections import effective_time
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.printing import Result, fit
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS

@@ -11,25 +11,25 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.command import tables_of
+from jobs.entry_points.run_log import work_of_phases
+from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.gates.write_audit_publish import publish
-from jobs.history.do_batches import do_batches
 from jobs.history.plan import Plan, plan, rates, seconds_for
 from jobs.landing.read_landing import digests_by
-from jobs.reading.command import tables_of
-from jobs.reading.printing import Result, write
-from jobs.reading.reader import TableReader
-from jobs.runtime import inputs
+from jobs.night.do_batches import do_batches
 from jobs.runtime.arguments import Arguments, log_date, option
-from jobs.runtime.cli import entry_point
+from jobs.runtime.printing import Result, write
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import work_of_phases
-from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES
 
-_COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
+_COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "seconds")
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
@@ -63,7 +63,7 @@ def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
     say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
-        say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
+        say(f"{each['phase']}: {size} in {_duration(each['seconds'])}")
 
 
 def _duration(seconds: float) -> str:
@@ -88,12 +88,12 @@ def days_between(first: date, last: date) -> list[date]:
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
     """Settings, days and phases of the arguments; raises SettingsError if they are at odds."""
-    log_dates, phases = days_between(args.first, args.last), args.stages or list(PHASE_NAMES)
+    log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
-    if args.stages and PHASE_INGEST in args.stages:
+    if args.phases and PHASE_INGEST in args.phases:
         raise SettingsError(
-            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
+            "--phases: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
         )
     phases = [phase for phase in phases if phase != PHASE_INGEST]
     return with_new_warehouse(settings, args.warehouse_new), log_dates, phases
@@ -126,7 +126,13 @@ def _reads(settings: Settings, args: Arguments) -> None:
     "backfill",
     option("--from DATE", "first day", log_date, dest="first", required=True),
     option("--to DATE", "last day", log_date, dest="last", required=True),
-    option("--stages A,B", f"some of {','.join(PHASE_NAMES)}; all when left out", _phases),
+    option(
+        "--phases A,B",
+        f"some of {','.join(PHASE_NAMES)}; all when left out",
+        _phases,
+        also="--stages",
+        dest="phases",
+    ),
     option(
         "--job-id JOB",
         "only this job, and the aggregates of its days; may be given several times",

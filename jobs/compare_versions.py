@@ -12,17 +12,17 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_log import added
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import recorded
 from jobs.history.phases import OF_DAYS
 from jobs.history.plan import in_batches, plan
-from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
-from jobs.runtime import inputs
 from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
-from jobs.runtime.cli import entry_point
+from jobs.runtime.printing import write
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import complain
 from jobs.transforms.versions import changed_units, results_with_causes

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import Result, write
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.runtime.arguments import Arguments
+from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import Reader
 from schemas.cookbook import RECIPES
 from schemas.sql_files import SqlFile
 

@@ -9,21 +9,20 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from jobs.reading.fitting import WITHOUT_SCREEN, screen_width
-from jobs.reading.printing import TABLE, Result, fit, write
 from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
+from jobs.runtime.fitting import WITHOUT_SCREEN, screen_width
+from jobs.runtime.printing import TABLE, Result, fit, write
 from jobs.runtime.terminal import complain, say
-from schemas.dictionary import Entry, entries
+from schemas.dictionary import Entry, entries, listed
 from schemas.queries import QUERIES
-from schemas.sql_files import SqlFile, first_sentence
+from schemas.sql_files import SqlFile
 from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
-_LISTED: Final = ("name", "kind", "one_row_per", "meaning")
 _INDENT: Final = "    "
 _NARROWEST: Final = 40
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
@@ -66,25 +65,16 @@ def _write_page(target: Path) -> int:
 
 
 def _write_list(form: str | None) -> None:
-    found = _list()
+    found = Result(("name", "kind", "one_row_per", "meaning"), list(listed()))
     if form is None:  # people read it in a pager too
         fit(
             Result(
-                [_LISTED[0], *_LISTED[1::2]], [(name, kind, meaning) for name, kind, _, meaning in found.rows]
+                ("name", "kind", "meaning"), [(name, kind, meaning) for name, kind, _, meaning in found.rows]
             ),
             sys.stdout,
         )
     else:
         write(found, form, sys.stdout)
-
-
-def _list() -> Result:
-    rows = [
-        (each.name, "table", ", ".join(each.grain), first_sentence(each.meaning)) for each in TABLES.values()
-    ]
-    rows += [(each.name, "view", "", first_sentence(each.meaning)) for each in VIEWS.values()]
-    rows += [(each.name, "named query", "", first_sentence(each.meaning)) for each in QUERIES.values()]
-    return Result(_LISTED, rows)
 
 
 def _describe_table(table: Table, form: str | None) -> None:

@@ -14,26 +14,24 @@ from typing import ClassVar, Final
 
 import click
 
-from jobs.reading.command import ENGINE, reader_of, settings_entry_point
-from jobs.reading.difference import ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
-from jobs.reading.printing import Result, is_for_people, write
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
+from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
 from jobs.report import wording
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.errors import PlainError
+from jobs.runtime.printing import Result, is_for_people, write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import Reader
 from schemas.vocabulary import EXIT_SLOWER
 from udfs.kernel.replay.other_times import Match
 from udfs.two_runs import Divided
 from udfs.what_if import SimulationSettings
 
 WINDOW_DAYS: Final = 7
-CONFIDENCE: Final = 0.99
-"""Of 100 equal pairs one may look different: a check in CI runs often."""
 _SHOWN: Final = 0.02
 """Share of a difference from which a table for people has a part; other forms have all."""
 

@@ -10,12 +10,13 @@ from uuid import uuid4
 
 import duckdb
 
-from jobs.reading.command import opened, settings_entry_point
+from jobs.entry_points.command import opened, settings_entry_point
 from jobs.reading.database import Database
-from jobs.reading.question import AnswerError, first_line
+from jobs.reading.question import first_line
 from jobs.runtime.arguments import Arguments, option
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import AnswerError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import shown
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.trace_file import file_name, write_trace
 from jobs.reading.unit import unit_to_replay
 from jobs.runtime.arguments import OF_UNIT, Arguments, not_negative, option
 from jobs.runtime.perfetto import show
+from jobs.runtime.printing import shown
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import Reader
 from schemas.unit import Unit
 from udfs.timeline.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
 from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines

@@ -10,14 +10,13 @@ import sys
 from datetime import timedelta
 from typing import Final
 
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.before_after import Comparison, comparisons
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import Result, write
-from jobs.reading.question import QuestionError
-from jobs.reading.reader import Reader
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import QuestionError, Reader
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 

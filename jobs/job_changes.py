@@ -12,15 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.changes import Change, Point, changes_of
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import Result, write
-from jobs.reading.question import QuestionError
-from jobs.reading.reader import Reader
 from jobs.reading.side import Day, Side
 from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import QuestionError, Reader
 from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOBS, STEP_SLOWDOWN, UNIT_KEY, WORKER_SLOWDOWN

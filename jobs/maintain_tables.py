@@ -14,15 +14,15 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from jobs.reading.command import reader_of
-from jobs.reading.printing import Result, write
-from jobs.reading.reader import Reader
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.command import reader_of
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
-from jobs.runtime.cli import entry_point
+from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
 from jobs.warehouse.digests import check_digests
 from jobs.warehouse.publication import publication
+from jobs.warehouse.reader import Reader
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_days, vacuum
 from schemas.table import Table

@@ -10,15 +10,15 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import run_nightly
-from jobs.reading.printing import write
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_log import added
+from jobs.night import whole_night
 from jobs.reading.spark_reader import collected
 from jobs.report.links import INDEX_NAME
 from jobs.runtime.arguments import Arguments, not_negative, option, where
-from jobs.runtime.cli import entry_point
+from jobs.runtime.printing import write
 from jobs.runtime.progress import working
 from jobs.runtime.project import data_root
-from jobs.runtime.run_log import added
 from jobs.runtime.settings import REPORT, Settings, SettingsError
 from jobs.runtime.terminal import log_to_terminal, say
 from jobs.synthetic.demo import DAYS, planted, write_demo
@@ -122,9 +122,9 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
     rows: dict[str, int] = {}
     for log_date in log_dates:
         started = time.monotonic()
-        night = run_nightly.run(spark, settings, [log_date])
+        night = whole_night.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.RUNS]
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in whole_night.RUNS]
         _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows

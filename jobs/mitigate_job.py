@@ -13,16 +13,16 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 
+from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, analysis
-from jobs.reading.command import ENGINE, reader_of, settings_entry_point
-from jobs.reading.printing import Result, is_for_people, shown, write
-from jobs.reading.question import QuestionError
 from jobs.reading.sides import Asked, asked, simulated_manifest
 from jobs.reading.unit import NotReplayedError, find_unit, read_unit
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, option
+from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, load_settings
+from jobs.warehouse.reader import QuestionError
 from schemas.unit import Unit
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.mitigations import LayersError, Mitigation, Mitigations, mitigated

@@ -6,12 +6,12 @@
 import sys
 from typing import Final
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import write
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, not_negative, option
+from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import Reader
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 

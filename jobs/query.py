@@ -8,14 +8,14 @@ import sys
 import time
 from typing import Final
 
-from jobs.reading.command import reader_entry_point
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.limits import with_limited_heap, within_limits
-from jobs.reading.printing import write
 from jobs.reading.prompt import ask_on
-from jobs.reading.reader import Reader
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, not_negative, option
+from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import Reader
 
 DEFAULT_LIMIT: Final = 1000
 """Default number of rows shown."""

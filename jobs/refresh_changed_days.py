@@ -13,15 +13,15 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import backfill
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.history.plan import plan
 from jobs.history.records import days_before
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
-from jobs.runtime import inputs
 from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 

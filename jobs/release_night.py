@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_log import new_run
 from jobs.gates.checks import OF_EVERY_TABLE
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
-from jobs.runtime.cli import entry_point
-from jobs.runtime.run_log import new_run
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE

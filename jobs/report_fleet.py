@@ -2,13 +2,13 @@
 
 import sys
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.report.links import INDEX_NAME
 from jobs.report.write import write_report
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import Reader
 
 
 @reader_entry_point("report_fleet", LOG_DATE, in_order=True)

@@ -7,13 +7,13 @@ or with --out into one file that needs nothing beside it.
 import sys
 from pathlib import Path
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.unit import find_unit
 from jobs.report.write import write_job_page
 from jobs.runtime.arguments import OF_UNIT, Arguments, option
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
+from jobs.warehouse.reader import Reader
 
 
 @reader_entry_point(

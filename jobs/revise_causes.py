@@ -1,72 +1,10 @@
-"""Revise: uses other jobs and earlier days to decide between causes that a unit's steps cannot separate.
-
-job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes, slower_than_usual of job_slowdown;
-also rank_steps of units whose transfers became slow, which are replayed with those of earlier days. A
-revised row keeps the measured values in `unrevised`. A day is due again when an earlier day that it uses
-has changed results.
-"""
+"""Revise the causes of one log date, and of later days that depend on it."""
 
 import sys
-from collections.abc import Sequence
-from datetime import date
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
-from jobs.gates.result_rules import CAUSE_RULES
-from jobs.history.night import PhaseRun, phase_command
-from jobs.history.phases import simulation
-from jobs.history.records import days_before
-from jobs.runtime.settings import Settings
-from jobs.simulate_what_if import simulated
-from jobs.warehouse.delta_files import keys_of
-from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
-from schemas.unit import Unit
-from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, PHASE_REVISE, UNIT_KEY
-from udfs.revise.causes import Row
-from udfs.revise.slower import with_slower
-from udfs.revise.units import REVISED_FROM, Replay, revised_causes
-from udfs.simulate.result_tables import SIMULATOR_VERSION
-from udfs.simulate.unit_batches import UsualTransfers
-
-
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Revise the causes of these days and publish; returns rows per table, and the phase's work."""
-    phase, revision = PhaseRun(PHASE_REVISE, spark, settings, log_dates), settings.revision
-    results = {name: phase.warehouse.rows(TABLES[name], log_dates) for name in REVISED_FROM}
-    baselines = phase.warehouse.rows(TABLES[JOB_BASELINE], days_before(log_dates, revision.days))
-    replay = _replay(phase.warehouse, settings, results[JOB_SLOWDOWN])
-    revised = {
-        JOB_CAUSES: revised_causes(results, baselines, **revision.model_dump(), replay=replay),
-        JOB_SLOWDOWN: with_slower(results[JOB_SLOWDOWN], results[JOB_BASELINE], baselines, revision.days),
-    }
-    return phase.publish(revised, [rule(results | revised) for rule in CAUSE_RULES])
-
-
-def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Replay:
-    """Make the function that replays units from their ops: none whose results another simulator wrote.
-
-    Of old days ops may have expired: such a unit has no causes to return.
-    """
-    now = {"simulator_version": SIMULATOR_VERSION, "simulation_settings": simulation(settings).text}
-
-    def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        stored = slowdowns.select([*UNIT_KEY, *now]).to_pylist()
-        of_now = {Unit(*(row.pop(name) for name in UNIT_KEY)) for row in stored if now.items() <= row.items()}
-        units = sorted(of_now & wanted.keys())
-        days = sorted({unit.log_date for unit in units})
-        if not units:
-            return {}
-        jobs = warehouse.rows(TABLES[JOBS], days, units)
-        causes = simulated(warehouse, settings, jobs, days, units, wanted)[JOB_CAUSES]
-        found: dict[Unit, list[Row]] = {}
-        for unit, row in zip(keys_of(causes), causes.to_pylist(maps_as_pydicts="strict"), strict=True):
-            found.setdefault(unit, []).append(row)
-        return found
-
-    return replay
-
+from jobs.night.phase_run import phase_command
+from jobs.night.revise import run
+from schemas.vocabulary import PHASE_REVISE
 
 main = phase_command(
     PHASE_REVISE, run, "Revise the causes of a log date, and of later days that depend on it."

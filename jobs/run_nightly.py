@@ -1,55 +1,14 @@
-"""A whole night in one session: ingest, simulate, revise, aggregate, publish.
-
-The order of the phases is vocabulary.PHASE_NAMES; RUNS says what does each.
-"""
+"""A whole night in one session: ingest, simulate, revise, aggregate, publish."""
 
 import sys
-from collections.abc import Sequence
-from datetime import date
-from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
-from jobs.history.night import Run, touched_days
-from jobs.publish_night import summaries
-from jobs.runtime import inputs
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.night.whole_night import run
 from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import entry_point
-from jobs.runtime.progress import steps
 from jobs.runtime.settings import Settings
-from schemas.vocabulary import (
-    PHASE_AGGREGATE,
-    PHASE_INGEST,
-    PHASE_NAMES,
-    PHASE_PUBLISH,
-    PHASE_REVISE,
-    PHASE_SIMULATE,
-)
-
-RUNS: Final[dict[str, Run]] = {
-    PHASE_INGEST: ingest_rank_logs.run,
-    PHASE_SIMULATE: simulate_what_if.run,
-    PHASE_REVISE: revise_causes.run,
-    PHASE_AGGREGATE: aggregate_fleet.run,
-}
-"""Phases with tables: each gates and publishes its own; if one fails, what earlier ones published stays."""
-
-
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every phase over these days, and the last ones over later days that depend on them.
-
-    Returns rows per table.
-    """
-    rows: dict[str, int] = {}
-    with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:
-        for name in names:
-            days = touched_days(name, spark, settings, log_dates)
-            if name == PHASE_PUBLISH:
-                summaries(spark, settings, days, with_report=log_dates)
-            else:
-                rows |= RUNS[name](spark, settings, days)
-    return rows
 
 
 @entry_point("run_nightly", LOG_DATE, reads=inputs.logs_of_a_day)

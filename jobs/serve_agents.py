@@ -10,7 +10,7 @@ from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
 from jobs.agents.tools import Tools
-from jobs.reading.command import opened, settings_entry_point
+from jobs.entry_points.command import opened, settings_entry_point
 from jobs.runtime.arguments import Arguments, option, positive
 from jobs.runtime.settings import Settings
 

@@ -11,13 +11,13 @@ from dataclasses import astuple, fields
 from math import fsum
 from typing import Final
 
-from jobs.reading.command import reader_entry_point
-from jobs.reading.printing import Result, is_for_people, shown, write
-from jobs.reading.reader import Reader
+from jobs.entry_points.command import reader_entry_point
 from jobs.reading.scenarios import FIXABLE, read_fix, replay_fixes
 from jobs.reading.unit import read_causes, unit_to_replay
 from jobs.runtime.arguments import AS_LISTS, FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import Reader
 from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS

@@ -1,11 +1,15 @@
 """The data dictionary, derived from the declarations of the tables: one entry for each column."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from schemas.queries import QUERIES
+from schemas.sql_files import first_sentence
 from schemas.table import Column
 from schemas.tables import TABLES
+from schemas.views import VIEWS
 
 
 class Entry(NamedTuple):
@@ -35,6 +39,15 @@ def entries() -> list[Entry]:
         for table in TABLES.values()
         for column in table.columns
     ]
+
+
+def listed() -> Iterator[tuple[str, str, str, str]]:
+    """Name, kind, key and meaning of all that can be asked for."""
+    for table in TABLES.values():
+        yield table.name, "table", ", ".join(table.grain), first_sentence(table.meaning)
+    for kind, files in (("view", VIEWS), ("named query", QUERIES)):
+        for file in files.values():
+            yield file.name, kind, "", first_sentence(file.meaning)
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -20,7 +20,8 @@ UNIT_FINGERPRINTS: Final = Table(
     partition_by=("log_date", "stage"),  # replaces a phase's days without reading files
     columns=(
         *col.UNIT,
-        col.text("stage", "phase of the night", allowed=PHASE_NAMES),
+        col.text("stage", "the same as phase; a later version drops it", allowed=PHASE_NAMES),
+        col.text("phase", "phase of the night; null in rows of 0.3.0", allowed=PHASE_NAMES, nullable=True),
         col.text(
             "inputs",
             "SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs, settings "
@@ -64,17 +65,14 @@ PUBLICATIONS: Final = Table(
     ),
 )
 
-PHASE_WORK: Final = pa.struct(
-    [
-        ("stage", pa.string()),
-        ("seconds", pa.float64()),
-        ("units", pa.int64()),
-        ("bytes", pa.int64()),
-        ("ops", pa.int64()),
-        ("gate_seconds", pa.float64()),
-        ("expectations", pa.int64()),
-        ("released", pa.int64()),
-    ]
+_WORK: Final = (
+    ("seconds", pa.float64()),
+    ("units", pa.int64()),
+    ("bytes", pa.int64()),
+    ("ops", pa.int64()),
+    ("gate_seconds", pa.float64()),
+    ("expectations", pa.int64()),
+    ("released", pa.int64()),
 )
 REFUSAL: Final = pa.struct(
     [("table", pa.string()), ("expectation", pa.string()), ("rows", pa.int64()), ("meaning", pa.string())]
@@ -107,10 +105,16 @@ PIPELINE_RUNS: Final = Table(
         ),
         Column(
             "stages",
+            "the same as phases, with stage for phase; a later version drops it",
+            pa.list_(pa.struct([("stage", pa.string()), *_WORK])),
+            nullable=True,
+        ),
+        Column(
+            "phases",
             "what each phase of the run worked on: seconds; units; bytes of their files; ops stored; "
             "gate_seconds: seconds of its gates, part of seconds; expectations: checked by its gates; "
-            "released: refusals released by hand; null if no phase succeeded",
-            pa.list_(PHASE_WORK),
+            "released: refusals released by hand; null if no phase succeeded, and in rows of 0.3.0",
+            pa.list_(pa.struct([("phase", pa.string()), *_WORK])),
             nullable=True,
         ),
         Column(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jobs.reading.printing import shown
+from jobs.runtime.printing import shown
 
 MOST_CHARACTERS: Final = 8_000
 """Longest reply: what an agent reads costs it attention."""

@@ -11,8 +11,8 @@ from typing import Any, Concatenate, Final, ParamSpec
 from mcp.server.mcpserver.exceptions import ToolError
 
 from jobs.agents.replies import reply
-from jobs.reading.command import opened
-from jobs.reading.difference import find
+from jobs.entry_points.command import opened
+from jobs.reading.difference import CONFIDENCE, find
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
@@ -23,9 +23,8 @@ from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import printable
-from schemas.dictionary import entries
+from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
-from schemas.sql_files import first_sentence
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import STATUS_ANALYSED
@@ -34,9 +33,6 @@ from udfs.what_if import SimulationSettings
 
 MOST_SECONDS: Final = 60
 """Longest answer, as of the command query. [s]"""
-
-_CONFIDENCE: Final = 0.99
-"""Of the interval of a difference, as the command diff has it."""
 
 _MOST_ROWS: Final = 1_000
 """Rows that are read; a reply holds fewer."""
@@ -149,7 +145,7 @@ class Tools:
         with self._reader() as reader:
             one, other = (warehouse_side(reader, asked(each), how) for each in (a, b))
             divided, why_not = by_ops(one, other)
-            found = find(one.side, other.side, _CONFIDENCE, divided)
+            found = find(one.side, other.side, CONFIDENCE, divided)
         return reply(
             [asdict(part) for part in found.parts],
             first=first,
@@ -177,7 +173,8 @@ class Tools:
     def describe(self, name: str | None = None, first: int = 0) -> str:
         """What tables, views and named queries mean; with a name, its columns with units, or its SQL."""
         if name is None:
-            return reply(list(_readable()), first=first)
+            names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
+            return reply(names, first=first)
         if name in TABLES:
             columns = [
                 {"column": each.column, "type": each.type, "unit": each.unit or None, "meaning": each.meaning}
@@ -211,15 +208,6 @@ class Tools:
         """Lend a reader of what is published now: this process may outlive many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
-
-
-def _readable() -> Iterator[dict[str, str]]:
-    """Name all that can be asked for."""
-    for table in TABLES.values():
-        yield {"name": table.name, "kind": "table", "meaning": first_sentence(table.meaning)}
-    for kind, files in (("view", VIEWS), ("named query", QUERIES)):
-        for file in files.values():
-            yield {"name": file.name, "kind": kind, "meaning": first_sentence(file.meaning)}
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:

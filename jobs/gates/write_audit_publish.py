@@ -24,9 +24,9 @@ from jobs.gates.checks import (
 )
 from jobs.gates.quality_docs import LATER, REFUSED, Page, table_checks, write_docs
 from jobs.history.fingerprints import Fingerprint, record
-from jobs.reading.reader import on_units
 from jobs.warehouse.frames import Rows, StagedRows, frame_of, scalars_of
 from jobs.warehouse.publication import publication
+from jobs.warehouse.reader import on_units
 from jobs.warehouse.stored import STORE_ERRORS, keep
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table

@@ -1,1 +1,1 @@
-"""What has to be done again, in which batches of days, and doing it."""
+"""What has to be done again, and in which batches of days."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from jobs.history.phases import PHASES
 from jobs.landing.accounts import UnitAccount
-from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit
@@ -43,7 +43,7 @@ class Fingerprint(NamedTuple):
     """One row of unit_fingerprints."""
 
     unit: Unit
-    stage: str
+    phase: str
     inputs: str
     settings: str
     version: str
@@ -117,8 +117,8 @@ def recorded(
     found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
     for home in {tables, tables.ingested}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (tables.ingested if each.stage == PHASE_INGEST else tables):
-                found[each.stage][each.unit] = each
+            if home is (tables.ingested if each.phase == PHASE_INGEST else tables):
+                found[each.phase][each.unit] = each
     return found
 
 
@@ -137,12 +137,13 @@ def record(
 def _row(fingerprint: Fingerprint) -> dict[str, object]:
     key = dict(zip(UNIT_KEY, fingerprint.unit, strict=True))
     files = [file._asdict() for file in fingerprint.files]
-    return {**key, **fingerprint._asdict(), "files": files}
+    return {**key, **fingerprint._asdict(), "stage": fingerprint.phase, "files": files}
 
 
 def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     known = {name: row[name] for name in Fingerprint._fields if name in row}
     files = tuple(File(**file) for file in row["files"])
+    known["phase"] = row["stage"]  # rows of 0.3.0 have no other name of it
     return Fingerprint(**known | {"unit": Unit(*(row[name] for name in UNIT_KEY)), "files": files})
 
 

@@ -25,7 +25,7 @@ from udfs.what_if import SimulationSettings
 class Phase:
     """A phase of the night.
 
-    entry_point : its module at the top of jobs, whose `run` does it
+    entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
     version : raised whenever it makes other rows of the same input
     measure : what its time grows with (bytes, ops, units)
     per_s : how much of that it does on two cores, until runs show it. [1/s]

@@ -17,9 +17,9 @@ from jobs.history.fingerprints import Fingerprint, Wanted, wanted
 from jobs.history.phases import OF_DAYS, PHASES
 from jobs.history.records import LandingChanges, Records, changed_in_landing, days_after
 from jobs.landing.read_landing import Digests, digests
-from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import HistorySettings
+from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, PHASE_SIMULATE, PIPELINE_RUNS, RUN_OUTCOMES
@@ -141,7 +141,7 @@ def _warn_of_unknown(before: Records) -> None:
     """Log how many units cannot be simulated, because no record says that they were ingested whole."""
     if unknown := before.jobs - before.done[PHASE_INGEST].keys():
         _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
+            "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",
             len(unknown),
         )
 

@@ -18,9 +18,9 @@ from jobs.history.fingerprints import (
 from jobs.history.phases import PHASES, phase_before
 from jobs.landing.files import LandedFile, Landing
 from jobs.landing.read_landing import Digests
-from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import HOST_HEALTH, JOBS, PHASE_INGEST, PHASE_SIMULATE

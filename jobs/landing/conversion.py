@@ -21,9 +21,9 @@ from jobs.landing.formats.nccl_inspector import NO_REPLAY
 from jobs.landing.formats.rows import LISTS, SCALARS, Bounds
 from jobs.landing.one_run import read_staged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
-from jobs.landing.staging import Staging
 from jobs.landing.stores import store_of
 from jobs.landing.unit_rows import UnitRows
+from jobs.warehouse.staging import Staging
 from schemas.unit import Unit
 from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, STATUS_UNUSABLE_LOG
 

@@ -16,10 +16,10 @@ from jobs.landing.accounts import UnitAccount, whole_unit
 from jobs.landing.files import LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
-from jobs.landing.staging import STAGED_TABLES, Staging
 from jobs.landing.stores import store_of
 from jobs.runtime.errors import WrongInputError
 from jobs.runtime.nearest import missing_folder
+from jobs.warehouse.staging import STAGED_TABLES, Staging
 from schemas.tables import TABLES
 from schemas.unit import Unit
 

@@ -25,10 +25,10 @@ from jobs.landing.files import LandedFile, Landing
 from jobs.landing.formats.rows import Bounds, FileError
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_unit import read_unit, unread_unit
-from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from jobs.warehouse.staging import StagedFile, Staging, sweep
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 

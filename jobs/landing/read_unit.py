@@ -24,9 +24,9 @@ from jobs.landing.formats.run_events import Events, read_events
 from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
-from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
+from jobs.warehouse.staging import Staging
 from schemas.vocabulary import (
     PUBLISHED_TRACE_FORMAT,
     RANK_LOG_FORMAT,

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.landing.formats.rows import Reject, Rows, joined, table_of
-from jobs.landing.staging import Staging
+from jobs.warehouse.staging import Staging
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, REJECTS

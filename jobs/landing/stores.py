@@ -13,7 +13,7 @@ import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.landing.filesystems import delivered, filesystem_of
+from jobs.runtime.filesystems import delivered, filesystem_of
 from jobs.runtime.places import is_url, usual
 
 _FILE_DEPTH: Final = 3

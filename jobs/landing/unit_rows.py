@@ -22,8 +22,8 @@ from jobs.landing.formats.rows import (
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.rank_steps import RankSteps
 from jobs.landing.row_buffer import RowBuffer, with_files
-from jobs.landing.staging import Staging
 from jobs.landing.usable import Used
+from jobs.warehouse.staging import Staging
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     REASON_RANK_OUT_OF_RANGE,

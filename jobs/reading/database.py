@@ -10,10 +10,11 @@ from typing import Final
 
 import duckdb
 
-from jobs.reading.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
 from jobs.reading.dialect import WHOLE
-from jobs.reading.question import QuestionError, question
+from jobs.reading.question import question
 from jobs.runtime.nearest import close_match
+from jobs.warehouse.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
+from jobs.warehouse.reader import QuestionError
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES

@@ -20,6 +20,8 @@ SAME: Final = "no difference"
 CHANCE: Final = "may be chance"
 TOO_FEW: Final = "too few steps to tell"
 
+CONFIDENCE: Final = 0.99
+"""Of 100 equal pairs one may look different: a check in CI runs often."""
 SMALLEST: Final = 0.01
 """Part of A's step time below which a difference is none: healthy GPUs differ so."""
 

@@ -11,8 +11,9 @@ import duckdb
 import pyarrow as pa
 
 from jobs.reading.database import Database, needed
-from jobs.reading.printing import Result, times_as_text
-from jobs.reading.question import NAMES, AnswerError, Question, QuestionError, first_line, no_column, question
+from jobs.reading.question import NAMES, Question, first_line, no_column, question
+from jobs.runtime.printing import Result, times_as_text
+from jobs.warehouse.reader import AnswerError, QuestionError
 
 Found = TypeVar("Found")
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
-from jobs.reading.question import AnswerError, OutOfMemoryError
 from jobs.runtime.arguments import called
 from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
 from jobs.runtime.settings import Settings, with_spark_conf
 from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import AnswerError, OutOfMemoryError
 from schemas.vocabulary import EXIT_FAILED
 
 Found = TypeVar("Found")

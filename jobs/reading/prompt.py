@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from jobs.reading.question import NAMES, AnswerError, QuestionError
-from jobs.reading.reader import Reader
+from jobs.reading.question import NAMES
 from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import AnswerError, QuestionError, Reader
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 

@@ -14,9 +14,8 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from jobs.reading.dialect import put_over
-from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
-from jobs.runtime.settings import SettingsError
+from jobs.warehouse.reader import QuestionError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.vocabulary import TABLE_NAMES
@@ -37,18 +36,6 @@ _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
 """What a LATERAL may make rows of; a table function could read anything."""
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
-
-
-class QuestionError(SettingsError):
-    """Raised for a question that cannot be asked: wrong SQL, unknown names, no tables."""
-
-
-class AnswerError(PlainError):
-    """Raised when a valid question fails, on the data or out of memory."""
-
-
-class OutOfMemoryError(AnswerError):
-    """Raised when an engine needs more memory for an answer than it may take; the message says how much."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from jobs.reading.fitting import write_fitting
-from jobs.reading.printing import times_as_text
+from jobs.runtime.fitting import write_fitting
+from jobs.runtime.printing import times_as_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,10 +7,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.reading.question import QuestionError
 from jobs.reading.unit import StoredCauses
 from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.settings_sections import SimulationSettings
+from jobs.warehouse.reader import QuestionError
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
 from udfs import what_if
 from udfs.custom_scenario import Answers, cause_answers, replay_causes, replay_scenarios

@@ -12,13 +12,12 @@ import numpy as np
 
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
-from jobs.reading.question import AnswerError, QuestionError
-from jobs.reading.reader import Reader, on_units
 from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import NoSuchUnitError, read_unit
 from jobs.runtime.arguments import log_date
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
+from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import (

@@ -15,22 +15,14 @@ from pyspark.sql.types import NumericType, TimestampType
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.printing import Result, times_as_text
-from jobs.reading.question import (
-    AnswerError,
-    OutOfMemoryError,
-    Question,
-    QuestionError,
-    first_line,
-    no_column,
-    question,
-)
-from jobs.reading.reader import Reader
+from jobs.reading.question import Question, first_line, no_column, question
 from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.printing import Result, times_as_text
 from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings
 from jobs.warehouse import upkeep
+from jobs.warehouse.reader import AnswerError, OutOfMemoryError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import mentioned

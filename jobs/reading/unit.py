@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from jobs.reading.question import AnswerError, QuestionError
-from jobs.reading.reader import Reader, on_units
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.progress import working
+from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_KEY

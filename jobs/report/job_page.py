@@ -12,8 +12,9 @@ from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
+from jobs.report.power import power_section
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
-from jobs.report.sections import LAST_SECTIONS, SECTIONS
+from jobs.report.sections import SECTIONS
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
@@ -119,7 +120,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "chain": waterfall(tables.waterfall, measure.amounts),
         "unit_of_chain": measure.unit,
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
-        "last_sections": [section for of in LAST_SECTIONS if (section := of(tables)) is not None],
+        "power": power_section(tables),
         "trust": trust(tables.job),
         "data": {"charts": drawn, "timeline": timeline},
     }

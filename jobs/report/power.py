@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from jobs.report.rows import Row, UnitTables
-from jobs.report.section import Section
+from jobs.report.sections import Section
 from jobs.report.templates import rounded
 from jobs.report.wording import MISSING, percent, seconds
 from schemas.vocabulary import JOB_MEGAWATTS, JOB_POWER

@@ -11,11 +11,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.reading.question import QuestionError
-from jobs.reading.reader import Reader, on_units
 from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.rows import FleetTables, UnitTables
+from jobs.warehouse.reader import QuestionError, Reader, on_units
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
 from schemas.tables import TABLES

@@ -1,20 +1,230 @@
 """Sections of a job's page that only some jobs have: what else their logs answer."""
 
-from typing import Final
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from jobs.report.communication import exposed_section
-from jobs.report.effective_time import effective_time
-from jobs.report.gpu_types import gpu_types
-from jobs.report.power import power_section
-from jobs.report.roles import whole
-from jobs.report.section import SectionOf
+from jobs.report import loss, wording
+from jobs.report.rows import Row, UnitTables
+from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
+from schemas.vocabulary import (
+    EXPOSED_COMMUNICATION,
+    GPU_TYPE_SLOWDOWN,
+    JOB_TIME,
+    ROLE_STEP,
+    SCOPE_JOB,
+    SCOPE_OP_TYPE,
+)
 
-SECTIONS: Final[tuple[SectionOf, ...]] = (
+_SPENT_ON: Final = {
+    "kept": "steps that stayed",
+    "lost_work": "steps done again after a restart, or still to be",
+    "outage": "outages, from a failure to the next start",
+    "startup": "start-ups, until the first step",
+    "checkpoint": "checkpoints",
+    "unknown": "not known",
+}
+_KEPT: Final = ("productive", "straggling", "late_start")
+"""Parts that are steps that stayed. Of them the chain says what is lost: a page has one figure for it."""
+_OF_ROLES: Final = (
+    "role",
+    "runs",
+    "busy",
+    "waits itself",
+    "on the longest path",
+    "iterations waited for",
+    "causes fixed",
+    "ideal",
+    "twice as fast",
+)
+
+
+class Section(NamedTuple):
+    """A section: a title, a sentence or two, and a table, left out where it has no rows.
+
+    name    : of its anchor, unique on the page
+    columns : heads of the table's columns; the first names the row, the others are numbers
+    rows    : texts, as a person reads them
+    chart   : id of the chart above the table, one of job_charts.charts; empty without one
+    """
+
+    name: str
+    title: str
+    says: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    chart: str = ""
+
+
+def effective_time(tables: UnitTables) -> Section | None:
+    """Return the section of a run that left its events."""
+    if not tables.further.get(JOB_TIME):
+        return None
+    (row,) = tables.further[JOB_TIME]
+    scheduled = row["scheduled_gpu_hours"]
+    ettr, ideal = (wording.percent(row[name]) for name in ("ettr", "productive_fraction"))
+    says = (
+        f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps "
+        f"that stayed; {ideal} would have been enough at the paper's ideal: the chain at the top calls "
+        f"these productive. {_counted(row)}."
+    )
+    if row["contradictions"]:
+        says += f" Contradictions among its events: {row['contradictions']}; what they concern is not known."
+    kept = sum(row[f"{name}_gpu_hours"] for name in _KEPT)
+    hours = {name: kept if name == "kept" else row[f"{name}_gpu_hours"] for name in _SPENT_ON}
+    texts = [
+        (_SPENT_ON[name], wording.hours(part), wording.percent(part / scheduled))
+        for name, part in hours.items()
+    ]
+    heads = ("GPU-hours spent on", "GPU-hours", "share")
+    return Section("effective-time", "What its GPU-hours were spent on", says, heads, texts)
+
+
+def _counted(row: Row) -> str:
+    names = ("start", "failure", "checkpoint")
+    return ", ".join(wording.counted(row[f"{name}s"], name) for name in names)
+
+
+def whole(tables: UnitTables) -> Section | None:
+    """Return the section of the whole; None for a run that is part of none."""
+    part_of = tables.job.get("part_of")
+    if part_of is None:
+        return None
+    says = f"This run is part of {part_of}, as its {tables.job['role'] or 'unnamed role'}."
+    if not tables.further.get(ROLE_STEP):
+        says += (
+            " The figures of the whole leave it out: its manifest states no role, or no iterations of its "
+            "steps, or its log has no absolute times of this day (t0_us)."
+        )
+    answered = [row for row in tables.roles if row["whole_s"] is not None]
+    return Section(
+        "whole",
+        "The whole that this run is part of",
+        f"{says} {_found_of_whole(tables.roles, answered)}",
+        _OF_ROLES,
+        [_role_cells(row) for row in answered],
+    )
+
+
+def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
+    """What was found of the whole, or why nothing."""
+    if not roles:
+        return "Only a night can say which role the others wait for: it needs the logs of all runs."
+    if not answered:
+        return (
+            f"The whole has no answer: fewer than {LEAST_ITERATIONS} of its iterations were recorded "
+            f"with absolute times, or it has more than {MOST_ITERATIONS:,} iterations or {MOST_ROLES} roles."
+        )
+    most = max(answered, key=lambda row: (row["waited_for_s"], row["role"]))
+    share = wording.percent(most["waited_for_s"] / most["whole_s"])
+    return (
+        f"Its recorded iterations took {wording.seconds(most['whole_s'])}, and for {share} of that time the "
+        f"others waited for the {most['role']}. Who waits for whom is inferred from their order."
+        " The last columns say what the whole saves if one role alone is faster (in brackets: GPU-hours);"
+        " savings of several roles do not add up."
+    )
+
+
+def _role_cells(row: Row) -> Sequence[str]:
+    others = [*row["waits_for"], *(f"{role} of the iteration before" for role in row["waits_for_before"])]
+    left_out = f", {row['runs_left_out']} left out" if row["runs_left_out"] else ""
+    return (
+        f"{row['role']}, waits for {', '.join(others) or 'no other'}",
+        f"{row['runs']}{left_out}",
+        wording.seconds(row["busy_s"]),
+        wording.seconds(row["waiting_s"]),
+        wording.seconds(row["waited_for_s"]),
+        f"{row['iterations_waited_for']:,}",
+        *(_returned(row, name) for name in ("if_fixed", "if_ideal", "if_twice_as_fast")),
+    )
+
+
+def _returned(row: Row, name: str) -> str:
+    """What a role returns to the whole: the share, and GPU-hours where they are known."""
+    fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
+    if fraction is None:
+        return wording.MISSING
+    return wording.percent(fraction) + ("" if hours is None else f" ({wording.hours(hours)})")
+
+
+def gpu_types(tables: UnitTables) -> Section | None:
+    """What unlike GPUs cost, type by type."""
+    rows = tables.further.get(GPU_TYPE_SLOWDOWN, ())
+    if not rows:
+        return None
+    saved = rows[0]["time_saved_fraction"]
+    says = (
+        f"If all workers were as fast as those on the fastest type, all else as recorded, "
+        f"{loss.of_unit(saved, rows[0]['saved_gpu_hours'])} would be saved. "
+        if saved is not None
+        else ""
+    )
+    return Section(
+        "gpu-types",
+        "Types of GPU",
+        f"{says}Times as long: usual computes compared with the fastest type's in the same stages; in "
+        "brackets where the difference is within the noise. Slowdown: replayed with this type as recorded "
+        "and all else ideal.",
+        ("type", "workers", "hosts", "forward", "backward", "times as long", "slowdown"),
+        [
+            (
+                row["gpu_type"],
+                wording.number(row["workers"]),
+                wording.number(row["hosts"]),
+                wording.seconds(row["forward_ideal_s"]),
+                wording.seconds(row["backward_ideal_s"]),
+                _factor(row),
+                wording.ratio(row["slowdown"]),
+            )
+            for row in sorted(rows, key=lambda row: row["factor"] or math.inf)
+        ],
+    )
+
+
+def _factor(row: Row) -> str:
+    is_certain = row["is_slower"] or row["factor"] in (None, 1.0)
+    return wording.ratio(row["factor"]) if is_certain else f"({wording.ratio(row['factor'])})"
+
+
+def exposed_section(tables: UnitTables) -> Section | None:
+    """What all communication and each op type costs a step, the dearest first."""
+    rows = tables.further.get(EXPOSED_COMMUNICATION, ())
+    of_job = [row for row in rows if row["scope"] == SCOPE_JOB]
+    if not of_job:
+        return None
+    of_types = [row for row in rows if row["scope"] == SCOPE_OP_TYPE]
+    waits, returns = (_time_of_unit(tables.job, of_job[0][name]) for name in ("exposed_s", "overlap_saved_s"))
+    return Section(
+        "communication",
+        "Communication that lengthens steps",
+        f"Waiting for communication takes {waits}. Perfect overlap with computes would return at most "
+        f"{returns}. Busy: the time of the worker that communicates most, or the wait if that is longer. "
+        "Hidden: the part of busy that lengthens no step. Op types may run at the same time, so rows do not "
+        "add up.",
+        ("per step", "busy", "exposed", "hidden", "overlap returns at most"),
+        [
+            _communication_cells(row)
+            for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))
+        ],
+    )
+
+
+def _communication_cells(row: Row) -> tuple[str, ...]:
+    name = "all communication" if row["scope"] == SCOPE_JOB else row["op_type"]
+    times_s = (row[each] for each in ("busy_s", "exposed_s", "hidden_s", "overlap_saved_s"))
+    return name, *map(wording.seconds, times_s)
+
+
+def _time_of_unit(job: Row, time_s: float) -> str:
+    """Seconds of a step as a part of the unit, and in GPU-hours where it states them."""
+    share = time_s / job["actual_step_s"]
+    return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
+
+
+SECTIONS: Final[tuple[Callable[[UnitTables], Section | None], ...]] = (
     effective_time,
     whole,
     gpu_types,
     exposed_section,
 )
 """In the order of the page; each gives None where the unit's logs do not answer it."""
-LAST_SECTIONS: Final[tuple[SectionOf, ...]] = (power_section,)
-"""Of those who run the power and not the job: below how far to trust the rest."""

@@ -9,8 +9,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from jobs.reading.question import QuestionError
-from jobs.reading.reader import Reader
 from jobs.report import files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
@@ -22,6 +20,7 @@ from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import REPORT, Settings, SettingsError
+from jobs.warehouse.reader import QuestionError, Reader
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_PUBLISH
 

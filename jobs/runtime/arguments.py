@@ -14,9 +14,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.reading.printing import FORMATS
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.printing import FORMATS
 from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
@@ -67,6 +67,7 @@ def option(
     meaning: str,
     kind: Callable[[str], object] = str,
     *,
+    also: str | None = None,
     dest: str | None = None,
     choices: Collection[str] = (),
     **how: Any,  # noqa: ANN401  # what else click's Option or Argument takes
@@ -75,10 +76,11 @@ def option(
 
     usage : name and placeholder of the value, as in `--days N`; without a placeholder, a switch
     kind : reads the value; raises ValueError with the reason
+    also : another name of the same, which an earlier version had
     dest : name of the attribute, if not that of the argument
     """
     name, _, value = usage.partition(" ")
-    names = [name, dest] if dest else [name]
+    names = [each for each in (name, also, dest) if each]
     if choices:
         how |= {"type": _Name(choices), "metavar": value or None}
     elif value:

@@ -1,6 +1,7 @@
 """Places of tables and logs: folders of this machine, and stores by URL, which all libraries reach alike."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,11 @@ _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PLAIN: Final = "http://"
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+"""It makes a URL of the path: %20 means a space there, and \\ means /."""
+_NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
+"""Spark takes the first six for a pattern, which another folder may match, and no path with the last;
+deltalake's commits fail on those between; what a % means depends on what follows it."""
 
 
 class PlaceError(WrongInputError):
@@ -70,3 +76,18 @@ def storage_options(root: str) -> dict[str, str] | None:
 
 def _first(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> str | None:
     return next((environment[name] for name in names if environment.get(name)), None)
+
+
+def not_readable(root: str) -> str:
+    """Say why the tables under a root cannot be read; empty if they can, or lie in a store."""
+    return _odd_in(_MISREAD, root)
+
+
+def not_writable(root: str) -> str:
+    """Say why tables under a root cannot be written; empty as above."""
+    return not_readable(root) or _odd_in(_NOT_WRITTEN, root)
+
+
+def _odd_in(pattern: re.Pattern[str], root: str) -> str:
+    found = None if "://" in root else pattern.search(root)
+    return f"Delta tables cannot lie in a folder with {found[0]!a} in its path" if found else ""

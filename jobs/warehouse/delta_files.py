@@ -15,11 +15,11 @@ from deltalake import Schema, write_deltalake
 from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
 
-from jobs.landing.staging import Partition, StagedFile, Staging
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url, storage_options
 from jobs.warehouse.lease import held
+from jobs.warehouse.staging import Partition, StagedFile, Staging
 from jobs.warehouse.stored import commit_actions, create, forget, opened
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from jobs.reading.file_digests import DIGESTS, Kept, as_content, check, digests_of, kept
 from jobs.runtime.places import is_url
+from jobs.warehouse.file_digests import DIGESTS, Kept, as_content, check, digests_of, kept
 from jobs.warehouse.small_files import LocalFiles
 
 if TYPE_CHECKING:

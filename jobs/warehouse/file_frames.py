@@ -14,11 +14,11 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.landing.filesystems import filesystem_of
-from jobs.landing.staging import StagedFile
 from jobs.runtime import objects
+from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_files import FEW_BYTES, with_partition
+from jobs.warehouse.staging import StagedFile
 from jobs.warehouse.table_log import Logged
 from schemas.table import Table
 from schemas.tables import TABLES

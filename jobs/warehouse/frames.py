@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
 from jobs.runtime.places import is_url
 from jobs.warehouse.file_frames import as_logged, frame_of_files
+from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove
 from schemas.table import Table
 from schemas.tables import TABLES
 

@@ -24,8 +24,7 @@ import psutil
 from pydantic import Field, TypeAdapter
 
 from jobs.runtime.errors import PlainError
-from jobs.runtime.odd_paths import not_writable
-from jobs.runtime.places import is_url
+from jobs.runtime.places import is_url, not_writable
 
 LOCK_NAME: Final = "_lock"
 JVM_LOCK_NAME: Final = "_lock_jvm"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.reading.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
 from jobs.runtime.places import is_url
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
 from jobs.warehouse.digests import keep_digests, kept_digests
 from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore

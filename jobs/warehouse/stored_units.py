@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.landing.filesystems import filesystem_of
+from jobs.runtime.filesystems import filesystem_of
 from jobs.warehouse.delta_files import keys_of
 from schemas.unit import Unit
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows

@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.reading.delta_tables import LATEST_PUBLICATION
-from jobs.reading.reader import on_units
 from jobs.runtime.places import is_url
 from jobs.runtime.settings import Settings
 from jobs.warehouse import delta_files, table_log
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
 from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.small_files import SmallFiles, small_files
 from jobs.warehouse.stored import create, is_stored, opened

@@ -19,11 +19,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
+from jobs import backfill
+from jobs.entry_points.run_log import work_of_phases
 from jobs.history.plan import plan
+from jobs.night import aggregate, ingest, publish, simulate
 from jobs.runtime.arguments import positive
 from jobs.runtime.project import PROJECT
-from jobs.runtime.run_log import work_of_phases
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.fleet import FIRST_DAY
@@ -86,7 +87,7 @@ def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[F
 
 
 def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Measured:
-    stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
+    stages = (ingest, simulate, aggregate, publish)
     return watch(lambda: [stage.run(spark, settings, day) for stage in stages])
 
 

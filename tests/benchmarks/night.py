@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
+from jobs.night import aggregate, ingest, publish, simulate
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.log_files import write_rank_logs
@@ -69,9 +69,9 @@ def _generate(landing: Path) -> int:
 
 def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
     """Each phase of a night."""
-    stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
+    stages = (ingest, simulate, aggregate, publish)
     return {
-        stage.__name__.removeprefix("jobs."): watch(partial(stage.run, spark, settings, [DAY]))
+        stage.__name__.removeprefix("jobs.night."): watch(partial(stage.run, spark, settings, [DAY]))
         for stage in stages
     }
 

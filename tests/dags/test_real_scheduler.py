@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.run_nightly import run as run_nightly
+from jobs.night.whole_night import run as run_nightly
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -150,8 +150,8 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     }
     assert sorted(nights) == [first, last]
     assert nights[last]["rows"]["job_causes"] == 7
-    stages = [stage["stage"] for stage in nights[last]["stages"]]
-    assert stages == ["ingest", "simulate", "revise", "aggregate"]
+    phases = [phase["phase"] for phase in nights[last]["phases"]]
+    assert phases == ["ingest", "simulate", "revise", "aggregate"]
     assert Path(nights[last]["data_docs"]).exists()
     assert {event["extra"]["log_date"] for event in events if event["name"] == "what_if_fleet_day"} == {
         first,

@@ -13,8 +13,7 @@ from typing import Final
 
 import pandas as pd
 
-from jobs.diff_runs import CONFIDENCE
-from jobs.reading.difference import FASTER, NOTHING_LOST, OF_CAUSE, SLOWER, Found, Part, find
+from jobs.reading.difference import CONFIDENCE, FASTER, NOTHING_LOST, OF_CAUSE, SLOWER, Found, Part, find
 from jobs.reading.side import Side
 from jobs.reading.sides import day_of
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive, probability

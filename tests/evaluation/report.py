@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from jobs.reading.printing import Result, write
+from jobs.runtime.printing import Result, write
 
 FORMATS: Final = ("text", "markdown", "json")
 

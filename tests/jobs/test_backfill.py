@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from jobs import run_nightly
 from jobs.gates.checks import Check, GateRefusedError
+from jobs.night import whole_night
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     INGESTED_TABLES,
@@ -40,7 +40,7 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: History) -> None:
     shutil.rmtree(history.warehouse)
     for day in DAYS:
-        run_nightly.run(history.spark, history.settings, [day])
+        whole_night.run(history.spark, history.settings, [day])
     assert_same_tables(history.tables(), filled.tables())
     assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
     assert units_of(history.plan()) == NOTHING

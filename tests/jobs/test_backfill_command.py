@@ -51,7 +51,7 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     assert "1 of 2 days had something to do; the others were done and unchanged" in printed.out
     assert "left" not in printed.err  # no bar without a terminal
     (run,) = history.rows(PIPELINE_RUNS)
-    work = {each["stage"]: each for each in run["stages"]}
+    work = {each["phase"]: each for each in run["phases"]}
     assert {stage: each["units"] for stage, each in work.items()} == {
         "ingest": 1,
         "simulate": 1,
@@ -73,11 +73,11 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
         (["--from", "2026-01-06", "--to", "2026-01-05"], "--to 2026-01-05 lies before --from 2026-01-06"),
         (
             [*RANGE, "--stages", "ingest,dream"],
-            "Invalid value for '--stages': 'dream' is not a phase; phases are ingest",
+            "Invalid value for '--phases' / '--stages': 'dream' is not a phase; phases are ingest",
         ),
         (
-            [*RANGE, "--stages", "ingest", "--warehouse-new", "x"],
-            "--stages: ingest cannot run with --warehouse-new",
+            [*RANGE, "--phases", "ingest", "--warehouse-new", "x"],
+            "--phases: ingest cannot run with --warehouse-new",
         ),
         ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),
     ],

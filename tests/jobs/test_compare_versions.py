@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, compare_versions, ingest_rank_logs
+from jobs import backfill, compare_versions
+from jobs.night import ingest
 from jobs.runtime.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
@@ -127,7 +128,7 @@ def test_nothing_is_ingested_into_a_warehouse_that_reads_anothers_ingested_table
 ) -> None:
     beside = with_new_warehouse(history.settings, str(tmp_path / "side"))
     with pytest.raises(SettingsError, match=r"^paths\.ingested: ingested tables of another warehouse"):
-        ingest_rank_logs.run(history.spark, beside, DAYS)
+        ingest.run(history.spark, beside, DAYS)
     assert not (tmp_path / "side").exists()
 
 

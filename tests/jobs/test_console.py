@@ -132,7 +132,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_wrong_arguments_give_one_line(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str, case: str
 ) -> None:
-    for place in ("jobs.runtime.cli.session", "jobs.runtime.session.session"):
+    for place in ("jobs.entry_points.cli.session", "jobs.runtime.session.session"):
         monkeypatch.setattr(place, lambda *_: pytest.fail("a session was made"))
     monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"")
     (tmp_path / "empty").mkdir()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import run_nightly
+from jobs.night import whole_night
 from jobs.report.links import job_page_path
 from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import write_inspector_logs, write_rank_logs
@@ -76,7 +76,7 @@ def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest
     paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
     settings = test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
     make_old(Warehouse(spark, str(root / "warehouse")))
-    run_nightly.run(spark, settings, [DAY])
+    whole_night.run(spark, settings, [DAY])
     shutil.rmtree(root / "landing")
     return Night(settings, read_tables(spark, settings))
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
-from jobs.reading.command import reader_of
+from jobs.entry_points.command import reader_of
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import report_job, run_nightly
+from jobs import report_job
+from jobs.night import whole_night
 from jobs.runtime.settings import Settings
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.log_files import write_rank_logs
@@ -137,7 +138,7 @@ def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest
         update={"landing": str(landing), "warehouse": str(root / "warehouse")}
     )
     settings = test_settings.model_copy(update={"paths": paths})
-    run_nightly.run(spark, settings, [DAY])
+    whole_night.run(spark, settings, [DAY])
     return Night(settings, read_tables(spark, settings))
 
 
@@ -196,12 +197,12 @@ def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
     spark: SparkSession, night: Night
 ) -> None:
     pages = report_of(night)
-    run_nightly.run(spark, night.settings, [DAY])
+    whole_night.run(spark, night.settings, [DAY])
     again = read_tables(spark, night.settings)
     assert report_of(night) == pages
     for name in PUBLISHED_TABLES:
         assert sorted(again[name], key=repr) == sorted(night.tables[name], key=repr), name
-    run_nightly.run(spark, night.settings, [date(2026, 1, 6)])  # without logs: it leaves other days alone
+    whole_night.run(spark, night.settings, [date(2026, 1, 6)])  # without logs: it leaves other days alone
     then = read_tables(spark, night.settings)
     assert {name: len(then[name]) for name in PUBLISHED_TABLES} == {
         name: len(night.tables[name]) for name in PUBLISHED_TABLES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import backfill, maintain_tables, refresh_changed_days
-from jobs.reading.command import reader_of
+from jobs.entry_points.command import reader_of
 from jobs.report.write import write_report
 from jobs.warehouse.stored import forget
 from schemas.vocabulary import RANK_STEPS, SOURCE_FILES

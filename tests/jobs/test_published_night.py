@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import run_nightly
+from jobs.night import whole_night
 from jobs.runtime.settings import Settings
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.log_files import write_rank_logs
@@ -43,7 +43,7 @@ def published_night(
         update={"landing": str(landing), "warehouse": str(root / "warehouse")}
     )
     settings = test_settings.model_copy(update={"paths": paths})
-    run_nightly.run(spark, settings, [DAY])
+    whole_night.run(spark, settings, [DAY])
     return Night(settings, read_tables(spark, settings))
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import refresh_changed_days, run_nightly
+from jobs import refresh_changed_days
 from jobs.landing.files import LandedFile
+from jobs.night import whole_night
 from jobs.runtime.settings import REPORT
 from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
 from tests.support.history import DAYS, JOB_IDS, History, another_version, assert_same_tables, history_in
@@ -123,14 +124,14 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
     written = json.loads(summary.read_text())
     assert (written["days"], written["rows"]["jobs"], written["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
-    assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT_OF_LAST.items())
+    assert [(each["phase"], each["units"]) for each in run["phases"]] == list(ONE_UNIT_OF_LAST.items())
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
     """Also of a later day, whose report depends on it."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
-        run_nightly.run(history.spark, history.settings, [day])
+        whole_night.run(history.spark, history.settings, [day])
     early = pages(history)
     history.put("alpha", DAYS[0], slow=2.0)
     history.finish()
@@ -138,7 +139,7 @@ def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: Hist
     late, tables = pages(history), history.tables()
     shutil.rmtree(history.warehouse)
     for day in DAYS:
-        run_nightly.run(history.spark, history.settings, [day])
+        whole_night.run(history.spark, history.settings, [day])
     assert_same_tables(tables, history.tables())
     assert late == pages(history)
     for day in DAYS:

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, release_night
+from jobs.entry_points.run_log import recorded_run
 from jobs.gates.checks import OF_EVERY_TABLE, Check, GateRefusedError, Rule
 from jobs.gates.quality_docs import Page, TableChecks, html
 from jobs.gates.write_audit_publish import publish, refused_path
 from jobs.release_night import Release, record_release, refused
 from jobs.report.links import docs_path
-from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

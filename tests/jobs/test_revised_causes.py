@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, ingest_rank_logs, revise_causes, run_nightly, simulate_what_if
+from jobs import backfill
 from jobs.history.fingerprints import recorded
 from jobs.history.plan import plan
+from jobs.night import ingest, revise, simulate, whole_night
 from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -89,8 +90,8 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     """The first two days together, then the third on its own."""
-    run_nightly.run(spark, settings, DAYS[:2])
-    run_nightly.run(spark, settings, DAYS[2:])
+    whole_night.run(spark, settings, DAYS[:2])
+    whole_night.run(spark, settings, DAYS[2:])
     return read(spark, settings)
 
 
@@ -134,8 +135,8 @@ def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
     """Each day depends on the same days, and on what was measured, not on what was revised."""
-    simulate_what_if.run(spark, settings, DAYS)
-    revise_causes.run(spark, settings, DAYS)
+    simulate.run(spark, settings, DAYS)
+    revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
 
 
@@ -160,7 +161,7 @@ def test_nights_in_any_order_give_the_same_rows(
     """A day that is done late changes what later days depend on: their causes, and the counts of those."""
     backwards = elsewhere(settings, tmp_path)
     for day in reversed(DAYS):
-        run_nightly.run(spark, backwards, [day])
+        whole_night.run(spark, backwards, [day])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
     done = recorded(Warehouse(spark, str(tmp_path)), DAYS)
@@ -177,15 +178,15 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
     died_at: str,
 ) -> None:
     backwards = elsewhere(settings, tmp_path)
-    run_nightly.run(spark, backwards, DAYS[2:])
+    whole_night.run(spark, backwards, DAYS[2:])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "replace", dying_at(died_at, DAYS[2]))
         with pytest.raises(KilledError):
-            run_nightly.run(spark, backwards, DAYS[:2])
+            whole_night.run(spark, backwards, DAYS[:2])
     assert causes_by_day(spark, backwards) != causes_by_day(spark, settings)
     todo = plan(Warehouse.of(spark, backwards), backwards, DAYS)
     assert {unit[0] for batch in todo.batches for unit in batch.units["aggregate"]} == set(DAYS)
-    run_nightly.run(spark, backwards, DAYS[:2])
+    whole_night.run(spark, backwards, DAYS[:2])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
     assert not plan(Warehouse.of(spark, backwards), backwards, DAYS).batches
@@ -196,10 +197,10 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
-    ingest_rank_logs.run(spark, late, DAYS)
+    ingest.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
-    simulate_what_if.run(spark, late, DAYS, units - seen)
+    simulate.run(spark, late, DAYS, units - seen)
     backfill.run(spark, late, plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
     assert read(spark, late) != nights
     todo = plan(Warehouse.of(spark, late), late, DAYS[:2])

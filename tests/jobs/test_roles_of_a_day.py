@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.aggregate_fleet import tables_of_wholes
 from jobs.gates.result_rules import broken_path
+from jobs.night.aggregate import tables_of_wholes
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, ROLE_EFFECT, ROLE_ITERATION, ROLE_STEP

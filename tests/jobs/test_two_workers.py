@@ -22,7 +22,7 @@ import os, signal, sys, threading, time
 from pyspark.sql import SparkSession
 
 from jobs import backfill
-from jobs.history import do_batches
+from jobs.night import do_batches
 from schemas.vocabulary import PHASE_SIMULATE
 
 victim, *arguments = sys.argv[1:]

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.reading.reader import on_units
+from jobs.warehouse.reader import on_units
 from jobs.warehouse.tables import Warehouse
 from schemas.table import SchemaError
 from schemas.tables import TABLES
@@ -181,14 +181,14 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(warehouse: Warehous
 
 def test_a_column_that_came_later_is_null_before_and_there_after(warehouse: Warehouse) -> None:
     table = TABLES[PIPELINE_RUNS]
-    frame(warehouse.spark, PIPELINE_RUNS).drop("stages").write.format("delta").save(
+    frame(warehouse.spark, PIPELINE_RUNS).drop("phases").write.format("delta").save(
         warehouse.path(PIPELINE_RUNS)
     )
-    assert [row.stages for row in warehouse.read(table).collect()] == [None]
+    assert [row.phases for row in warehouse.read(table).collect()] == [None]
     warehouse.append(table, table_rows(PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
-    stages_of = {row.pipeline_run_id: row.stages for row in warehouse.read(table).collect()}
-    assert stages_of.pop("later")[0].stage == "ingest"
-    assert list(stages_of.values()) == [None]
+    phases_of = {row.pipeline_run_id: row.phases for row in warehouse.read(table).collect()}
+    assert phases_of.pop("later")[0].phase == "ingest"
+    assert list(phases_of.values()) == [None]
 
 
 def test_ingested_tables_can_be_those_of_another_warehouse(warehouse: Warehouse) -> None:

@@ -204,12 +204,13 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "arguments": "--log-date 2026-01-05", "log_date": DAY,
         "started_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "seconds": 60.0, "rows_out": 12,
         "outcome": "done", "stages": [("ingest", 12.5, 2, 4096, 800, 0.5, 30, 0)],
+        "phases": [("ingest", 12.5, 2, 4096, 800, 0.5, 30, 0)],
         "refusals": [("fleet_day", "replayed_is_sum", 1, "replayed = sum of its statuses")],
         "accepted": ["fleet_day.replayed_is_sum"],
     },
     "unit_fingerprints": {
-        **_UNIT, "stage": "ingest", "inputs": "0" * 64, "settings": "{}", "version": "1", "bytes": 4096,
-        "ops": 800, "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
+        **_UNIT, "stage": "ingest", "phase": "ingest", "inputs": "0" * 64, "settings": "{}", "version": "1",
+        "bytes": 4096, "ops": 800, "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
     },
 }  # fmt: skip
 """By table name; columns not named are null."""

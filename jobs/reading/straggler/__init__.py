@@ -51,11 +51,11 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.figures import Figure, FigureError, Figures
 from jobs.reading.one_unit import OneUnit, Timeline
 from jobs.reading.question import NAMES
-from jobs.reading.reader import on_units
 from jobs.reading.rows import Rows
 from jobs.reading.unit import StoredCauses, find_unit, read_causes, read_unit
 from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
+from jobs.warehouse.reader import on_units
 from schemas.unit import Unit as UnitKey
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from jobs.gates.checks import GateError, GateRefusedError, Rule
 from jobs.gates.write_audit_publish import publish, refused_path
-from jobs.landing.staging import StagedFile
 from jobs.report.links import docs_path
 from jobs.warehouse.frames import StagedRows
+from jobs.warehouse.staging import StagedFile
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES

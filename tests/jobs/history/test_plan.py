@@ -11,9 +11,9 @@ from jobs.history.plan import Work, batches_of, plan, seconds_for
 from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile
-from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings, load_settings
 from jobs.runtime.settings_sections import HistorySettings
+from jobs.warehouse.reader import TableReader
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_NAMES
 

@@ -12,13 +12,13 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow.parquet as pq
 
-from jobs.ingest_rank_logs import _source_files
 from jobs.landing.accounts import UnitAccount, jobs_of, whole_unit
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
-from jobs.landing.staging import StagedFile, Staging
 from jobs.landing.stores import Store
+from jobs.night.ingest import _source_files
+from jobs.warehouse.staging import StagedFile, Staging
 from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, REJECTS, RUN_EVENTS
 from tests.jobs.landing.formats import (

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from jobs.ingest_rank_logs import _source_files
 from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
-from jobs.landing.staging import STAGED_TABLES
+from jobs.night.ingest import _source_files
+from jobs.warehouse.staging import STAGED_TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, UNIT_KEY
 from tests.support.night import DAY
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.ingest_rank_logs import run
 from jobs.landing.files import LandedFile
 from jobs.landing.files import Landing as Listed
+from jobs.night.ingest import run
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -304,7 +304,7 @@ def test_ingest_publishes_the_day_and_again_the_same_and_nothing_of_an_empty_day
         assert counts[RANK_STEPS] == len(day.tables[RANK_STEPS])
         assert stored() == wanted
     assert "its logs are of user" not in caplog.text
-    monkeypatch.setattr("jobs.ingest_rank_logs.Landing", OfAnother)
+    monkeypatch.setattr("jobs.night.ingest.Landing", OfAnother)
     with caplog.at_level(logging.WARNING):
         run(spark, settings, [DAY], {Unit(DAY, "twice", RUN)})
         counts = run(spark, settings, [EMPTY_DAY])

@@ -8,9 +8,9 @@ from deltalake import write_deltalake
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.printing import Result
-from jobs.reading.question import AnswerError, QuestionError
+from jobs.runtime.printing import Result
 from jobs.warehouse.publication import publication
+from jobs.warehouse.reader import AnswerError, QuestionError
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS
 from tests.jobs.reading.warehouses import warehouse_of

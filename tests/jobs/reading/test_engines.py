@@ -13,12 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.printing import Result
-from jobs.reading.question import NAMES, AnswerError, QuestionError, question
-from jobs.reading.reader import Reader
+from jobs.reading.question import NAMES, question
 from jobs.reading.spark_reader import SparkReader
 from jobs.reading.unit import find_unit, read_unit
 from jobs.report.read import read_fleet
+from jobs.runtime.printing import Result
+from jobs.warehouse.reader import AnswerError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES

@@ -9,7 +9,8 @@ import pytest
 from jobs.query import main
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import answer
-from jobs.reading.question import QuestionError, question
+from jobs.reading.question import question
+from jobs.warehouse.reader import QuestionError
 from schemas.vocabulary import JOB_SLOWDOWN
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import table_rows

@@ -17,9 +17,9 @@ import pytest
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading import straggler
 from jobs.reading.analysis import analysis
-from jobs.reading.question import QuestionError
 from jobs.reading.unit import NoSuchUnitError
 from jobs.runtime.project import PROJECT
+from jobs.warehouse.reader import QuestionError
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.report.communication import exposed_section
 from jobs.report.job_page import job_page
+from jobs.report.sections import exposed_section
 from jobs.report.wording import hours, percent, seconds
 from schemas.vocabulary import EXPOSED_COMMUNICATION
 from tests.jobs.report.pages import Page

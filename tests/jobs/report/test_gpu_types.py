@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from jobs.report.gpu_types import gpu_types
 from jobs.report.job_page import job_page
+from jobs.report.sections import gpu_types
 from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.vocabulary import GPU_TYPE_SLOWDOWN

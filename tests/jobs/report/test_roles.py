@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from jobs.report.job_page import job_page
-from jobs.report.roles import whole
 from jobs.report.rows import UnitTables
+from jobs.report.sections import whole
 from schemas.vocabulary import ROLE_STEP
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import sick_job

@@ -16,7 +16,7 @@ SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 
     r"\u00fc", "\u00fc"
 )
 
-PRINTERS = ("jobs/runtime/terminal.py", "jobs/reading/printing.py", "jobs/cookbook.py")
+PRINTERS = ("jobs/runtime/terminal.py", "jobs/runtime/printing.py", "jobs/cookbook.py")
 """What writes to standard output or error by itself: lines, and the two formats that rows have."""
 
 

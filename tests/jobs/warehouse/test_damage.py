@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs.reading import file_digests, store_files
 from jobs.reading.database import Database
-from jobs.reading.delta_tables import DeltaTables
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.errors import DamagedError
+from jobs.warehouse import file_digests, store_files, stored_units
 from jobs.warehouse import publication as protocol
-from jobs.warehouse import stored_units
 from jobs.warehouse.delta_files import few_rows
+from jobs.warehouse.delta_tables import DeltaTables
 from jobs.warehouse.digests import check_digests
 from jobs.warehouse.publication import publication
 from jobs.warehouse.stored_units import Piece

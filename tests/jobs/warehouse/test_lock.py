@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from jobs.reading.database import Database
-from jobs.reading.question import QuestionError
-from jobs.runtime.odd_paths import not_writable
+from jobs.runtime.places import not_writable
 from jobs.runtime.project import PROJECT
 from jobs.warehouse.lock import (
     LOCK_NAME,
@@ -25,6 +24,7 @@ from jobs.warehouse.lock import (
     locked_folder,
     this_process,
 )
+from jobs.warehouse.reader import QuestionError
 
 LOCK = """
 import sys, time
@@ -116,7 +116,7 @@ COMMITS_LATE = """
 import subprocess, sys, threading, time
 from pathlib import Path
 from jobs.runtime.settings import load_settings
-from jobs.warehouse.writing import writing
+from jobs.entry_points.writing import writing
 root = sys.argv[1]
 settings = load_settings(None, warehouse=root)
 with writing(settings, root, "run_nightly", wait=False) as spark:

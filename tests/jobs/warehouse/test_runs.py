@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.runtime.run_log import recorded_run, say_killed
+from jobs.entry_points.run_log import recorded_run, say_killed
 from jobs.warehouse.run_notes import FOLDER
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE

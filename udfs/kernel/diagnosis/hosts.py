@@ -127,21 +127,6 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
     return found
 
 
-def base_off_host(typical: Floats, base: Floats, on_one_host: list[tuple[int, Mask]]) -> Floats:
-    """What is usual in each stage, where most of its workers are on one host that may itself be slow.
-
-    typical     : log time of each cell over what is usual, shape (stage, direction, dp_rank).
-    base        : what was taken as usual in a stage, shape (stage, direction).
-    on_one_host : from `mostly_on_one_host`.
-    """
-    found = base.copy()
-    for stage, is_elsewhere in on_one_host:
-        elsewhere = np.median(typical[stage][:, is_elsewhere], axis=1)
-        if (base[stage] - elsewhere > LEAST_LOG).all():
-            found[stage] = elsewhere
-    return found
-
-
 def _low_median(values: Floats) -> Floats:
     middle = (len(values) - 1) // 2
     found: Floats = np.partition(values, middle, axis=0)[middle]

@@ -13,11 +13,10 @@ import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
-from jobs.reading.file_digests import DIGESTS, Kept, check_opened, kept
-from jobs.reading.question import AnswerError, QuestionError
 from jobs.runtime.errors import DamagedError
-from jobs.runtime.odd_paths import not_readable
-from jobs.runtime.places import check_warehouse, is_url, storage_options, usual
+from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
+from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
+from jobs.warehouse.reader import AnswerError, QuestionError
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -34,7 +33,7 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
 _OBJECTS: Final = "jobs.runtime.objects"
 _OPENED: Final = "jobs.warehouse.stored"
-_STORE_FILES: Final = "jobs.reading.store_files"
+_STORE_FILES: Final = "jobs.warehouse.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
 """File with the number of the last publication, written behind its row; in a store, with its versions too."""

@@ -8,18 +8,18 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.run_log import added
 from jobs.gates.checks import GateRefusedError
 from jobs.history.fingerprints import Wanted
 from jobs.history.phases import PHASES
 from jobs.history.plan import Batch, in_batches
 from jobs.history.records import Records
-from jobs.ingest_rank_logs import run as ingest
-from jobs.publish_night import summaries
-from jobs.run_nightly import RUNS
+from jobs.night.ingest import run as ingest
+from jobs.night.publish import summaries
+from jobs.night.simulate import run as simulate
+from jobs.night.whole_night import RUNS
 from jobs.runtime.progress import counting
-from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings
-from jobs.simulate_what_if import run as simulate
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import PHASE_INGEST, PHASE_PUBLISH, PHASE_SIMULATE
 

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 import click
 from pyspark.sql import SparkSession
 
-from jobs.runtime import inputs
+from jobs.entry_points import inputs
+from jobs.entry_points.run_log import one_line, recorded_run
+from jobs.entry_points.writing import writing, writing_alone
 from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import one_line, recorded_run
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
 from jobs.runtime.terminal import log_to_terminal
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writing import writing, writing_alone
 
 Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""

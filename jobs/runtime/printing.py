@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.reading.fitting import write_fitting, write_rows_as_lists
+from jobs.runtime.fitting import write_fitting, write_rows_as_lists
 from jobs.runtime.terminal import complain, printable
 
 TABLE: Final = "table"

@@ -4,7 +4,7 @@ from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.history.night import phase_line
+from jobs.night.phase_run import phase_line
 
 DAYS = [date(2026, 1, 6), date(2026, 1, 5)]
 

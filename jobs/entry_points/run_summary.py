@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.entry_points.run_log import work_of_phases
 from jobs.runtime.arguments import option
-from jobs.runtime.run_log import work_of_phases
 from schemas.vocabulary import TABLE_NAMES
 
 Summary = dict[str, Any]
@@ -49,10 +49,12 @@ def of_history(
     log_dates : those with work
     is_beside : the results are in a new warehouse, and the current ones unchanged
     """
+    phases = work_of_phases(counts)
     return {
         "days": [day.isoformat() for day in sorted(log_dates)],
         "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
-        "stages": work_of_phases(counts),
+        "phases": phases,
+        "stages": phases,
         "dry_run": dry_run,
         "is_current": not (dry_run or is_beside),
     }

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.run_log import refused_by
 from jobs.gates.checks import Check, GateRefusedError
-from jobs.history.do_batches import do_batches
 from jobs.history.fingerprints import Wanted
 from jobs.history.plan import Batch, Work
-from jobs.runtime.run_log import refused_by
+from jobs.night.do_batches import do_batches
 from jobs.runtime.settings import load_settings
 from tests.jobs.history.test_plan import FIRST, WANT, unit
 
@@ -36,7 +36,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         found.append((phase, days))
         return {"jobs": len(days)}
 
-    monkeypatch.setattr("jobs.history.do_batches._do", do)
+    monkeypatch.setattr("jobs.night.do_batches._do", do)
     return found
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.question import NAMES, AnswerError
-from jobs.reading.reader import on_units
+from jobs.reading.question import NAMES
+from jobs.warehouse.reader import AnswerError, on_units
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
 from schemas.tables import TABLES

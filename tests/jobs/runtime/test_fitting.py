@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.reading.fitting import brief, write_rows_as_lists
-from jobs.reading.printing import Result, is_for_people, write
+from jobs.runtime.fitting import brief, write_rows_as_lists
+from jobs.runtime.printing import Result, is_for_people, write
 
 FIX_FIRST = Result(
     ["cause", "host", "job_ids", "units", "flagged_units", "first_day", "last_day", "lost_gpu_hours",

@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.run_log import say_killed
 from jobs.runtime.places import is_url
-from jobs.runtime.run_log import say_killed
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
 from jobs.warehouse.lease import leased

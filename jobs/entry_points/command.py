@@ -13,9 +13,9 @@ import click
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import first_line
-from jobs.reading.reader import Reader, TableReader, Tables
 from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
 from jobs.runtime.settings import Settings, load_settings
+from jobs.warehouse.reader import Reader, TableReader, Tables
 
 DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"

@@ -8,16 +8,16 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import Reads, entry_point
+from jobs.entry_points.run_log import phase_work
 from jobs.gates.checks import Rule
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import Fingerprint
 from jobs.history.phases import PHASES, phase_before
 from jobs.history.records import Records, days_after
-from jobs.runtime import inputs
 from jobs.runtime.arguments import LOG_DATE, Arguments, Command
-from jobs.runtime.cli import Reads, entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import phase_work
 from jobs.runtime.settings import Settings
 from jobs.warehouse.frames import Rows
 from jobs.warehouse.tables import Warehouse

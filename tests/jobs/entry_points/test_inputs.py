@@ -27,7 +27,7 @@ RANGE = ["--from", "2026-01-05", "--to", "2026-01-06"]
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("jobs.runtime.cli.session", "jobs.warehouse.writing.session"):
+    for name in ("jobs.entry_points.cli.session", "jobs.entry_points.writing.session"):
         monkeypatch.setattr(name, lambda *_: pytest.fail("a session was made"))
 
 
@@ -64,7 +64,7 @@ def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
     where = folders(landing=landing, warehouse=tmp_path / "warehose")
     for command, *arguments in (
         (simulate_what_if.main, *DAY),
-        (backfill.main, *RANGE, "--stages", "simulate"),
+        (backfill.main, *RANGE, "--phases", "simulate"),
         (compare_versions.main, "--warehouse-new", tmp_path / "warehouse"),
     ):
         status, _, said = call(command, *arguments, *where)

@@ -5,11 +5,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.entry_points.run_summary import Summary
 from jobs.gates.watch import Notice, coverage, lost_fraction
 from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
 from jobs.runtime.places import is_url
-from jobs.runtime.run_summary import Summary
 from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -63,7 +63,8 @@ def night_summary(
         "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in COUNTED},
-        "stages": _phases(runs, log_date),
+        "phases": (phases := _phases(runs, log_date)),
+        "stages": phases,
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": report if fleet or report_folder else None,
@@ -77,7 +78,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
         f"{day}: {_figures(summary)}",
-        *(f"{day}: {_of_phase(phase)}" for phase in summary["stages"]),
+        *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
         f"{day}: rows: {rows}",
         *(f"warning: {warning['text']}" for warning in summary["warnings"]),
         f"data docs: {summary['data_docs']}",
@@ -102,7 +103,7 @@ def _figures(summary: Mapping[str, Any]) -> str:
 
 
 def _of_phase(phase: Mapping[str, Any]) -> str:
-    took = f"{phase['stage']} took {phase['seconds']:.1f} s"
+    took = f"{phase['phase']} took {phase['seconds']:.1f} s"
     if phase["gate_seconds"] is None:
         return took
     share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
@@ -117,6 +118,8 @@ def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str,
     done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count the work of its gates.
     latest = {
-        each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
+        each["stage"]: {"phase": each["stage"], **dict.fromkeys(_OF_GATES), **each}
+        for run in done
+        for each in run["stages"] or ()
     }
     return [latest[phase] for phase in PHASE_NAMES if phase in latest]

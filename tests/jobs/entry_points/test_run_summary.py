@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
+from jobs.entry_points.run_log import phase_work
+from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.gates.checks import GateWork
 from jobs.runtime.arguments import command
-from jobs.runtime.run_log import phase_work
-from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from tests.support.commands import arguments_of
 from tests.support.examples import DAY, NEXT_DAY
 
@@ -18,13 +18,21 @@ def test_the_summary_of_a_history_has_days_rows_and_phases(tmp_path: Path) -> No
     counts = {"jobs": 3} | phase_work("simulate", [], 2.5, GateWork(0.5, 7, 0))
     leave(of_history([NEXT_DAY, DAY], counts), str(tmp_path / "summary.json"))
     summary = json.loads((tmp_path / "summary.json").read_text())
-    work = {"stage": "simulate", "seconds": 2.5, "gate_seconds": 0.5}
-    ((stage),) = summary.pop("stages")
-    assert work.items() <= stage.items()
+    work = {"phase": "simulate", "stage": "simulate", "seconds": 2.5, "gate_seconds": 0.5}
+    for name in ("phases", "stages"):  # the second is of 0.3.0
+        (found,) = summary.pop(name)
+        assert work.items() <= found.items()
     days = ["2026-01-05", "2026-01-06"]
     assert summary == {"days": days, "rows": {"jobs": 3}, "dry_run": False, "is_current": True}
     assert not of_history([DAY], counts, is_beside=True)["is_current"]
-    dry = {"days": ["2026-01-05"], "rows": {}, "stages": [], "dry_run": True, "is_current": False}
+    dry = {
+        "days": ["2026-01-05"],
+        "rows": {},
+        "phases": [],
+        "stages": [],
+        "dry_run": True,
+        "is_current": False,
+    }
     assert of_history([DAY], {}, dry_run=True) == dry
 
 

@@ -7,9 +7,23 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from jobs.reading.printing import Result
+from jobs.runtime.errors import PlainError
+from jobs.runtime.printing import Result
+from jobs.runtime.settings import SettingsError
 from schemas.table import Table, sql_strings
 from schemas.unit import Unit
+
+
+class QuestionError(SettingsError):
+    """Raised for a question that cannot be asked: wrong SQL, unknown names, no tables."""
+
+
+class AnswerError(PlainError):
+    """Raised when a valid question fails, on the data or out of memory."""
+
+
+class OutOfMemoryError(AnswerError):
+    """Raised when an engine needs more memory for an answer than it may take; the message says how much."""
 
 
 class Reader(Protocol):

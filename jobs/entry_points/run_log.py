@@ -92,7 +92,7 @@ def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
 
 
 def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What phase_work has counted, as in the column `stages` of pipeline_runs."""
+    """What phase_work has counted, as in the column `phases` of pipeline_runs, and in `stages` of 0.3.0."""
     found: list[dict[str, Any]] = []
     for phase in PHASE_NAMES:
         mine = {
@@ -101,7 +101,9 @@ def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
         if mine:
             of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
             seconds = mine.pop(_MICROSECONDS) / 1e6
-            found.append({"stage": phase, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
+            found.append(
+                {"phase": phase, "stage": phase, "seconds": seconds, **mine, "gate_seconds": of_gates_s}
+            )
     return found
 
 
@@ -171,6 +173,7 @@ def _exit_status(error: BaseException) -> int:
 def _ended(
     facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
 ) -> dict[str, object]:
+    phases = work_of_phases(counts)
     published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
     return {
         **facts,
@@ -178,7 +181,8 @@ def _ended(
         "rows_in": counts.get(ROWS_IN),
         "rows_out": sum(published) if published else None,
         "outcome": RUN_OUTCOMES[status],
-        "stages": work_of_phases(counts) or None,
+        "phases": phases or None,
+        "stages": phases or None,
     }
 
 

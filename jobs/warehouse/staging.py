@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from jobs.landing.filesystems import filesystem_of
 from jobs.runtime import objects
+from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS

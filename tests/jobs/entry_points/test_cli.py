@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from jobs.entry_points.cli import Body, entry_point
+from jobs.entry_points.run_log import ROWS_IN
 from jobs.gates.checks import Check, GateRefusedError
 from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import Body, entry_point
 from jobs.runtime.java import JavaNotFoundError
 from jobs.runtime.package import write_zip
-from jobs.runtime.run_log import ROWS_IN
 from jobs.runtime.session import SessionError
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
@@ -24,7 +24,7 @@ REFUSED = GateRefusedError([Check("jobs", "jobs_world_size_in_range", 2, "at lea
 
 PROGRAM = """
 import sys
-from jobs.runtime.cli import entry_point
+from jobs.entry_points.cli import entry_point
 from jobs.gates.checks import Check, GateRefusedError
 
 @entry_point("program", writes_to=None)
@@ -119,7 +119,7 @@ def test_a_session_that_cannot_be_made_is_one_line(
     def refuse(settings: Settings, app_name: str) -> None:
         raise error
 
-    monkeypatch.setattr("jobs.runtime.cli.session", refuse)
+    monkeypatch.setattr("jobs.entry_points.cli.session", refuse)
     assert entry_point("night", writes_to=None)(doing_nothing)(["--warehouse", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"night: error: {error}\n"
 

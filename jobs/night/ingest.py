@@ -1,0 +1,118 @@
+"""Ingest: what producers left on the given days.
+
+landing -> rank_steps, jobs, rejects, source_files, collective_arrival, run_events, host_health.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import date
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.entry_points.run_log import ROWS_IN
+from jobs.history.fingerprints import of_units
+from jobs.landing.accounts import UnitAccount
+from jobs.landing.claims import new_owners
+from jobs.landing.files import Landing
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_landing import Where, read_landing
+from jobs.night.phase_run import PhaseRun
+from jobs.runtime.settings import Settings, SettingsError
+from jobs.warehouse.frames import StagedRows, staged_rows
+from jobs.warehouse.staging import STAGED_TABLES
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
+    HOST_HEALTH,
+    JOBS,
+    PHASE_INGEST,
+    RANK_STEPS,
+    REJECTS,
+    RUN_EVENTS,
+    SOURCE_FILES,
+    UNIT_KEY,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def run(
+    spark: SparkSession,
+    settings: Settings,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None = None,
+) -> dict[str, int]:
+    """Ingest these days and publish them; returns rows per table, the lines read, and the phase's work.
+
+    units : only these; one that is no longer in the landing loses its rows
+    Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
+    """
+    if settings.paths.ingested is not None:
+        raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")
+    phase = PhaseRun(PHASE_INGEST, spark, settings, log_dates, units)
+    landing = Landing(settings.paths.landing, log_dates, units)
+    if not landing.units:
+        named = ", ".join(day.isoformat() for day in sorted(log_dates))
+        _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
+    where = Where(
+        settings.paths.landing, settings.paths.warehouse, uuid4().hex, Bounds(**settings.landing.model_dump())
+    )
+    for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
+        phase.warehouse.create(TABLES[name])
+    landed = read_landing(spark, landing, where)
+    source_files = _source_files(landed.accounts)
+    for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
+        _LOG.warning(change)
+    with staged_rows(spark, landed.staged, settings.paths.warehouse) as staged:
+        tables: dict[str, pa.Table | StagedRows] = {
+            RANK_STEPS: staged[RANK_STEPS],
+            JOBS: landed.jobs,
+            REJECTS: staged[REJECTS],
+            SOURCE_FILES: source_files,
+            COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
+            RUN_EVENTS: staged[RUN_EVENTS],
+            **_health(phase.warehouse, landed.accounts, log_dates, units),
+        }
+        phase.done = of_units(landed.accounts, settings)
+        rows = phase.publish(tables)
+    if rows[REJECTS]:
+        _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
+    lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
+    return rows | {ROWS_IN: lines}
+
+
+def _health(
+    warehouse: Warehouse,
+    accounts: Sequence[UnitAccount],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> dict[str, pa.Table]:
+    """Rows of host_health; no table where these days have no health and had none: most fleets log none."""
+    days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
+    found = [each.health for each in accounts if each.health is not None]
+    if not found and not (days and warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):
+        return {}
+    return {HOST_HEALTH: pa.concat_tables([TABLES[HOST_HEALTH].arrow_schema.empty_table(), *found])}
+
+
+def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
+    """The account of each log, as in the table source_files."""
+    accounts = [file for each in units for file in each.files if file.file.is_log]
+    rows = [
+        _key(each.file.unit)
+        | {"source_file": each.file.source_file, "bytes": each.file.size}
+        | {name: getattr(each, name) for name in ("lines", "rows", "rejects")}
+        | {"modified_at": each.file.modified_us or None, "owner_uid": each.file.owner}
+        | {"hard_links": each.file.hard_links}
+        for each in accounts
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLES[SOURCE_FILES].arrow_schema)
+
+
+def _key(unit: Unit) -> dict[str, object]:
+    return dict(zip(UNIT_KEY, unit, strict=True))

@@ -1,0 +1,102 @@
+"""Publish: checks the tables of the given days against each other, logs a summary, writes the reports.
+
+Every phase has gated its tables before they became visible. What only all of them together can show is
+checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
+way of making tables ends here: a night, a backfill, late data, another version made current.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.entry_points.run_summary import Summary
+from jobs.gates.quality_docs import Page, write_docs
+from jobs.gates.result_rules import DAY_RULES
+from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
+from jobs.gates.write_audit_publish import publish
+from jobs.history.fingerprints import record
+from jobs.history.records import Records
+from jobs.night.night_summary import COUNTED, night_summary, summary_lines
+from jobs.reading.spark_reader import reader_beside
+from jobs.report.write import write_reports
+from jobs.runtime.settings import Settings
+from jobs.warehouse.publication import publication
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    FLEET_DAY,
+    JOB_CAUSES,
+    JOBS,
+    PHASE_AGGREGATE,
+    PHASE_PUBLISH,
+    PIPELINE_RUNS,
+    UNIT_FINGERPRINTS,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it writes none."""
+    summaries(spark, settings, log_dates, with_report=[max(log_dates)])
+    return {}
+
+
+def summaries(
+    spark: SparkSession,
+    settings: Settings,
+    log_dates: Sequence[date],
+    with_report: Collection[date] = (),
+) -> list[Summary]:
+    """Check these days across the phases, write reports, log and return what each night found.
+
+    with_report : days that get a report; existing reports of other days are written anew
+    """
+    warehouse = Warehouse.of(spark, settings)
+    done = Records(warehouse, settings, log_dates, phase=PHASE_AGGREGATE).built_on(PHASE_PUBLISH)
+    names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
+    tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
+    rules = [rule(tables) for rule in DAY_RULES]
+    checked = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).page
+    with reader_beside(warehouse) as reader:
+        write_reports(reader, settings, log_dates, with_report)
+    with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
+        record(warehouse, PHASE_PUBLISH, done, log_dates, None)
+    notices = night_warnings(warehouse, settings.watch, log_dates)
+    runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+    counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
+    found = []
+    for day in sorted(log_dates):
+        rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
+        broken = _warnings(checked, day)
+        summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        _write_page(warehouse, replace(checked, log_dates=[day]), summary)
+        found.append(summary)
+    return found
+
+
+def _warnings(page: Page, day: date) -> list[Notice]:
+    """Warnings of rules across tables."""
+    return [
+        Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {check.rows} rows")
+        for table in page.tables
+        for check in table.checks
+        if check.warns and day in (check.log_dates or [day])
+    ]
+
+
+def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
+    """Log the summary of a night, and write it on the night's page."""
+    texts = [warning["text"] for warning in summary["warnings"]]
+    figures = {
+        name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}
+    }
+    figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
+    write_docs(warehouse, replace(page, figures=figures, warnings=texts))
+    for line in summary_lines(summary):
+        _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
