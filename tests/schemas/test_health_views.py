@@ -39,7 +39,7 @@ def test_fix_first_says_what_explains_a_host_and_nothing_of_what_only_stands_bes
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """Of six host-days two are slow; hot fails on three, two of them slow; one host that fails never trained."""
+    """Of six host-days two are slow; hot fails on three, two of them slow; one host never trained."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",
