@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, read_record
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, plain
-from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, is_text, shown
+from jobs.landing.formats.strict_json import is_integer, is_name, is_text, shown
 from schemas.health_tables import NO_DEVICE
 from schemas.vocabulary import (
     HEALTH_COMPONENTS,
@@ -119,11 +119,11 @@ def _value(value: object) -> float | None:
     """A value as a number. Raises LineError for any other."""
     if value is None:
         return None
-    if type(value) not in (int, float, NotANumber):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_type("value", value, "a number")
-    if not abs(value) <= _LARGEST:  # type: ignore[arg-type]  # one of the types above
+    if not abs(value) <= _LARGEST:
         raise LineError(REASON_NOT_FINITE, f"value is {shown(value)}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _time_us(time: object, log_date: date) -> int:

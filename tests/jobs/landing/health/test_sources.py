@@ -117,7 +117,8 @@ COLUMNS = {
     "index": "GPU",
 }  # fmt: skip
 
-Found = list[tuple[str, str, int | None, str, str, str]]
+Found = list[tuple[Any, ...]]
+_SHOWN = ("host", "component", "index", "check", "state", "severity")
 TAKEN = datetime(2026, 1, 5, 23, tzinfo=UTC)
 
 
@@ -132,7 +133,7 @@ def found(source: str, text: str, given: dict[str, Any]) -> tuple[Found, dict[st
     for each in records:
         day = datetime.fromisoformat(each["time"]).date()
         read_event(json.dumps(each).encode(), day, Bounds())
-        rows.append((*(each.get(n) for n in ("host", "component", "index", "check", "state", "severity")),))  # type: ignore[arg-type]
+        rows.append(tuple(each.get(name) for name in _SHOWN))
     return rows, {what: count for what, count in known.left_out.items() if count}
 
 
