@@ -4,10 +4,10 @@ import sys
 
 from jobs.night.aggregate import run
 from jobs.night.phase_run import phase_command
-from schemas.vocabulary import PHASE_AGGREGATE
+from schemas.vocabulary import Phase
 
 main = phase_command(
-    PHASE_AGGREGATE,
+    Phase.AGGREGATE,
     run,
     "Aggregate a log date, and later days whose causes were revised: from result tables to fleet tables.",
 )

@@ -1,4 +1,4 @@
-"""Analyse: one run straight from its folder: how slow, why, what a fix returns; and its page.
+"""Analyse: one run straight from its folder: how slow, why, what a fix saves; and its page.
 
 `straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
 same folder, except for causes that only other jobs and days can decide.
@@ -27,14 +27,14 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import CAUSE_UNEXPLAINED, Exit
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
 _SHOWN_REJECTS: Final = 3
 """Of each, how many are printed; the page and the tables have all."""
-_COLUMNS: Final = ("cause", "fix_saves", "gpu_hours", "culprits", "what to do")
-_NUMBERS: Final = ("fix_saves", "gpu_hours")
+_COLUMNS: Final = ("cause", "time_saved", "gpu_hours", "culprits", "what to do")
+_NUMBERS: Final = ("time_saved", "gpu_hours")
 
 
 @command(
@@ -51,7 +51,7 @@ _NUMBERS: Final = ("fix_saves", "gpu_hours")
     option("--open", "also open the page in a browser"),
 )
 def main(args: Arguments) -> int:
-    """Say how slow one run is, why, and what fixing it returns, and write its page.
+    """Say how slow one run is, why, and what fixing it saves, and write its page.
 
     Ends with 1 for a run that no replay can be made of.
     """
@@ -70,11 +70,11 @@ def main(args: Arguments) -> int:
         page.write_bytes(content)
     except OSError as error:
         complain(f"{called()}: error: --page: {page}: {error.strerror}")
-        return EXIT_WRONG_SETTINGS
+        return Exit.WRONG_SETTINGS
     say("", f"Page: {page.resolve()}")
     if args.open:
         webbrowser.open(page.resolve().as_uri())
-    return EXIT_DONE if found.tables.workers else EXIT_FAILED
+    return Exit.DONE if found.tables.workers else Exit.FAILED
 
 
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
@@ -130,7 +130,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def _write_causes(found: Analysis) -> None:
-    """Print what is slow and what each fix alone returns, causes that hold first."""
+    """Print what is slow and what each fix alone saves, causes that hold first."""
     causes = sorted(found.tables.causes, key=lambda row: -row["time_saved_fraction"])
     present = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     if not causes:
@@ -150,7 +150,7 @@ def _write_causes(found: Analysis) -> None:
         listed = "; ".join(named) + (f"; {more} more" if more else "")
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
-        say("Why, and what each fix alone returns (shares of the step time do not add up):")
+        say("Why, and what each fix alone saves (shares of the step time do not add up):")
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes):
         say(f"Unexplained: {unexplained}")
@@ -188,7 +188,7 @@ def _rejects(found: Analysis) -> Iterator[str]:
 
 
 def _beside(folder: Path) -> Path:
-    """Folder that holds the logs' own; where that is part of a landing, the one that holds the landing."""
+    """Parent of the folder with the logs; within a landing, the parent of the landing."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:

@@ -27,7 +27,7 @@ from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES
+from schemas.vocabulary import PHASE_NAMES, Phase
 
 _COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "seconds")
 
@@ -37,7 +37,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
-        publish(PHASE_INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
+        publish(Phase.INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
     return do_batches(spark, settings, todo.batches, todo.wants) if todo.batches else {}
 
 
@@ -91,11 +91,11 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
-    if args.phases and PHASE_INGEST in args.phases:
+    if args.phases and Phase.INGEST in args.phases:
         raise SettingsError(
             "--phases: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
         )
-    phases = [phase for phase in phases if phase != PHASE_INGEST]
+    phases = [phase for phase in phases if phase != Phase.INGEST]
     return with_new_warehouse(settings, args.warehouse_new), log_dates, phases
 
 
@@ -115,7 +115,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 def _reads(settings: Settings, args: Arguments) -> None:
     """Raise SettingsError, or NoLandingError, if the arguments name what does not exist."""
     asked, _, phases = _asked(settings, args)
-    if PHASE_INGEST in phases:
+    if Phase.INGEST in phases:
         inputs.a_landing(settings, args)
     else:
         inputs.a_warehouse(settings, args)

@@ -30,12 +30,7 @@ from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    PHASE_SIMULATE,
-    RESULT_TABLES,
-)
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES, Phase
 
 
 def run(
@@ -74,8 +69,8 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
-    done = recorded(source, days, phase=PHASE_SIMULATE)[PHASE_SIMULATE].values()
-    return publish(PHASE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
+    done = recorded(source, days, phase=Phase.SIMULATE)[Phase.SIMULATE].values()
+    return publish(Phase.SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
 
 
 def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:

@@ -23,9 +23,7 @@ class _Entry(NamedTuple):
 
 GROUPS: Final[dict[str, dict[str, _Entry]]] = {
     "One run": {
-        "analyse": _Entry(
-            "analyse", "how slow a run is, why, and what a fix returns, straight from its logs"
-        ),
+        "analyse": _Entry("analyse", "how slow a run is, why, and what a fix saves, straight from its logs"),
         "convert": _Entry("convert", "reads logs of another tool: prints a summary, or writes rank logs"),
         "convert-health": _Entry(
             "convert_health", "health of hosts from DCGM, NVSentinel, Slurm and others, for a landing"
@@ -33,7 +31,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "diff": _Entry("diff_runs", "what made a run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),
-        "mitigate": _Entry("mitigate_job", "what moving layers, balancing or planned pauses would return"),
+        "mitigate": _Entry("mitigate_job", "what moving layers, balancing or planned pauses would save"),
         "timeline": _Entry("export_timeline", "one step as recorded, replayed and ideal, for Perfetto"),
     },
     "Ask the warehouse": {
@@ -117,7 +115,7 @@ class _Console(click.Group):
 
 CONSOLE: Final = _Console(
     "straggler",
-    help="Which training jobs straggle, why, and what fixing it returns. "
+    help="Which training jobs straggle, why, and what fixing it saves. "
     "`straggler NAME --help` lists the arguments of a command.",
     epilog=_COMPLETION,
 )

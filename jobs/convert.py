@@ -21,7 +21,7 @@ from jobs.reading.analysis import analysed, manifest_template
 from jobs.report.loss import headline
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.terminal import complain, say
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST
+from schemas.vocabulary import Exit, Status
 from udfs.simulate.implausible import implausible_times
 from udfs.simulate.odd_records import of_log_date
 from udfs.what_if import SimulationSettings
@@ -68,8 +68,8 @@ def main(args: Arguments) -> int:
             say(f"written: {found.write(args.landing, args.log_date)}")
     except (ConversionError, OSError) as error:
         complain(f"{called()}: error: {error}")
-        return EXIT_FAILED
-    return EXIT_DONE
+        return Exit.FAILED
+    return Exit.DONE
 
 
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
@@ -113,7 +113,7 @@ def _report(found: Conversion) -> Iterator[str]:
     sizes = ", ".join(f"{name} {job[name]}" for name in SIZES if job[name] is not None)
     yield f"format: {job['source_format']}; transfers {job['transfers']}"
     yield f"layout: {sizes or 'unknown'}"
-    if job["manifest_status"] in (STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT):
+    if job["manifest_status"] in (Status.NO_MANIFEST, Status.BAD_LAYOUT):
         yield f"job.json has to say: {job['manifest_detail']}"
     yield (
         f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "

@@ -21,7 +21,7 @@ from jobs.landing.health.source import Given, Record, SourceError
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.settings import load_settings
 from jobs.runtime.terminal import complain, say
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, HEALTH_STARTS
+from schemas.vocabulary import HEALTH_STARTS, Exit
 
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
@@ -69,7 +69,7 @@ def main(args: Arguments) -> int:
             found += SOURCES[args.source].convert(lines, given)
         except SourceError as error:
             complain(f"{called()}: error: {path}: {error}")
-            return EXIT_FAILED
+            return Exit.FAILED
     if args.landing is None:
         sys.stdout.writelines(_lines(found))
     else:
@@ -81,7 +81,7 @@ def main(args: Arguments) -> int:
     for what, count in left_out.items():
         if count:
             complain(f"left out: {count:,} {what}")
-    return EXIT_DONE
+    return Exit.DONE
 
 
 def _of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:

@@ -21,7 +21,7 @@ from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import Exit
 
 _INDENT: Final = "    "
 _NARROWEST: Final = 40
@@ -51,7 +51,7 @@ def main(args: Arguments) -> int:
         _describe_table(TABLES[name], args.format)
     else:
         _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
-    return EXIT_DONE
+    return Exit.DONE
 
 
 def _write_page(target: Path) -> int:
@@ -59,9 +59,9 @@ def _write_page(target: Path) -> int:
         target.write_bytes(dictionary_alone())
     except OSError as error:
         complain(f"{called()}: error: --html: {target}: {error.strerror}")
-        return EXIT_WRONG_SETTINGS
+        return Exit.WRONG_SETTINGS
     say(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries")
-    return EXIT_DONE
+    return Exit.DONE
 
 
 def _write_list(form: str | None) -> None:

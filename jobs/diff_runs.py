@@ -26,7 +26,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import Reader
-from schemas.vocabulary import EXIT_SLOWER
+from schemas.vocabulary import Exit
 from udfs.kernel.replay.other_times import Match
 from udfs.two_runs import Divided
 from udfs.what_if import SimulationSettings
@@ -39,7 +39,7 @@ _SHOWN: Final = 0.02
 class SlowerError(PlainError):
     """Raised where B is slower by more than --fail-above allows."""
 
-    exit_status: ClassVar[int] = EXIT_SLOWER
+    exit_status: ClassVar[int] = Exit.SLOWER
 
 
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:

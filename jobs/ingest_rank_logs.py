@@ -5,10 +5,10 @@ import sys
 from jobs.entry_points import inputs
 from jobs.night.ingest import run
 from jobs.night.phase_run import phase_command
-from schemas.vocabulary import PHASE_INGEST
+from schemas.vocabulary import Phase
 
 main = phase_command(
-    PHASE_INGEST, run, "Ingest a log date: landing to rank_steps, jobs, rejects.", inputs.logs_of_a_day
+    Phase.INGEST, run, "Ingest a log date: landing to rank_steps, jobs, rejects.", inputs.logs_of_a_day
 )
 
 if __name__ == "__main__":

@@ -27,14 +27,7 @@ from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_days, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    INGESTED_TABLES,
-    JOBS,
-    PHASE_INGEST,
-    RANK_STEPS,
-    UNIT_FINGERPRINTS,
-    UPKEEP,
-)
+from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, UNIT_FINGERPRINTS, UPKEEP, Phase
 
 _DONE: Final = ("table", "rows_expired", "files_compacted", "into_files", "files_deleted")
 _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
@@ -93,7 +86,7 @@ def _expire(warehouse: Warehouse, oldest: date) -> int:
     Their fingerprints are removed first: a later simulation then leaves those units, and the results
     of them, alone.
     """
-    remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest, {"stage": PHASE_INGEST})
+    remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest, {"stage": Phase.INGEST})
     return remove_days(warehouse, TABLES[RANK_STEPS], oldest)
 
 

@@ -47,7 +47,7 @@ SUMMARY: Final = (
            FROM job_history LEFT JOIN planted USING (job_id) ORDER BY slowdown DESC NULLS LAST, job_id""",
     ),
     (
-        "What to fix first: GPU-hours lost, which add up, and what each fix alone would return",
+        "What to fix first: GPU-hours lost, which add up, and what each fix alone would save",
         """SELECT cause, host, concat_ws(', ', job_ids) AS job_ids, units, flagged_units,
                   round(lost_gpu_hours) AS lost_gpu_hours,
                   round(recoverable_gpu_hours) AS recoverable_gpu_hours
@@ -131,7 +131,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Make the landing folder anew: fleet, and published traces if present; returns the log dates.
+    """Recreate the landing: the fleet, and published traces if present; returns the log dates.
 
     Raises SettingsError as check_own does.
     """

@@ -15,7 +15,7 @@ from jobs.synthetic import paper
 from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
 from jobs.synthetic.plan_fleet import plan_fleet, plan_history
 from jobs.synthetic.sample_job import MOST_OPS
-from schemas.vocabulary import EXIT_DONE
+from schemas.vocabulary import Exit
 
 OPS_PER_JOB: Final = 100_000
 """Default ops per job of a history: the paper's 3,079 jobs have 300 million."""
@@ -48,7 +48,7 @@ def main(args: Arguments) -> int:
     except ValueError as error:
         raise click.UsageError(f"{error}; name more --ops or fewer --jobs") from None
     write_fleet(args.landing, fleet, args.workers)
-    return EXIT_DONE
+    return Exit.DONE
 
 
 def _plan(args: Arguments) -> Fleet:

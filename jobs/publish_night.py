@@ -12,7 +12,7 @@ from jobs.night.publish import summaries
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
-from schemas.vocabulary import PHASE_PUBLISH
+from schemas.vocabulary import Phase
 
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
@@ -20,7 +20,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     """Check a log date, and later days that depend on it, across tables; log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
-        days = touched_days(PHASE_PUBLISH, spark, settings, [day])
+        days = touched_days(Phase.PUBLISH, spark, settings, [day])
         found = summaries(spark, settings, days, with_report=[day])
     leave(found[days.index(day)], args.summary)
     return {}

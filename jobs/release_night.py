@@ -20,7 +20,7 @@ from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
-from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
+from schemas.vocabulary import RUN_OUTCOMES, Exit
 
 _NAME: Final = "release_night"
 _LOG: Final = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def record_release(warehouse: Warehouse, release: Release, arguments: str) -> No
     row = {
         **new_run(_NAME, arguments, release.log_date),
         "seconds": 0.0,
-        "outcome": RUN_OUTCOMES[EXIT_DONE],
+        "outcome": RUN_OUTCOMES[Exit.DONE],
         "accepted": list(release.accepted),
         "accepted_by": release.by,
         "accepted_because": release.because,

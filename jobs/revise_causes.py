@@ -4,10 +4,10 @@ import sys
 
 from jobs.night.phase_run import phase_command
 from jobs.night.revise import run
-from schemas.vocabulary import PHASE_REVISE
+from schemas.vocabulary import Phase
 
 main = phase_command(
-    PHASE_REVISE, run, "Revise the causes of a log date, and of later days that depend on it."
+    Phase.REVISE, run, "Revise the causes of a log date, and of later days that depend on it."
 )
 
 if __name__ == "__main__":

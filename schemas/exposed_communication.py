@@ -5,14 +5,7 @@ from typing import Final
 from schemas import columns as col
 from schemas.part_tables import COUNTED_OP_TYPES
 from schemas.table import Expectation, Table
-from schemas.vocabulary import (
-    ALL_OP_TYPES,
-    ALL_STAGES,
-    SCOPE_JOB,
-    SCOPE_OP_TYPE,
-    SCOPE_STAGE,
-    UNIT_KEY,
-)
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, UNIT_KEY, Scope
 
 EXPOSED_COMMUNICATION: Final = Table(
     "exposed_communication",
@@ -24,7 +17,7 @@ EXPOSED_COMMUNICATION: Final = Table(
         col.text(
             "scope",
             "whose communication: of the whole job, one stage, one op type",
-            allowed=(SCOPE_JOB, SCOPE_STAGE, SCOPE_OP_TYPE),
+            allowed=(Scope.JOB, Scope.STAGE, Scope.OP_TYPE),
         ),
         col.text(
             "op_type",
@@ -62,8 +55,8 @@ EXPOSED_COMMUNICATION: Final = Table(
         ),
         Expectation(
             "scope_is_key",
-            f"scope = CASE WHEN pp_rank <> {ALL_STAGES} THEN '{SCOPE_STAGE}' "
-            f"WHEN op_type <> '{ALL_OP_TYPES}' THEN '{SCOPE_OP_TYPE}' ELSE '{SCOPE_JOB}' END "
+            f"scope = CASE WHEN pp_rank <> {ALL_STAGES} THEN '{Scope.STAGE}' "
+            f"WHEN op_type <> '{ALL_OP_TYPES}' THEN '{Scope.OP_TYPE}' ELSE '{Scope.JOB}' END "
             f"AND (pp_rank = {ALL_STAGES} OR op_type = '{ALL_OP_TYPES}')",
             "a row is of one stage, one op type, or the job",
         ),

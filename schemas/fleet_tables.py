@@ -80,7 +80,7 @@ CAUSE_DAY: Final = Table(
     "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not "
     "set, but not over units that state none: attributed_gpu_hours adds up over causes to "
     "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
-    f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix returns. lost_gpu_hours and lost_s "
+    f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",
     grain=("log_date", "cause"),
@@ -95,7 +95,7 @@ CAUSE_DAY: Final = Table(
             "its share of what all fixes together return; null if no unit states GPU-hours",
         ),
         col.gpu_hours(
-            "recoverable_gpu_hours", "what fixing this cause alone returns; null if no unit states GPU-hours"
+            "recoverable_gpu_hours", "what fixing this cause alone saves; null if no unit states GPU-hours"
         ),
         col.count("analysed_jobs", "analysed units with the cause", nullable=True),
         col.LOST_GPU_HOURS,

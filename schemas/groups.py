@@ -8,16 +8,16 @@ from schemas.vocabulary import (
     NOT_STATED,
     SIZE_BOUNDS,
     SIZE_BUCKETS,
-    STATUS_ANALYSED,
     STRAGGLING_SLOWDOWN,
     WHOLE_SHARE,
+    Status,
 )
 
 FLEET: Final = "fleet"
 DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
 """What units are grouped by; the fleet is one group."""
 
-IS_ANALYSED: Final = f"(status = '{STATUS_ANALYSED}')"
+IS_ANALYSED: Final = f"(status = '{Status.ANALYSED}')"
 IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {STRAGGLING_SLOWDOWN!r})"
 IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {WHOLE_SHARE!r})"
 IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {WHOLE_SHARE!r})"

@@ -6,19 +6,7 @@ import pyarrow as pa
 
 from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
-from schemas.vocabulary import (
-    EVENTS,
-    FILE_REASONS,
-    OP_TYPES,
-    REJECT_REASONS,
-    STATUS_BAD_LAYOUT,
-    STATUS_FAILED,
-    STATUS_NO_MANIFEST,
-    STATUS_STEP_TIMES_ONLY,
-    STATUS_UNUSABLE_LOG,
-    TRANSFERS,
-    UNIT_KEY,
-)
+from schemas.vocabulary import EVENTS, FILE_REASONS, OP_TYPES, REJECT_REASONS, TRANSFERS, UNIT_KEY, Status
 
 _TIMES: Final = pa.list_(pa.float64())
 _NUMBERS: Final = pa.list_(pa.int32())
@@ -100,11 +88,11 @@ JOBS: Final = Table(
             "null: the manifest is good; otherwise the status that it, or a log of no use, gives its unit",
             nullable=True,
             allowed=(
-                STATUS_NO_MANIFEST,
-                STATUS_BAD_LAYOUT,
-                STATUS_UNUSABLE_LOG,
-                STATUS_STEP_TIMES_ONLY,
-                STATUS_FAILED,
+                Status.NO_MANIFEST,
+                Status.BAD_LAYOUT,
+                Status.UNUSABLE_LOG,
+                Status.STEP_TIMES_ONLY,
+                Status.FAILED,
             ),
         ),
         col.text(

@@ -96,7 +96,7 @@ JOB_CAUSES: Final = Table(
     "save less than nothing. None saves more than the step: where the replay is longer than the recorded "
     "step and one would, all fractions of the unit are scaled down alike. "
     "time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
-    "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
+    "alone saves, and must not be added up: one cause can hide behind another. attributed_fraction and "
     "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
     f"{CAUSE_UNEXPLAINED} the former are what steps would take less, beside all fixes, without deviations "
     "that no cause explains and the job's noise does not either; its attributed values are 0. "

@@ -8,15 +8,7 @@ import pyarrow as pa
 
 from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
-from schemas.vocabulary import (
-    REPLAYED_STATUSES,
-    STATUS_FAILED,
-    STATUS_PARTIAL_TRACE,
-    STATUS_SOME_RANKS,
-    STATUSES,
-    TIMED_STATUSES,
-    UNIT_KEY,
-)
+from schemas.vocabulary import REPLAYED_STATUSES, STATUSES, TIMED_STATUSES, UNIT_KEY, Status
 
 _WHEN_REPLAYED: Final = (
     col.ratio(
@@ -282,7 +274,7 @@ JOB_SLOWDOWN: Final = Table(
     expectations=(
         *(_there_when_replayed(column) for column in _WHEN_REPLAYED),
         *(_there_with(TIMED_STATUSES, column) for column in _WHEN_TIMED),
-        *(_there_with((STATUS_SOME_RANKS,), column) for column in _OF_SOME_RANKS),
+        *(_there_with((Status.SOME_RANKS,), column) for column in _OF_SOME_RANKS),
         *(replace(each, condition=f"slowdown IS NULL OR ({each.condition})") for each in _IDENTITIES),
         Expectation(
             "wasted_gpu_hours_of_waste",
@@ -293,7 +285,7 @@ JOB_SLOWDOWN: Final = Table(
         ),
         Expectation(
             "partial_trace_has_bounds",
-            f"(status = '{STATUS_PARTIAL_TRACE}') = (slowdown_low IS NOT NULL AND slow_computes IS NOT NULL)"
+            f"(status = '{Status.PARTIAL_TRACE}') = (slowdown_low IS NOT NULL AND slow_computes IS NOT NULL)"
             " AND (slowdown_low IS NULL) = (slowdown_high IS NULL)"
             " AND (slowdown_low IS NULL OR slowdown_low <= slowdown_high)",
             "bounds of the slowdown exist exactly if the status is partial_trace",
@@ -303,7 +295,7 @@ JOB_SLOWDOWN: Final = Table(
         ),
         Expectation(
             "failed_says_why",
-            f"(status = '{STATUS_FAILED}') = (failure_traceback IS NOT NULL)"
+            f"(status = '{Status.FAILED}') = (failure_traceback IS NOT NULL)"
             " AND (failure_traceback IS NULL OR status_detail IS NOT NULL)",
             "a failed unit has its error in status_detail and failure_traceback; no figure uses them",
             severity="warns",

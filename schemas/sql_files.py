@@ -18,10 +18,10 @@ from schemas.vocabulary import (
     OP_TYPES,
     REPLAYED_STATUSES,
     SLOWER_THAN_BEFORE,
-    STATUS_FAILED,
     STATUSES,
     STRAGGLING_SLOWDOWN,
     TABLE_NAMES,
+    Status,
 )
 
 ALL_DAYS: Final = "true"
@@ -55,7 +55,7 @@ VIEW_NAMES: Final = (
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """The first and last day with a year of four digits."""
 
-FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
+FUNNEL: Final = (Status.FAILED, *(status for status in STATUSES if status != Status.FAILED))
 """Statuses by how far the analysis of a unit came; `failed` says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {

@@ -119,7 +119,7 @@ SYMBOLS: Final = (
     Symbol(
         "time saved",
         "",
-        "what fixing one cause alone returns (ours)",
+        "what fixing one cause alone saves (ours)",
         "(T_with - T_fixed) / T_actual; T_with is the replay as it ran, data loading included",
         ((JOB_CAUSES, "time_saved_fraction"),),
     ),
@@ -147,7 +147,7 @@ SYMBOLS: Final = (
     Symbol(
         "GPU-hours of a cause",
         "",
-        "what a fix alone returns, a cause's share, and what is lost to it (ours)",
+        "what a fix alone saves, a cause's share, and what is lost to it (ours)",
         "gpu_hours x time saved; gpu_hours x attributed; gpu_hours x lost",
         (
             (JOB_CAUSES, "recoverable_gpu_hours"),

@@ -6,6 +6,12 @@ A code is the position of a name in its tuple; codes are stored, so a tuple may 
 
 from typing import Final
 
+
+def _values(names: type) -> tuple[str, ...]:
+    """Values of a class of names, in their order."""
+    return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
+
+
 OP_TYPES: Final = (
     "forward-compute",
     "backward-compute",
@@ -40,32 +46,35 @@ OP_TYPE_GROUPS: Final = {
 ALL_OP_TYPES: Final = "all"
 ALL_STAGES: Final = -1
 """Op type and stage in rows of exposed_communication that are of every one."""
-SCOPE_JOB: Final = "job"
-SCOPE_STAGE: Final = "stage"
-SCOPE_OP_TYPE: Final = "op_type"
+
+
+class Scope:
+    """What a row of exposed_communication is of."""
+
+    JOB: Final = "job"
+    STAGE: Final = "stage"
+    OP_TYPE: Final = "op_type"
+
 
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
 RUN_EVENTS_FORMAT: Final = "run-events/1"
 HEALTH_FORMAT: Final = "health/1"
 
-EVENT_START: Final = "start"
-EVENT_FIRST_STEP: Final = "first_step"
-EVENT_STEP: Final = "step"
-EVENT_CHECKPOINT: Final = "checkpoint"
-EVENT_FAILURE: Final = "failure"
-EVENT_RESTART: Final = "restart"
-EVENT_STOP: Final = "stop"
-EVENTS: Final = (
-    EVENT_START,
-    EVENT_FIRST_STEP,
-    EVENT_STEP,
-    EVENT_CHECKPOINT,
-    EVENT_FAILURE,
-    EVENT_RESTART,
-    EVENT_STOP,
-)
-"""What happens to a run, as its events file spells it."""
+
+class RunEvent:
+    """What happens to a run, as its events file spells it."""
+
+    START: Final = "start"
+    FIRST_STEP: Final = "first_step"
+    STEP: Final = "step"
+    CHECKPOINT: Final = "checkpoint"
+    FAILURE: Final = "failure"
+    RESTART: Final = "restart"
+    STOP: Final = "stop"
+
+
+EVENTS: Final = _values(RunEvent)
 
 HEALTH_COMPONENTS: Final = ("gpu", "nic", "link", "disk", "node")
 HEALTH_STARTS: Final = "starts"
@@ -87,109 +96,87 @@ SAMPLING_FORMATS: Final = (KINETO_DATA_PARALLEL, KINETO_PIPELINE)
 TRANSFER_OPS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 """Op types of transfers between pipeline stages."""
 
-TRANSFERS_MEASURED: Final = "measured"
-TRANSFERS_INFERRED: Final = "inferred"
-TRANSFERS_ABSENT: Final = "absent"
-TRANSFERS: Final = (TRANSFERS_MEASURED, TRANSFERS_INFERRED, TRANSFERS_ABSENT)
-"""Where a unit's transfers come from: recorded, inferred from the gaps between computes, or absent."""
 
-STATUS_NO_MANIFEST: Final = "no_manifest"
-STATUS_BAD_LAYOUT: Final = "bad_layout"
-STATUS_UNUSABLE_LOG: Final = "unusable_log"
-STATUS_STEP_TIMES_ONLY: Final = "step_times_only"
-STATUS_TOO_MANY_RESTARTS: Final = "too_many_restarts"
-STATUS_NO_OPS: Final = "no_ops"
-STATUS_IMPLAUSIBLE_TIMES: Final = "implausible_times"
-STATUS_CORRUPT_TRACE: Final = "corrupt_trace"
-STATUS_MISSING_WORKERS: Final = "missing_workers"
-STATUS_SOME_RANKS: Final = "some_ranks"
-STATUS_ODD_RANKS: Final = "odd_ranks"
-STATUS_PARTIAL_TRACE: Final = "partial_trace"
-STATUS_TOO_FEW_STEPS: Final = "too_few_steps"
-STATUS_UNKNOWN_CLOCKS: Final = "unknown_clocks"
-STATUS_HIGH_DISCREPANCY: Final = "high_discrepancy"
-STATUS_ANALYSED: Final = "analysed"
-STATUS_FAILED: Final = "failed"
+class Transfers:
+    """Where a unit's transfers come from: recorded, inferred from the gaps between computes, or absent."""
 
-STATUSES: Final = (
-    STATUS_UNUSABLE_LOG,
-    STATUS_STEP_TIMES_ONLY,
-    STATUS_NO_MANIFEST,
-    STATUS_BAD_LAYOUT,
-    STATUS_TOO_MANY_RESTARTS,
-    STATUS_NO_OPS,
-    STATUS_IMPLAUSIBLE_TIMES,
-    STATUS_CORRUPT_TRACE,
-    STATUS_MISSING_WORKERS,
-    STATUS_SOME_RANKS,
-    STATUS_ODD_RANKS,
-    STATUS_PARTIAL_TRACE,
-    STATUS_TOO_FEW_STEPS,
-    STATUS_UNKNOWN_CLOCKS,
-    STATUS_HIGH_DISCREPANCY,
-    STATUS_ANALYSED,
-    STATUS_FAILED,
-)
-"""How far the analysis of a unit came, in the order of the tests: the first that applies."""
+    MEASURED: Final = "measured"
+    INFERRED: Final = "inferred"
+    ABSENT: Final = "absent"
 
+
+TRANSFERS: Final = _values(Transfers)
+
+
+class Status:
+    """How far the analysis of a unit came, in the order of the tests: the first that applies."""
+
+    UNUSABLE_LOG: Final = "unusable_log"
+    STEP_TIMES_ONLY: Final = "step_times_only"
+    NO_MANIFEST: Final = "no_manifest"
+    BAD_LAYOUT: Final = "bad_layout"
+    TOO_MANY_RESTARTS: Final = "too_many_restarts"
+    NO_OPS: Final = "no_ops"
+    IMPLAUSIBLE_TIMES: Final = "implausible_times"
+    CORRUPT_TRACE: Final = "corrupt_trace"
+    MISSING_WORKERS: Final = "missing_workers"
+    SOME_RANKS: Final = "some_ranks"
+    ODD_RANKS: Final = "odd_ranks"
+    PARTIAL_TRACE: Final = "partial_trace"
+    TOO_FEW_STEPS: Final = "too_few_steps"
+    UNKNOWN_CLOCKS: Final = "unknown_clocks"
+    HIGH_DISCREPANCY: Final = "high_discrepancy"
+    ANALYSED: Final = "analysed"
+    FAILED: Final = "failed"
+
+
+STATUSES: Final = _values(Status)
 REPLAYED_STATUSES: Final = (
-    STATUS_TOO_FEW_STEPS,
-    STATUS_UNKNOWN_CLOCKS,
-    STATUS_HIGH_DISCREPANCY,
-    STATUS_ANALYSED,
+    Status.TOO_FEW_STEPS,
+    Status.UNKNOWN_CLOCKS,
+    Status.HIGH_DISCREPANCY,
+    Status.ANALYSED,
 )
 """Units with these statuses were replayed and have rows in every result table."""
 
-TIMED_STATUSES: Final = (STATUS_STEP_TIMES_ONLY, STATUS_SOME_RANKS)
+TIMED_STATUSES: Final = (Status.STEP_TIMES_ONLY, Status.SOME_RANKS)
 """Units with these statuses have recorded step times and were not replayed."""
 
-REASON_NOT_JSON: Final = "not_json"
-REASON_MISSING_FIELD: Final = "missing_field"
-REASON_BAD_TYPE: Final = "bad_type"
-REASON_UNKNOWN_OP: Final = "unknown_op"
-REASON_ARRAY_LENGTH: Final = "array_length"
-REASON_NEGATIVE_TIME: Final = "negative_time"
-REASON_NOT_FINITE: Final = "not_finite"
-REASON_RANK_OUT_OF_RANGE: Final = "rank_out_of_range"
-REASON_IDENTITY_MISMATCH: Final = "identity_mismatch"
-REASON_CONTESTED_RANK_STEP: Final = "contested_rank_step"
-REASON_DUPLICATE_RANK_STEP: Final = "duplicate_rank_step"
-REASON_LINE_TOO_LONG: Final = "line_too_long"
-REASON_NESTED_TOO_DEEPLY: Final = "nested_too_deeply"
-REASON_UNREADABLE_FILE: Final = "unreadable_file"
-REASON_FILE_TOO_LARGE: Final = "file_too_large"
-REASON_TOO_MANY_FILES: Final = "too_many_files"
-REASON_TOO_MANY_REJECTS: Final = "too_many_rejects"
-REASON_UNKNOWN_FORMAT: Final = "unknown_format"
-REASON_UNUSABLE_LOG: Final = STATUS_UNUSABLE_LOG
 
+class Reason:
+    """Why a line or a file was not stored, in the order of the tests."""
+
+    LINE_TOO_LONG: Final = "line_too_long"
+    NOT_JSON: Final = "not_json"
+    NESTED_TOO_DEEPLY: Final = "nested_too_deeply"
+    MISSING_FIELD: Final = "missing_field"
+    BAD_TYPE: Final = "bad_type"
+    UNKNOWN_OP: Final = "unknown_op"
+    ARRAY_LENGTH: Final = "array_length"
+    NEGATIVE_TIME: Final = "negative_time"
+    NOT_FINITE: Final = "not_finite"
+    RANK_OUT_OF_RANGE: Final = "rank_out_of_range"
+    IDENTITY_MISMATCH: Final = "identity_mismatch"
+    CONTESTED_RANK_STEP: Final = "contested_rank_step"
+    DUPLICATE_RANK_STEP: Final = "duplicate_rank_step"
+    UNREADABLE_FILE: Final = "unreadable_file"
+    FILE_TOO_LARGE: Final = "file_too_large"
+    TOO_MANY_FILES: Final = "too_many_files"
+    TOO_MANY_REJECTS: Final = "too_many_rejects"
+    UNKNOWN_FORMAT: Final = "unknown_format"
+    UNUSABLE_LOG: Final = Status.UNUSABLE_LOG
+
+
+REJECT_REASONS: Final = _values(Reason)
 FILE_REASONS: Final = (
-    REASON_UNREADABLE_FILE,
-    REASON_FILE_TOO_LARGE,
-    REASON_TOO_MANY_FILES,
-    REASON_TOO_MANY_REJECTS,
-    REASON_UNKNOWN_FORMAT,
-    REASON_UNUSABLE_LOG,
+    Reason.UNREADABLE_FILE,
+    Reason.FILE_TOO_LARGE,
+    Reason.TOO_MANY_FILES,
+    Reason.TOO_MANY_REJECTS,
+    Reason.UNKNOWN_FORMAT,
+    Reason.UNUSABLE_LOG,
 )
 """Reasons for whole files; all others are for lines."""
-
-REJECT_REASONS: Final = (
-    REASON_LINE_TOO_LONG,
-    REASON_NOT_JSON,
-    REASON_NESTED_TOO_DEEPLY,
-    REASON_MISSING_FIELD,
-    REASON_BAD_TYPE,
-    REASON_UNKNOWN_OP,
-    REASON_ARRAY_LENGTH,
-    REASON_NEGATIVE_TIME,
-    REASON_NOT_FINITE,
-    REASON_RANK_OUT_OF_RANGE,
-    REASON_IDENTITY_MISMATCH,
-    REASON_CONTESTED_RANK_STEP,
-    REASON_DUPLICATE_RANK_STEP,
-    *FILE_REASONS,
-)
-"""Why a line or a file was not stored, in the order of the tests."""
 
 CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
@@ -329,13 +316,18 @@ PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)
 
-PHASE_INGEST: Final = "ingest"
-PHASE_SIMULATE: Final = "simulate"
-PHASE_REVISE: Final = "revise"
-PHASE_AGGREGATE: Final = "aggregate"
-PHASE_PUBLISH: Final = "publish"
-PHASE_NAMES: Final = (PHASE_INGEST, PHASE_SIMULATE, PHASE_REVISE, PHASE_AGGREGATE, PHASE_PUBLISH)
-"""The phases of a night, in the order in which they build on each other."""
+
+class Phase:
+    """The phases of a night, in the order in which they build on each other."""
+
+    INGEST: Final = "ingest"
+    SIMULATE: Final = "simulate"
+    REVISE: Final = "revise"
+    AGGREGATE: Final = "aggregate"
+    PUBLISH: Final = "publish"
+
+
+PHASE_NAMES: Final = _values(Phase)
 UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
@@ -362,12 +354,16 @@ SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "
 NOT_STATED: Final = "(not stated)"
 """Group of units whose manifest does not state the value."""
 
-EXIT_DONE: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_WRONG_SETTINGS: Final = 2
-EXIT_GATE_REFUSED: Final = 3
-EXIT_SLOWER: Final = 4
-"""Exit statuses of every entry point; a retry can only help after EXIT_FAILED. 4 is that of `diff` alone."""
+
+class Exit:
+    """Exit statuses of every entry point; a retry can help only after FAILED. SLOWER is of `diff` alone."""
+
+    DONE: Final = 0
+    FAILED: Final = 1
+    WRONG_SETTINGS: Final = 2
+    GATE_REFUSED: Final = 3
+    SLOWER: Final = 4
+
 
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, STATUS_FAILED, STATUSES
+from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, STATUSES, Status
 from tests import record_versions
 from tests.record_versions import (
     VERSIONED,
@@ -39,7 +39,7 @@ def test_a_version_computes_what_it_always_did(name: str) -> None:
 def test_the_golden_units_have_every_status_and_cause(results: dict[str, Results]) -> None:
     """But for a defect of ours, and what no fix explains."""
     statuses = {tables[JOB_SLOWDOWN]["status"][0].as_py() for tables in results.values()}
-    assert statuses == set(STATUSES) - {STATUS_FAILED}
+    assert statuses == set(STATUSES) - {Status.FAILED}
     causes = pa.concat_tables([tables[JOB_CAUSES] for tables in results.values()])
     present = set(causes.filter(causes["is_cause"])["cause"].to_pylist())
     assert present >= set(CAUSES) - {CAUSE_UNEXPLAINED}

@@ -3,14 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.vocabulary import (
-    OP_CODES,
-    PUBLISHED_TRACE_FORMAT,
-    RANK_LOG_FORMAT,
-    TRANSFER_OPS,
-    TRANSFERS_ABSENT,
-    TRANSFERS_INFERRED,
-)
+from schemas.vocabulary import OP_CODES, PUBLISHED_TRACE_FORMAT, RANK_LOG_FORMAT, TRANSFER_OPS, Transfers
 from udfs.kernel.graph.graph import Blocking, Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
@@ -55,7 +48,7 @@ def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
 
 def is_partial(manifest: Mapping[str, object]) -> bool:
     """Whether the manifest says that the unit's transfers were not measured."""
-    return manifest.get("transfers") in (TRANSFERS_ABSENT, TRANSFERS_INFERRED)
+    return manifest.get("transfers") in (Transfers.ABSENT, Transfers.INFERRED)
 
 
 def is_foreign(manifest: Mapping[str, object]) -> bool:

@@ -10,15 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from schemas.vocabulary import (
-    OP_TYPE_GROUPS,
-    OP_TYPES,
-    STATUS_ANALYSED,
-    STATUS_HIGH_DISCREPANCY,
-    STATUS_PARTIAL_TRACE,
-    STATUS_TOO_FEW_STEPS,
-    STATUS_UNKNOWN_CLOCKS,
-)
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, Status
 from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.replay.ideal import IDEALS
@@ -61,7 +53,7 @@ def simulate_job(
         rows = choice.rows
         if choice.is_partial:
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
-            return _refused(Refused(STATUS_PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
+            return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         types = worker_types(rows, facts)
         try:
             found = _analysed(choice, how, types, before_s or {})
@@ -111,18 +103,18 @@ def _analysed(
 def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
     steps, clocks = len(rows.steps), found.recorded.clocks
     if steps < settings.minimum_steps:
-        return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+        return Status.TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
     if clocks is not None and not clocks.is_known:
-        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
+        return Status.UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
     actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
         apart = f"{discrepancy:.2%} apart, more than {settings.maximum_discrepancy:.2%}"
         return (
-            STATUS_HIGH_DISCREPANCY,
+            Status.HIGH_DISCREPANCY,
             f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
         )
-    return STATUS_ANALYSED, None
+    return Status.ANALYSED, None
 
 
 def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:

@@ -19,7 +19,7 @@ from airflow.sdk.log import mask_secret
 from dags import PROJECT
 from dags.operators.alerts import GateRefused, WrongSettings
 from dags.operators.assets import NIGHT_BY_DATE
-from schemas.vocabulary import EXIT_DONE, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import Exit
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,14 +34,14 @@ _SECRET: Final = re.compile("secret|password|token|key", re.IGNORECASE)
 """Names of settings whose values no log may show; Spark's own spark.redaction.regex knows these words too."""
 
 _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
-    EXIT_WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
-    EXIT_GATE_REFUSED: (GateRefused, "a quality gate refused"),
+    Exit.WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
+    Exit.GATE_REFUSED: (GateRefused, "a quality gate refused"),
 }
 """Exit statuses after which the same command would end in the same way."""
 
 _COMMAND: Final = f"""\
 set -e
-# If the task is killed so hard that it can stop nothing, its program must not go on writing.
+# Watchdog for a task killed by SIGKILL: its program must not go on writing.
 ( trap '' TERM
   while kill -0 "$PPID"; do sleep 2; done
   kill -TERM -- "-$$"; sleep 10; kill -KILL -- "-$$" ) > /dev/null 2>&1 &
@@ -56,7 +56,7 @@ export PYSPARK_PYTHON="$PROGRAMS/python"
 # What Spark leaves behind goes with the task.
 export SPARK_SUBMIT_OPTS="-Djava.io.tmpdir=$scratch ${{SPARK_SUBMIT_OPTS:-}}"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
-JAVA_HOME="$(python -m jobs.runtime.java)" || exit {EXIT_WRONG_SETTINGS}
+JAVA_HOME="$(python -m jobs.runtime.java)" || exit {Exit.WRONG_SETTINGS}
 export JAVA_HOME
 # A separate zip for each task: never older than the code, never half written by another task.
 python -c 'import pathlib, sys, jobs.runtime.package as made; made.write_zip(pathlib.Path(sys.argv[1]))' \\
@@ -189,7 +189,7 @@ class SparkSubmitOperator(BashOperator):
     def _run(self, env: dict[str, str]) -> str:
         shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command)]
         done = self.subprocess_hook.run_command(shell, env, cwd=self.cwd or PROJECT)
-        if done.exit_code == EXIT_DONE:
+        if done.exit_code == Exit.DONE:
             return str(done.output)
         if done.exit_code in _FINAL:
             error, meaning = _FINAL[done.exit_code]

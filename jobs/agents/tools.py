@@ -27,7 +27,7 @@ from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import STATUS_ANALYSED
+from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
 
@@ -80,7 +80,7 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """What to fix first across the fleet, and how many GPU-hours that returns, worst first.
+        """What to fix first across the fleet, and how many GPU-hours that saves, worst first.
 
         first: the row to begin with, where an earlier reply left rows out.
         """
@@ -88,7 +88,7 @@ class Tools:
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Why one job is slow: its slowdown, its causes, their culprits, what fixes return, and doubts.
+        """Why one job is slow: its slowdown, its causes, their culprits, what fixes save, and doubts.
 
         Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
         save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
@@ -105,7 +105,7 @@ class Tools:
             unit=unit._asdict(),
             job={name: stored.job.get(name) for name in _OF_JOB},
             lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
-            status=None if status == STATUS_ANALYSED else STATUS_WORDS[status],
+            status=None if status == Status.ANALYSED else STATUS_WORDS[status],
             what_to_do=STATUS_FIXES.get(status, "").format(again="run the night again") or None,
         )
 
@@ -205,13 +205,13 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Lend a reader of what is published now: this process may outlive many nights."""
+        """Yield a reader of the latest publication: this process may outlive many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a lead needs of a row of job_causes."""
+    """Return the columns of job_causes that a team lead needs."""
     words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
     doubt = None if flag is None else FLAG_WORDS.get(flag, flag)

@@ -22,15 +22,7 @@ from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
-from schemas.vocabulary import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    PHASE_NAMES,
-    RUN_KILLED,
-    RUN_OUTCOMES,
-    RUN_STARTED,
-    TABLE_NAMES,
-)
+from schemas.vocabulary import PHASE_NAMES, RUN_KILLED, RUN_OUTCOMES, RUN_STARTED, TABLE_NAMES, Exit
 
 ROWS_IN: Final = "rows_in"
 """Key of the rows that an entry point read; the other keys are the tables that it published,
@@ -145,7 +137,7 @@ def recorded_run(
         except Exception:  # the caller must get the error of the run itself
             logger.exception("pipeline_runs does not say how this run ended; the next run writes it")
         raise
-    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
     note.remove()
 
 
@@ -167,7 +159,7 @@ def say_killed(warehouse: Warehouse) -> int:
 
 
 def _exit_status(error: BaseException) -> int:
-    return error.exit_status if isinstance(error, PlainError) else EXIT_FAILED
+    return error.exit_status if isinstance(error, PlainError) else Exit.FAILED
 
 
 def _ended(

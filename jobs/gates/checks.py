@@ -1,4 +1,4 @@
-"""What gates check, what came of it, and how a refusal ends a run."""
+"""Checks of the gates, their outcome, and the error by which a refusal ends a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from jobs.runtime.errors import PlainError
 from schemas.table import Severity
-from schemas.vocabulary import EXIT_GATE_REFUSED
+from schemas.vocabulary import Exit
 
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
@@ -97,7 +97,7 @@ class GateRefusedError(PlainError):
     counts : of what the same run did publish, as entry points return them
     """
 
-    exit_status = EXIT_GATE_REFUSED
+    exit_status = Exit.GATE_REFUSED
 
     def __init__(
         self,

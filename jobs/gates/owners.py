@@ -9,7 +9,7 @@ from jobs.landing.claims import new_owners
 from jobs.warehouse.publication import Published
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import PHASE_INGEST, PUBLICATIONS, SOURCE_FILES
+from schemas.vocabulary import PUBLICATIONS, SOURCE_FILES, Phase
 
 _KEPT: Final = timedelta(days=6)
 """Files of an earlier version are removed a week after it was replaced."""
@@ -33,7 +33,7 @@ def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tupl
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}
     for place, row in enumerate(rows[1:]):
-        if row["phase"] == PHASE_INGEST and row["published_at"] > since:
+        if row["phase"] == Phase.INGEST and row["published_at"] > since:
             last |= dict.fromkeys(row["log_dates"], place)
     days_of: defaultdict[int, list[date]] = defaultdict(list)
     for day in log_dates:

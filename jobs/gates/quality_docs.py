@@ -61,7 +61,7 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it is about some units or tables of its days; such a page lies beside that of the whole."""
+        """Whether it covers only some units or tables: it does not replace the page of whole days."""
         return self.phase.endswith(LATER)
 
     @property

@@ -29,10 +29,10 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     ROLE_EFFECT,
     STAGE_SLOWDOWN,
-    STATUS_ANALYSED,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
+    Status,
 )
 
 RuleOf = Callable[[Mapping[str, pa.Table]], Rule]
@@ -100,7 +100,7 @@ _OTHER_TYPES: Final = f"""
     WHERE types.workers IS DISTINCT FROM job.workers OR cause.time_saved_fraction IS NULL
         OR least <> cause.time_saved_fraction OR most <> cause.time_saved_fraction"""
 
-_IF_ANALYSED: Final = f"CASE WHEN job.status = '{STATUS_ANALYSED}' THEN {{}} END"
+_IF_ANALYSED: Final = f"CASE WHEN job.status = '{Status.ANALYSED}' THEN {{}} END"
 _OTHER_LOSS: Final = f"""
     SELECT {_KEY}
     FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned,
@@ -212,7 +212,7 @@ units_of_other_loss: Final = _rule(
 units_of_more_than_all: Final = _rule(
     JOB_CAUSES,
     "causes_lose_at_most_the_unit",
-    "causes together lose at most the step, their parts at most what is lost, and no fix returns more "
+    "causes together lose at most the step, their parts at most what is lost, and no fix saves more "
     "GPU-hours than the unit took",
     _MORE_THAN_ALL,
 )

@@ -15,25 +15,14 @@ from jobs.gates.slow_hosts import Risen, slow_host_texts, slowed_by
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    FLEET_DAY,
-    HOST_DAY,
-    JOB_SLOWDOWN,
-    JOBS,
-    SLOWER_THAN_BEFORE,
-    STATUS_ANALYSED,
-    STATUS_BAD_LAYOUT,
-    STATUS_FAILED,
-    STATUS_TOO_MANY_RESTARTS,
-    UNIT_KEY,
-)
+from schemas.vocabulary import FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, JOBS, SLOWER_THAN_BEFORE, UNIT_KEY, Status
 
 RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice that a warning-only rule is broken."""
 _OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usual"]
 _MOST_UNITS: Final = 5
 """Most units that are named one by one."""
-_BY_MANIFEST: Final = pa.array([STATUS_BAD_LAYOUT, STATUS_TOO_MANY_RESTARTS])
+_BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
 """Statuses that a manifest alone gives a unit, which then counts in no figure."""
 _CLAIMED: Final = {
     "claim_refused": "is not believed",
@@ -90,7 +79,7 @@ def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[N
     """
     by_day: dict[date, list[Mapping[str, Any]]] = defaultdict(list)
     for row in units:
-        if row["status"] != STATUS_ANALYSED and (row["slower_than_usual"] or 0.0) >= SLOWER_THAN_BEFORE:
+        if row["status"] != Status.ANALYSED and (row["slower_than_usual"] or 0.0) >= SLOWER_THAN_BEFORE:
             by_day[row["log_date"]].append(row)
     found: defaultdict[date, list[Notice]] = defaultdict(list)
     text = (
@@ -109,7 +98,7 @@ def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[N
 def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
     """Name the first units of each day that failed, and why."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
-    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], STATUS_FAILED)).select(_OF_FAILURES)
+    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED)).select(_OF_FAILURES)
     for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
         if len(found[day]) < _MOST_FAILURES:
             found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
@@ -242,7 +231,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """What rises above its past, the largest first: name, value, median of the past, days of it."""
+    """Names with a value above their past, largest first: name, value, median and number of past days."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

@@ -1,4 +1,4 @@
-"""Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
+"""Fingerprints of the inputs of each phase and unit, so that unchanged work is skipped.
 
 A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
 fingerprint includes the one it was built on, so later phases see every earlier change.
@@ -19,7 +19,7 @@ from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, UNIT_KEY
+from schemas.vocabulary import PHASE_NAMES, UNIT_KEY, Phase
 
 Wanted = tuple[str, str] | None
 """Settings and version that a phase's fingerprint must have; None: any, only data counts."""
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """What a phase sees of it; without a digest, its time stands for its contents."""
+        """Name, size and digest; the time of change stands for a missing digest."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -89,11 +89,11 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
         files.setdefault(account.unit, []).extend(
             File(each.file.name, each.file.size, each.file.modified_us, each.digest) for each in account.files
         )
-    facts, found = wanted(settings, PHASE_INGEST), []
+    facts, found = wanted(settings, Phase.INGEST), []
     for unit, read in files.items():
         read.sort(key=lambda file: file.name)
         size = sum(file.bytes for file in read)
-        row = unit, PHASE_INGEST, contents_of(read), *facts, size, ops[unit], tuple(read)
+        row = unit, Phase.INGEST, contents_of(read), *facts, size, ops[unit], tuple(read)
         found.append(Fingerprint(*row))
     return found
 
@@ -117,7 +117,7 @@ def recorded(
     found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
     for home in {tables, tables.ingested}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (tables.ingested if each.phase == PHASE_INGEST else tables):
+            if home is (tables.ingested if each.phase == Phase.INGEST else tables):
                 found[each.phase][each.unit] = each
     return found
 

@@ -1,6 +1,6 @@
 """What each phase of a night is made with, how long it takes, which days it touches.
 
-The names of the phases and their order are vocabulary.PHASE_NAMES.
+The names of the phases and their order are vocabulary.Phase.
 """
 
 from collections.abc import Callable
@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.runtime.settings import Settings
-from schemas.vocabulary import (
-    PHASE_AGGREGATE,
-    PHASE_INGEST,
-    PHASE_NAMES,
-    PHASE_PUBLISH,
-    PHASE_REVISE,
-    PHASE_SIMULATE,
-)
+from schemas.vocabulary import PHASE_NAMES, Phase
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
 
 @dataclass(frozen=True)
-class Phase:
+class Declared:
     """A phase of the night.
 
     entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
@@ -59,11 +52,11 @@ def _bounds(settings: Settings) -> str:
 
 
 _DECLARED: Final = {
-    PHASE_INGEST: Phase("ingest_rank_logs", "6", "bytes", 70e6, _bounds, of_days=False),
-    PHASE_SIMULATE: Phase(
+    Phase.INGEST: Declared("ingest_rank_logs", "6", "bytes", 70e6, _bounds, of_days=False),
+    Phase.SIMULATE: Declared(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
     ),
-    PHASE_REVISE: Phase(
+    Phase.REVISE: Declared(
         "revise_causes",
         REVISION_VERSION,
         "units",
@@ -71,8 +64,8 @@ _DECLARED: Final = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    PHASE_AGGREGATE: Phase("aggregate_fleet", "1", "units", 200.0, _power),
-    PHASE_PUBLISH: Phase("publish_night", "1", "units", 200.0),
+    Phase.AGGREGATE: Declared("aggregate_fleet", "1", "units", 200.0, _power),
+    Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
 PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}
 """By name, in the order in which they build on each other."""

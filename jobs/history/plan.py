@@ -22,7 +22,7 @@ from jobs.runtime.settings_sections import HistorySettings
 from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, PHASE_SIMULATE, PIPELINE_RUNS, RUN_OUTCOMES
+from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, RUN_OUTCOMES, Phase
 
 BYTES_PER_OP: Final = 30.0
 """Bytes per op of a rank log, assumed until some are ingested."""
@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days done together, and for each phase the units to do; of a phase of days, all units of its days."""
+    """Days done together, and the units to do in each phase; phases of whole days list all units."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -111,18 +111,18 @@ def plan(
     def add(
         before: Records, wants: Mapping[str, Wanted], landing: LandingChanges | None, jobs: Collection[str]
     ) -> None:
-        changed = [day for batch in todo.batches if batch.of(PHASE_SIMULATE) for day in batch.log_dates]
+        changed = [day for batch in todo.batches if batch.of(Phase.SIMULATE) for day in batch.log_dates]
         todo.batches.extend(batches_of(before, landing, wants, settings.history, jobs, changed))
 
     for some in in_batches(log_dates, settings):
         before, landing = Records(tables, settings, some), None
-        if PHASE_INGEST in phases:
-            known, want = before.done[PHASE_INGEST], todo.wants[PHASE_INGEST]
+        if Phase.INGEST in phases:
+            known, want = before.done[Phase.INGEST], todo.wants[Phase.INGEST]
             landing = changed_in_landing(settings.paths.landing, known, some, want, digest)
             todo.retouched.extend(
                 each for each in landing.retouched if not job_ids or each.unit[1] in job_ids
             )
-        elif PHASE_SIMULATE in phases:
+        elif Phase.SIMULATE in phases:
             _warn_of_unknown(before)
         add(before, todo.wants, landing, job_ids)
     after: dict[str, Wanted] = {phase: None for phase in OF_DAYS if phase in phases}
@@ -139,7 +139,7 @@ def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list
 
 def _warn_of_unknown(before: Records) -> None:
     """Log how many units cannot be simulated, because no record says that they were ingested whole."""
-    if unknown := before.jobs - before.done[PHASE_INGEST].keys():
+    if unknown := before.jobs - before.done[Phase.INGEST].keys():
         _LOG.warning(
             "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",
             len(unknown),
@@ -163,9 +163,9 @@ def batches_of(
     sizes = _sizes(before, landing)
     todo: dict[str, Collection[Unit]] = {}
     if landing is not None:
-        todo[PHASE_INGEST] = landing.changed | landing.gone
-    if PHASE_SIMULATE in wants:
-        todo[PHASE_SIMULATE] = before.results_due(wants[PHASE_SIMULATE]) | set(todo.get(PHASE_INGEST, ()))
+        todo[Phase.INGEST] = landing.changed | landing.gone
+    if Phase.SIMULATE in wants:
+        todo[Phase.SIMULATE] = before.results_due(wants[Phase.SIMULATE]) | set(todo.get(Phase.INGEST, ()))
     if job_ids:
         todo = {phase: {unit for unit in units if unit[1] in job_ids} for phase, units in todo.items()}
     changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}

@@ -23,7 +23,7 @@ from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import HOST_HEALTH, JOBS, PHASE_INGEST, PHASE_SIMULATE
+from schemas.vocabulary import HOST_HEALTH, JOBS, Phase
 
 
 class Records:
@@ -59,8 +59,8 @@ class Records:
     def context(self) -> dict[date, str]:
         """For each day, a hash of the results of the earlier days that revise its causes."""
         days = self.settings.revision.days
-        earlier = recorded(self._tables, days_before(self.log_dates, days), phase=PHASE_SIMULATE)
-        return looked_back_on(self.done[PHASE_SIMULATE] | earlier[PHASE_SIMULATE], self.log_dates, days)
+        earlier = recorded(self._tables, days_before(self.log_dates, days), phase=Phase.SIMULATE)
+        return looked_back_on(self.done[Phase.SIMULATE] | earlier[Phase.SIMULATE], self.log_dates, days)
 
     def due(self, phase: str, want: Wanted) -> set[date]:
         """Days whose rows of a phase of whole days were not made from their units as they are now."""
@@ -81,7 +81,7 @@ class Records:
         A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
         written, or cleared away by age.
         """
-        ingested, simulated = self.done[PHASE_INGEST], self.done[PHASE_SIMULATE]
+        ingested, simulated = self.done[Phase.INGEST], self.done[Phase.SIMULATE]
         changed = {
             unit
             for unit, before in ingested.items()

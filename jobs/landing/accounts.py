@@ -13,7 +13,7 @@ from jobs.landing.formats.rows import MOST_TYPE_TEXT, Bounds
 from jobs.landing.usable import Used, usable
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOBS, STATUS_BAD_LAYOUT, STATUS_FAILED, UNIT_KEY
+from schemas.vocabulary import JOBS, UNIT_KEY, Status
 
 CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
 """In `left_out` of the table jobs."""
@@ -136,7 +136,7 @@ class UnitAccount:
             return
         first = next(part.outside.detail for part in parts if part.outside.lines)
         detail = f"{outside} of {lines} lines contradict the layout, as one whose {first}"
-        self.job |= {"manifest_status": STATUS_BAD_LAYOUT, "manifest_detail": detail}
+        self.job |= {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
 
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
         """Add types of hosts that the manifest does not name to the row of jobs, from lines of all parts.
@@ -176,7 +176,7 @@ def spread_failures(parts: Iterable[UnitAccount]) -> None:
     failures = {part.unit: part.failure for part in accounts if part.failure}
     for part in accounts:
         if part.job is not None and part.unit in failures:
-            part.job |= {"manifest_status": STATUS_FAILED, "manifest_detail": failures[part.unit]}
+            part.job |= {"manifest_status": Status.FAILED, "manifest_detail": failures[part.unit]}
 
 
 def join_parts(parts: Iterable[UnitAccount]) -> None:

@@ -1,4 +1,4 @@
-"""What producers claim and is not believed, such as too many GPU-hours; and whose files they are."""
+"""Implausible claims of producers, such as too many GPU-hours, and the owners of their files."""
 
 from collections import Counter
 from typing import Any, Final

@@ -12,7 +12,7 @@ import pyarrow as pa
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import Bounds, FileError
 from jobs.landing.stores import Store
-from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_UNREADABLE_FILE
+from schemas.vocabulary import Reason
 
 _Found = TypeVar("_Found")
 _FIRST_PIECE: Final = 256 << 10
@@ -66,7 +66,7 @@ class Content:
         for piece in self.pieces():
             found += piece
             if len(found) > most:
-                raise FileError(REASON_FILE_TOO_LARGE, f"more than {most} bytes")
+                raise FileError(Reason.FILE_TOO_LARGE, f"more than {most} bytes")
         return found
 
     def unpacked(self) -> BinaryIO:
@@ -102,10 +102,10 @@ class Content:
         for piece in pieces:
             unpacked += len(piece)
             if unpacked > bounds.file_bytes:
-                raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
+                raise FileError(Reason.FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
             if unpacked > max(_NOT_A_BOMB, self.bytes_read * bounds.packing):
                 hold = f"{self.bytes_read} bytes hold {unpacked} and more"
-                raise FileError(REASON_FILE_TOO_LARGE, f"packed more than {bounds.packing} times: {hold}")
+                raise FileError(Reason.FILE_TOO_LARGE, f"packed more than {bounds.packing} times: {hold}")
             yield piece
 
     def _from_gzip(self) -> Iterator[bytes]:
@@ -120,11 +120,11 @@ class Content:
                         yield found
                         packed = member.unconsumed_tail
                 except zlib.error as error:
-                    raise FileError(REASON_UNREADABLE_FILE, f"broken gzip: {error}") from None
+                    raise FileError(Reason.UNREADABLE_FILE, f"broken gzip: {error}") from None
                 is_behind = member.eof
                 packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:
-            raise FileError(REASON_UNREADABLE_FILE, "broken gzip: it ends too early")
+            raise FileError(Reason.UNREADABLE_FILE, "broken gzip: it ends too early")
 
     def _from_zstd(self) -> Iterator[bytes]:
         with pa.CompressedInputStream(pa.PythonFile(_Pieces(self.pieces()), mode="r"), "zstd") as opened:
@@ -132,7 +132,7 @@ class Content:
                 while found := opened.read(_PIECE):
                     yield found
             except OSError as error:
-                raise FileError(REASON_UNREADABLE_FILE, f"broken zstd: {error}") from None
+                raise FileError(Reason.UNREADABLE_FILE, f"broken zstd: {error}") from None
 
 
 class _Pieces(io.RawIOBase):
@@ -169,7 +169,7 @@ class UnitFiles:
     def content(self, file: LandedFile) -> Iterator[Content]:
         """Open a file. Raises FileError if the store does not deliver it, or not to its end."""
         if file.defect:
-            raise FileError(REASON_UNREADABLE_FILE, file.defect)
+            raise FileError(Reason.UNREADABLE_FILE, file.defect)
         self.opened_last = file
         try:
             with self._store.open(file.path) as opened:
@@ -179,7 +179,7 @@ class UnitFiles:
                     self.digests[file] = content.digest
         except OSError as error:
             why = f": {error.strerror}" if error.strerror else ""
-            raise FileError(REASON_UNREADABLE_FILE, f"not readable to its end{why}") from None
+            raise FileError(Reason.UNREADABLE_FILE, f"not readable to its end{why}") from None
 
     @contextmanager
     def unpacked(self, file: LandedFile) -> Iterator[BinaryIO]:

@@ -25,13 +25,13 @@ from jobs.landing.stores import store_of
 from jobs.landing.unit_rows import UnitRows
 from jobs.warehouse.staging import Staging
 from schemas.unit import Unit
-from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, STATUS_UNUSABLE_LOG
+from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, Reason, Status
 
 _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
 
 
 class ConversionError(Exception):
-    """Files of no known format, or of no use to a replay; the message says why, and what to do."""
+    """Raised for files of an unknown format, or that no replay can use; the message says what to do."""
 
 
 class Conversion:
@@ -60,7 +60,7 @@ class Conversion:
         for reject in read.rejects.to_pylist():
             if reject["line"] is not None:
                 self.left_out[f"steps of a rank: {reject['detail']}"] += 1
-            elif reject["reason"] == REASON_UNKNOWN_FORMAT:
+            elif reject["reason"] == Reason.UNKNOWN_FORMAT:
                 self.left_out[f"files: {reject['source_file']}, {reject['detail']}"] += 1
             else:
                 self.broken[reject["source_file"]] = reject["detail"]
@@ -100,7 +100,7 @@ class Conversion:
             why = NO_REPLAY if unit.found.evidence else detail or "no files"
             known = "jobs/landing/formats/README.md lists what is read"
             raise ConversionError(f"nothing to convert: {why}. {known}")
-        if job["manifest_status"] == STATUS_UNUSABLE_LOG:
+        if job["manifest_status"] == Status.UNUSABLE_LOG:
             raise ConversionError(job["manifest_detail"])
         self.left_out.update(f"files: {file.name}, evidence and no replay" for file in unit.found.evidence)
         return rows.end(job)

@@ -10,11 +10,7 @@ import numpy as np
 from jobs.landing.accounts import Repeats, UnitPart
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import SCALARS, Rows
-from schemas.vocabulary import (
-    REASON_CONTESTED_RANK_STEP,
-    REASON_DUPLICATE_RANK_STEP,
-    REASON_IDENTITY_MISMATCH,
-)
+from schemas.vocabulary import Reason
 
 _RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
 _Key = tuple[int, int]
@@ -79,7 +75,7 @@ class RankSteps:
         """Reason and sentence for a row that is not stored; None for one that is."""
         (rank, step), own = key, file.source_file
         if file.rank is not None and rank != file.rank:
-            return REASON_IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"
+            return Reason.IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"
         first = self.keys.get(key) or self._part.taken.get(key)
         if first is None:
             self.keys[key] = own
@@ -89,13 +85,13 @@ class RankSteps:
             self._denied.add(key)
             self.contested[own, other] += 1
             detail = f"rank {rank}, step {step}: {other} says otherwise: neither is believed"
-            return REASON_CONTESTED_RANK_STEP, detail
+            return Reason.CONTESTED_RANK_STEP, detail
         if first != own:
             self.repeats.setdefault(key, {}).setdefault(own, _digest(rows, place))
             if key in self._denied:
                 detail = f"rank {rank}, step {step}: several files contradict each other"
-                return REASON_CONTESTED_RANK_STEP, f"{detail}: none of them is believed"
-        return REASON_DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
+                return Reason.CONTESTED_RANK_STEP, f"{detail}: none of them is believed"
+        return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
     def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
         """The first file that says something else of a row."""

@@ -20,15 +20,7 @@ from jobs.landing.formats.known import HEAD_BYTES, LAST, format_of
 from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, plain
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
-from schemas.vocabulary import (
-    FILE_REASONS,
-    RANK_LOG_FORMAT,
-    REASON_UNKNOWN_FORMAT,
-    REASON_UNREADABLE_FILE,
-    REASON_UNUSABLE_LOG,
-    STATUS_STEP_TIMES_ONLY,
-    STATUS_UNUSABLE_LOG,
-)
+from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
 
 _Found = TypeVar("_Found")
 _MOST_BROKEN: Final = 20
@@ -65,13 +57,13 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
     for file, own in formats.items():
         if own is None or own is not chosen:
             detail = unknown[file] if own is None else "another tool's than other files"
-            others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
+            others.append((file, Reject(Reason.UNKNOWN_FORMAT, detail)))
     own_files = [file for file, own in formats.items() if own is not None and own is chosen]
     return Recognised(chosen, own_files, evidence, others)
 
 
 def _unknown(head: bytes) -> str:
-    """Why a file that begins like this is of no format; a rank log under another name is one for all that."""
+    """Say why a file's start fits no format; name rank logs that are misnamed."""
     is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
     return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
 
@@ -154,7 +146,7 @@ class ForeignUnit:
                     self._rows.refuse(broken, reject)
                     continue
             except RefusalError as error:
-                reject = Reject(REASON_UNUSABLE_LOG, plain(str(error)))
+                reject = Reject(Reason.UNUSABLE_LOG, plain(str(error)))
                 if chosen is kineto:
                     self._evidence.despite(files)
             for file in files:
@@ -179,7 +171,7 @@ class ForeignUnit:
         facts: dict[str, Any] = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
             facts |= {
-                "manifest_status": STATUS_STEP_TIMES_ONLY,
+                "manifest_status": Status.STEP_TIMES_ONLY,
                 "manifest_detail": "the log has step times and no ops",
                 "step_times": run.step_times,
             }
@@ -211,7 +203,7 @@ def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
-    return manifest | {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": detail}
+    return manifest | {"manifest_status": Status.UNUSABLE_LOG, "manifest_detail": detail}
 
 
 def _sources(opener: UnitFiles, files: Sequence[LandedFile]) -> list[SourceFile]:
@@ -233,7 +225,7 @@ def _no_surprise() -> Iterator[None]:
     except (FileError, RefusalError):
         raise
     except Exception as error:
-        raise FileError(REASON_UNREADABLE_FILE, f"{type(error).__name__}: {plain(str(error))}") from error
+        raise FileError(Reason.UNREADABLE_FILE, f"{type(error).__name__}: {plain(str(error))}") from error
 
 
 def job_of(

@@ -27,13 +27,7 @@ from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from jobs.warehouse.staging import Staging
-from schemas.vocabulary import (
-    PUBLISHED_TRACE_FORMAT,
-    RANK_LOG_FORMAT,
-    REASON_TOO_MANY_FILES,
-    REASON_UNREADABLE_FILE,
-    TRANSFERS_MEASURED,
-)
+from schemas.vocabulary import PUBLISHED_TRACE_FORMAT, RANK_LOG_FORMAT, Reason, Transfers
 
 Fields = Mapping[str, Any]
 
@@ -72,7 +66,7 @@ def _read(rows: UnitRows) -> dict[str, Any]:
         rows.take_events(file, partial(_events, rows, file))
     for file in part.surplus:
         detail = f"the unit has more than {rows.bounds.unit_files} files"
-        rows.refuse(file, Reject(REASON_TOO_MANY_FILES, detail))
+        rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
     return manifest
 
 
@@ -82,7 +76,7 @@ def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, 
     if part.is_first:
         rows.account.files += [FileAccount(file, None) for file in part.manifests]
     for file in (*part.logs, *part.evidence, *part.events, *part.surplus):
-        rows.refuse(file, Reject(REASON_UNREADABLE_FILE, why))
+        rows.refuse(file, Reject(Reason.UNREADABLE_FILE, why))
     rows.account.failure = why
     return rows.end(no_manifest(why))
 
@@ -134,7 +128,7 @@ def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
     if not logs:
         return {}
     own_format = PUBLISHED_TRACE_FORMAT if logs[0].is_one_of(TRACE) else RANK_LOG_FORMAT
-    found = {"source_format": own_format, "transfers": TRANSFERS_MEASURED}
+    found = {"source_format": own_format, "transfers": Transfers.MEASURED}
     return {name: manifest[name] or value for name, value in found.items()}
 
 

@@ -24,12 +24,7 @@ from jobs.landing.rank_steps import RankSteps
 from jobs.landing.row_buffer import RowBuffer, with_files
 from jobs.landing.usable import Used
 from jobs.warehouse.staging import Staging
-from schemas.vocabulary import (
-    COLLECTIVE_ARRIVAL,
-    REASON_RANK_OUT_OF_RANGE,
-    REASON_TOO_MANY_REJECTS,
-    RUN_EVENTS,
-)
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, RUN_EVENTS, Reason
 
 _MOST_LEFT_OUT: Final = 100
 """Most kinds of left-out events that are listed; a trace may name thousands."""
@@ -98,7 +93,7 @@ class UnitRows:
                     lines += sum(not line.isspace() for line in block.lines if line)
                     rows_stored += len(rows.lines)
                     rejected += len(rejects)
-                    outside += [each for each in rejects if each.reason == REASON_RANK_OUT_OF_RANGE]
+                    outside += [each for each in rejects if each.reason == Reason.RANK_OUT_OF_RANGE]
                     self._check_rejects(rejected, rows_stored)
                 digest = self.files.digest(file)
         except FileError as error:
@@ -117,7 +112,7 @@ class UnitRows:
         most = self.bounds.rejects
         if self._rejects + rejected > most and rejected > rows:
             detail = f"{rejected} rejects and {rows} rows so far, in a run with more than {most} rejects"
-            raise FileError(REASON_TOO_MANY_REJECTS, detail)
+            raise FileError(Reason.TOO_MANY_REJECTS, detail)
 
     def refuse(self, file: LandedFile, reject: Reject, digest: str | None = None) -> None:
         """Add a file that is one reject."""

@@ -44,11 +44,11 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    PHASE_AGGREGATE,
     ROLE_STEP,
     ROLE_TABLES,
     UNIT_KEY,
     WORKER_SLOWDOWN,
+    Phase,
 )
 from udfs.health.evidence import cause_evidence
 from udfs.power.days import Watts, power_tables
@@ -60,7 +60,7 @@ _READ = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOWN, JOB_
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Aggregate these days and publish; returns rows per table, and the phase's work."""
-    phase = PhaseRun(PHASE_AGGREGATE, spark, settings, log_dates)
+    phase = PhaseRun(Phase.AGGREGATE, spark, settings, log_dates)
     read = {name: phase.warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]
     units = with_lost(job_slowdown, read[JOB_CAUSES])

@@ -21,10 +21,10 @@ from jobs.night.whole_night import RUNS
 from jobs.runtime.progress import counting
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import PHASE_INGEST, PHASE_PUBLISH, PHASE_SIMULATE
+from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
-_OF_UNITS: Final = {PHASE_INGEST: ingest, PHASE_SIMULATE: simulate}
+_OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 
 
 def do_batches(
@@ -37,7 +37,7 @@ def do_batches(
     all that was refused, and the counts, when everything else is done; another error that ends the run
     earlier has that as its cause.
     """
-    phases = [phase for phase in wants if phase != PHASE_PUBLISH]
+    phases = [phase for phase in wants if phase != Phase.PUBLISH]
     units = sum(len(batch.of(phase)) for batch in batches for phase in phases)
     started = time.monotonic()
     with counting("starting", units) as advance:
@@ -46,7 +46,7 @@ def do_batches(
             for number, batch in enumerate(batches, start=1):
                 doing.do(batch, phases)
                 _LOG.info(_batch_line(batch, number, len(batches), time.monotonic() - started))
-            if PHASE_PUBLISH in wants:
+            if Phase.PUBLISH in wants:
                 doing.publish(batches)
         except Exception as error:
             if doing.refused:
@@ -97,7 +97,7 @@ class _Doing:
         days = {day for batch in batches for day in batch.log_dates} - left
         warehouse, due = Warehouse.of(self.spark, self.settings), set()
         for some in in_batches(days, self.settings):
-            due |= Records(warehouse, self.settings, some).due(PHASE_PUBLISH, self.wants[PHASE_PUBLISH])
+            due |= Records(warehouse, self.settings, some).due(Phase.PUBLISH, self.wants[Phase.PUBLISH])
         if due:
             summaries(self.spark, self.settings, sorted(due))
 
@@ -131,7 +131,7 @@ def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want:
     if PHASES[phase].of_days:
         days = sorted(now.due(phase, want) & {unit[0] for unit in todo})
         return RUNS[phase](spark, settings, days) if days else {}
-    if phase == PHASE_SIMULATE:
+    if phase == Phase.SIMULATE:
         todo &= now.results_due(want)
     if not todo:
         return {}

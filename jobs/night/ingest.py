@@ -30,12 +30,12 @@ from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     HOST_HEALTH,
     JOBS,
-    PHASE_INGEST,
     RANK_STEPS,
     REJECTS,
     RUN_EVENTS,
     SOURCE_FILES,
     UNIT_KEY,
+    Phase,
 )
 
 _LOG: Final = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def run(
     """
     if settings.paths.ingested is not None:
         raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")
-    phase = PhaseRun(PHASE_INGEST, spark, settings, log_dates, units)
+    phase = PhaseRun(Phase.INGEST, spark, settings, log_dates, units)
     landing = Landing(settings.paths.landing, log_dates, units)
     if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))

@@ -14,7 +14,6 @@ from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
-    EXIT_DONE,
     FLEET_DAY,
     FLEET_TABLES,
     INGESTED_TABLES,
@@ -23,6 +22,7 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     RUN_OUTCOMES,
     STATUSES,
+    Exit,
 )
 
 COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
@@ -114,7 +114,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
     """Work of each phase in the latest runs for this night alone."""
-    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
+    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[Exit.DONE]]
     done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count the work of its gates.
     latest = {

@@ -22,7 +22,7 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.frames import Rows
 from jobs.warehouse.tables import Warehouse
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_INGEST
+from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class PhaseRun:
         self._phase, self._days, self._units = phase, log_dates, units
         self.warehouse = Warehouse.of(spark, settings)
         self.done: Sequence[Fingerprint] = ()
-        if phase != PHASE_INGEST:
+        if phase != Phase.INGEST:
             records = Records(self.warehouse, settings, log_dates, units, phase_before(phase))
             self.done = records.built_on(phase)
 

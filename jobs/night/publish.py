@@ -27,16 +27,7 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    CAUSE_DAY,
-    FLEET_DAY,
-    JOB_CAUSES,
-    JOBS,
-    PHASE_AGGREGATE,
-    PHASE_PUBLISH,
-    PIPELINE_RUNS,
-    UNIT_FINGERPRINTS,
-)
+from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_RUNS, UNIT_FINGERPRINTS, Phase
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -58,15 +49,15 @@ def summaries(
     with_report : days that get a report; existing reports of other days are written anew
     """
     warehouse = Warehouse.of(spark, settings)
-    done = Records(warehouse, settings, log_dates, phase=PHASE_AGGREGATE).built_on(PHASE_PUBLISH)
+    done = Records(warehouse, settings, log_dates, phase=Phase.AGGREGATE).built_on(Phase.PUBLISH)
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [rule(tables) for rule in DAY_RULES]
-    checked = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).page
+    checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-    with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
-        record(warehouse, PHASE_PUBLISH, done, log_dates, None)
+    with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
+        record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
     counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}

@@ -22,7 +22,7 @@ from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, PHASE_REVISE, UNIT_KEY
+from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, UNIT_KEY, Phase
 from udfs.revise.causes import Row
 from udfs.revise.slower import with_slower
 from udfs.revise.units import REVISED_FROM, Replay, revised_causes
@@ -32,7 +32,7 @@ from udfs.simulate.unit_batches import UsualTransfers
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Revise the causes of these days and publish; returns rows per table, and the phase's work."""
-    phase, revision = PhaseRun(PHASE_REVISE, spark, settings, log_dates), settings.revision
+    phase, revision = PhaseRun(Phase.REVISE, spark, settings, log_dates), settings.revision
     results = {name: phase.warehouse.rows(TABLES[name], log_dates) for name in REVISED_FROM}
     baselines = phase.warehouse.rows(TABLES[JOB_BASELINE], days_before(log_dates, revision.days))
     replay = _replay(phase.warehouse, settings, results[JOB_SLOWDOWN])

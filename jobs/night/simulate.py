@@ -23,15 +23,7 @@ from jobs.warehouse.stored_units import Stored, StoredUnit, facts_of, stored_uni
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    JOB_SLOWDOWN,
-    JOBS,
-    PHASE_SIMULATE,
-    RANK_STEPS,
-    RESULT_TABLES,
-    RUN_EVENTS,
-    UNIT_KEY,
-)
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, RUN_EVENTS, UNIT_KEY, Phase
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import (
     NO_DAYS,
@@ -57,7 +49,7 @@ def run(
 
     units : only these; the results of one that is no longer in jobs are removed
     """
-    phase = PhaseRun(PHASE_SIMULATE, spark, settings, log_dates, units)
+    phase = PhaseRun(Phase.SIMULATE, spark, settings, log_dates, units)
     jobs = phase.warehouse.rows(TABLES[JOBS], log_dates, units)
     results = simulated(phase.warehouse, settings, jobs, log_dates, units)
     return phase.publish(results, [rule(results | {JOBS: jobs}) for rule in RESULT_RULES])

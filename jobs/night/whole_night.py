@@ -1,6 +1,6 @@
 """A whole night in one session: ingest, simulate, revise, aggregate, publish.
 
-The order of the phases is vocabulary.PHASE_NAMES; RUNS says what does each.
+The order of the phases is vocabulary.Phase; RUNS says what does each.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,13 @@ from jobs.night.phase_run import Run, touched_days
 from jobs.night.publish import summaries
 from jobs.runtime.progress import steps
 from jobs.runtime.settings import Settings
-from schemas.vocabulary import (
-    PHASE_AGGREGATE,
-    PHASE_INGEST,
-    PHASE_NAMES,
-    PHASE_PUBLISH,
-    PHASE_REVISE,
-    PHASE_SIMULATE,
-)
+from schemas.vocabulary import PHASE_NAMES, Phase
 
 RUNS: Final[dict[str, Run]] = {
-    PHASE_INGEST: ingest.run,
-    PHASE_SIMULATE: simulate.run,
-    PHASE_REVISE: revise.run,
-    PHASE_AGGREGATE: aggregate.run,
+    Phase.INGEST: ingest.run,
+    Phase.SIMULATE: simulate.run,
+    Phase.REVISE: revise.run,
+    Phase.AGGREGATE: aggregate.run,
 }
 """Phases with tables: each gates and publishes its own; if one fails, what earlier ones published stays."""
 
@@ -41,7 +34,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:
         for name in names:
             days = touched_days(name, spark, settings, log_dates)
-            if name == PHASE_PUBLISH:
+            if name == Phase.PUBLISH:
                 summaries(spark, settings, days, with_report=log_dates)
             else:
                 rows |= RUNS[name](spark, settings, days)

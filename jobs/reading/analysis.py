@@ -32,11 +32,10 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
-    STATUS_BAD_LAYOUT,
-    STATUS_NO_MANIFEST,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
+    Status,
 )
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
@@ -170,7 +169,7 @@ def manifest_template(found: Analysis) -> Iterator[str]:
     Sizes that are stated stay where the rows do not contradict them; the others are as the rows suggest.
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
-    if found.tables.job["status"] not in (STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT) or not rows.num_rows:
+    if found.tables.job["status"] not in (Status.NO_MANIFEST, Status.BAD_LAYOUT) or not rows.num_rows:
         return
     seen = {size: _one_more(rows[rank]) for size, rank in _RANKS.items()}
     seen["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))

@@ -122,12 +122,12 @@ class Figures:
 
     @property
     def causes(self) -> Figure:
-        """What is lost to each cause, and what fixing it alone returns: shares of the recorded time."""
+        """What is lost to each cause, and what fixing it alone saves: shares of the recorded time."""
         rows = []
         for row in self._rows("job_causes"):
             name = wording.short_title(row["cause"])
             rows.append({"cause": name, "what": "lost", "share": row["lost_fraction"] or 0.0})
-            rows.append({"cause": name, "what": "fixed alone returns", "share": row["time_saved_fraction"]})
+            rows.append({"cause": name, "what": "fixed alone saves", "share": row["time_saved_fraction"]})
         encoding = {
             "y": {"field": "cause", "type": "nominal", "sort": "-x", "title": None},
             "x": {

@@ -15,7 +15,7 @@ from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
 from jobs.runtime.settings import Settings, with_spark_conf
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import AnswerError, OutOfMemoryError
-from schemas.vocabulary import EXIT_FAILED
+from schemas.vocabulary import Exit
 
 Found = TypeVar("Found")
 
@@ -128,4 +128,4 @@ def _leave(message: str) -> None:
     sys.stdout.flush()
     complain(f"{called()}: error: {message}")
     sys.stderr.flush()
-    os._exit(EXIT_FAILED)
+    os._exit(Exit.FAILED)

@@ -74,7 +74,7 @@ class OneUnit(ABC):
 
     @property
     def causes(self) -> Rows:
-        """Why the unit is slow: what is lost to each cause, what fixing it alone returns, the most first."""
+        """Why the unit is slow: what is lost to each cause, what fixing it alone saves, the most first."""
         columns = [
             "cause",
             "is_cause",

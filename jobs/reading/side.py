@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSES, SCOPE_STAGE
+from schemas.vocabulary import CAUSES, Scope
 from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
@@ -21,7 +21,7 @@ MANY_DAYS: Final = 5
 
 
 class Day(NamedTuple):
-    """A unit, or as much of it as was found.
+    """A unit, with the tables that were found for it.
 
     job        : its row of job_slowdown.
     actual_s   : recorded step times. [s]
@@ -82,7 +82,7 @@ class Side:
     def exposed_s(self) -> dict[str, float]:
         """By how much communication lengthens a step: that of each op type, and of ALL_OP_TYPES. [s]"""
         by_day = [
-            {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != SCOPE_STAGE}
+            {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != Scope.STAGE}
             for day in self.days
         ]
         names = dict.fromkeys(name for of_day in by_day for name in of_day)

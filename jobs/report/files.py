@@ -119,7 +119,7 @@ def chart_library(root: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file at once: a reader finds it as it was, or as it is to be."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(content)

@@ -13,7 +13,7 @@ from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED, STRAGGLING_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
@@ -117,7 +117,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
         }
         for row in tables.runs.to_pylist()
-        if row["status"] != STATUS_ANALYSED
+        if row["status"] != Status.ANALYSED
     ]
 
 
@@ -145,7 +145,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """The last seven days beside the seven before, and whose jobs straggle anew or no longer."""
+    """Compare the last seven days with the seven before; list jobs that began or ceased to straggle."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -226,7 +226,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """The fix that returns most; None where no cause holds."""
+    """The fix that saves most; None where no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

@@ -17,7 +17,7 @@ from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from jobs.report.sections import SECTIONS
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
-from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
+from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
 _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
@@ -75,7 +75,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "links": links or Links(),
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
-        "is_analysed": tables.job["status"] == STATUS_ANALYSED,
+        "is_analysed": tables.job["status"] == Status.ANALYSED,
         "to_do": wording.STATUS_FIXES.get(tables.job["status"], "").format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
@@ -229,7 +229,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
-    """Slowest workers with their hosts, and what other jobs say of these."""
+    """Slowest workers with their hosts, and these hosts' records in other jobs."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
         dict(row)
@@ -243,7 +243,7 @@ def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, obj
 
 
 def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """What the period's jobs say of a host."""
+    """A host's record over the period's jobs."""
     if host is None:
         return wording.MISSING
     if host not in hosts:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
-from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, STATUS_ANALYSED
+from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
@@ -54,7 +54,7 @@ def share(row: Mapping[str, Any], measure: Measure) -> float | None:
 
 
 def unexplained(causes: Sequence[Row]) -> str:
-    """Return what is lost to no cause that holds, and why to trust it less; empty where that is nothing."""
+    """Return what is lost but not explained, and why to trust it less; empty if nothing is."""
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]
@@ -67,7 +67,7 @@ def unexplained(causes: Sequence[Row]) -> str:
 def headline(job: Row) -> str:
     """Return what the job lost in one sentence, or why that is in no figure of the fleet."""
     lost = job["lost_fraction"]
-    if job["status"] != STATUS_ANALYSED:
+    if job["status"] != Status.ANALYSED:
         is_replayed = job["status"] in REPLAYED_STATUSES
         what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
         detail = f" ({job['status_detail']})" if job["status_detail"] else ""

@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 from jobs.report import loss, wording
 from jobs.report.rows import Row, UnitTables
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
-from schemas.vocabulary import (
-    EXPOSED_COMMUNICATION,
-    GPU_TYPE_SLOWDOWN,
-    JOB_TIME,
-    ROLE_STEP,
-    SCOPE_JOB,
-    SCOPE_OP_TYPE,
-)
+from schemas.vocabulary import EXPOSED_COMMUNICATION, GPU_TYPE_SLOWDOWN, JOB_TIME, ROLE_STEP, Scope
 
 _SPENT_ON: Final = {
     "kept": "steps that stayed",
@@ -189,19 +182,19 @@ def _factor(row: Row) -> str:
 def exposed_section(tables: UnitTables) -> Section | None:
     """What all communication and each op type costs a step, the dearest first."""
     rows = tables.further.get(EXPOSED_COMMUNICATION, ())
-    of_job = [row for row in rows if row["scope"] == SCOPE_JOB]
+    of_job = [row for row in rows if row["scope"] == Scope.JOB]
     if not of_job:
         return None
-    of_types = [row for row in rows if row["scope"] == SCOPE_OP_TYPE]
+    of_types = [row for row in rows if row["scope"] == Scope.OP_TYPE]
     waits, returns = (_time_of_unit(tables.job, of_job[0][name]) for name in ("exposed_s", "overlap_saved_s"))
     return Section(
         "communication",
         "Communication that lengthens steps",
-        f"Waiting for communication takes {waits}. Perfect overlap with computes would return at most "
+        f"Waiting for communication takes {waits}. Perfect overlap with computes would save at most "
         f"{returns}. Busy: the time of the worker that communicates most, or the wait if that is longer. "
         "Hidden: the part of busy that lengthens no step. Op types may run at the same time, so rows do not "
         "add up.",
-        ("per step", "busy", "exposed", "hidden", "overlap returns at most"),
+        ("per step", "busy", "exposed", "hidden", "overlap saves at most"),
         [
             _communication_cells(row)
             for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))
@@ -210,7 +203,7 @@ def exposed_section(tables: UnitTables) -> Section | None:
 
 
 def _communication_cells(row: Row) -> tuple[str, ...]:
-    name = "all communication" if row["scope"] == SCOPE_JOB else row["op_type"]
+    name = "all communication" if row["scope"] == Scope.JOB else row["op_type"]
     times_s = (row[each] for each in ("busy_s", "exposed_s", "hidden_s", "overlap_saved_s"))
     return name, *map(wording.seconds, times_s)
 

@@ -22,7 +22,7 @@ from jobs.runtime.project import data_root
 from jobs.runtime.settings import REPORT, Settings, SettingsError
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_PUBLISH
+from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, PHASE_PUBLISH)))
+    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, Phase.PUBLISH)))
     hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
     name = warehouse_name(settings)
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
@@ -108,7 +108,7 @@ def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, 
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Lend the folder of all publications; of a report in a store, one that is sent there."""
+    """Yield the folder of all publications; for a report in a store, a mirror that is sent there."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:

@@ -18,7 +18,7 @@ from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import FORMATS
 from jobs.runtime.terminal import complain, warn_on_terminal
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import Exit
 
 WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
 """Environment variable that names the warehouse when --warehouse is left out."""
@@ -150,7 +150,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> int:
         """Do the work and return the exit status; an error gives one line."""
         try:
-            return super().invoke(ctx) or EXIT_DONE
+            return super().invoke(ctx) or Exit.DONE
         except PlainError as error:
             message, status = str(error), error.exit_status
         except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
@@ -159,7 +159,7 @@ class Command(click.Command):
             if self._explain is None:
                 raise
             logger.exception("%s failed", called())
-            message, status = self._explain(error), EXIT_FAILED
+            message, status = self._explain(error), Exit.FAILED
         complain(f"{called()}: error: {message}")
         return status
 
@@ -184,20 +184,20 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # of a name that cannot be spelt there
     try:
-        return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
+        return of.main(argv, prog_name=of.name, standalone_mode=False) or Exit.DONE
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return EXIT_WRONG_SETTINGS
+        return Exit.WRONG_SETTINGS
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
         message = " ".join(error.format_message().split())
         complain(f"{where}: error: {message} (see --help)")
-        return EXIT_WRONG_SETTINGS
+        return Exit.WRONG_SETTINGS
     except OSError as error:
         complain(f"{of.name}: error: {error}")
-        return EXIT_FAILED
+        return Exit.FAILED
     except click.Abort:
-        return EXIT_FAILED
+        return Exit.FAILED
 
 
 def called() -> str:

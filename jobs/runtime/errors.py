@@ -2,19 +2,19 @@
 
 from typing import ClassVar
 
-from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import Exit
 
 
 class PlainError(Exception):
     """Ends a command with its message and this exit status."""
 
-    exit_status: ClassVar[int] = EXIT_FAILED
+    exit_status: ClassVar[int] = Exit.FAILED
 
 
 class WrongInputError(PlainError):
     """Arguments, settings or folders that cannot be used."""
 
-    exit_status = EXIT_WRONG_SETTINGS
+    exit_status = Exit.WRONG_SETTINGS
 
 
 class DamagedError(PlainError):

@@ -52,6 +52,6 @@ def data_bytes() -> int:
 
 
 def go_first() -> None:
-    """Where memory runs out, have the system end this process, and not the one that waits for it."""
+    """Have the system end this process first when memory runs out, not its parent."""
     with suppress(OSError):
         (_PROC / "oom_score_adj").write_text(_FIRST_TO_GO)

@@ -22,7 +22,7 @@ from jobs.synthetic.run_events import RunHabits
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan
 from jobs.synthetic.whole import Run, WholeSimulation
-from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
+from schemas.vocabulary import Status
 
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
@@ -62,7 +62,7 @@ class DemoJob(NamedTuple):
     compress: bool = False
     fields: Mapping[str, Any] = MappingProxyType({})
     lost_ranks: Sequence[int] = ()
-    status: str = STATUS_ANALYSED
+    status: str = Status.ANALYSED
     inspected: bool = False
     habits: RunHabits | None = None
 
@@ -142,7 +142,7 @@ JOBS: Final = (
     ),
     DemoJob(
         "orphan-13b", "infra", "code-13b", "no manifest", BASE, [], first_host=90, days=(1, 1),
-        status=STATUS_NO_MANIFEST,
+        status=Status.NO_MANIFEST,
     ),
     DemoJob(
         "tuning-7b", "research", "code-7b", "a worker without a log", BASE, [], first_host=92, days=(2, 2),

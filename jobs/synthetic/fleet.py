@@ -20,7 +20,7 @@ from jobs.synthetic.run_events import Part, RunCourse, RunHabits, run_through, w
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
-from schemas.vocabulary import STATUS_ANALYSED, STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
+from schemas.vocabulary import Status
 
 FIRST_DAY: Final = date(2026, 1, 5)
 TRUTH: Final = "_truth"
@@ -56,7 +56,7 @@ class FleetJob:
     plan: JobPlan
     fields: Mapping[str, Any] = field(default_factory=dict)
     hosts: Sequence[str] = ()
-    status: str = STATUS_ANALYSED
+    status: str = Status.ANALYSED
     compress: bool = False
     inspected: bool = False
     habits: RunHabits | None = None
@@ -162,7 +162,7 @@ class Fleet:
         """Run one job on one day and record it, as far as its logs are whole and not lost."""
         simulation = Simulation(self.plan(job, day))
         unit = recorded_job(simulation)
-        return (unit.contradicting() if job.status == STATUS_CORRUPT_TRACE else unit), simulation
+        return (unit.contradicting() if job.status == Status.CORRUPT_TRACE else unit), simulation
 
     def write_unit(self, landing: Path, job: FleetJob, day: int) -> int:
         """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
@@ -174,7 +174,7 @@ class Fleet:
             write_events(
                 folder, self.course(job, day, simulation).events, job.job_id, unit.manifest["run_id"]
             )
-        if job.status == STATUS_NO_MANIFEST:
+        if job.status == Status.NO_MANIFEST:
             (folder / "job.json").unlink()
         if self.has_truth:
             self._write_truth(landing, job, day, simulation)

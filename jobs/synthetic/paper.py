@@ -20,17 +20,7 @@ from jobs.synthetic.sample_faults import Setting, log_uniform
 from jobs.synthetic.sample_job import sample_workload
 from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, child_rng
-from schemas.vocabulary import (
-    STATUS_ANALYSED,
-    STATUS_BAD_LAYOUT,
-    STATUS_CORRUPT_TRACE,
-    STATUS_HIGH_DISCREPANCY,
-    STATUS_MISSING_WORKERS,
-    STATUS_NO_MANIFEST,
-    STATUS_NO_OPS,
-    STATUS_TOO_FEW_STEPS,
-    STATUS_TOO_MANY_RESTARTS,
-)
+from schemas.vocabulary import Status
 
 JOBS: Final = 3079
 """CITED."""
@@ -38,15 +28,15 @@ DAYS: Final = 150
 """CITED: five months."""
 
 STATUS_SHARES: Final = {
-    STATUS_ANALYSED: 0.5,
-    STATUS_TOO_MANY_RESTARTS: 0.13,
-    STATUS_MISSING_WORKERS: 0.1,
-    STATUS_TOO_FEW_STEPS: 0.13,
-    STATUS_HIGH_DISCREPANCY: 0.08,
-    STATUS_CORRUPT_TRACE: 0.03,
-    STATUS_NO_OPS: 0.01,
-    STATUS_NO_MANIFEST: 0.01,
-    STATUS_BAD_LAYOUT: 0.01,
+    Status.ANALYSED: 0.5,
+    Status.TOO_MANY_RESTARTS: 0.13,
+    Status.MISSING_WORKERS: 0.1,
+    Status.TOO_FEW_STEPS: 0.13,
+    Status.HIGH_DISCREPANCY: 0.08,
+    Status.CORRUPT_TRACE: 0.03,
+    Status.NO_OPS: 0.01,
+    Status.NO_MANIFEST: 0.01,
+    Status.BAD_LAYOUT: 0.01,
 }
 """Shares of jobs by what becomes of them. RECALLED: that restarts, steps, workers and discrepancy leave out
 more than half of the jobs, and less than half of the GPU-hours; CHOSEN: each share."""
@@ -118,16 +108,16 @@ def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:
     shape = _shape(seed)
     rng = child_rng(seed, "history job")
     status = str(rng.choice(list(STATUS_SHARES), p=list(STATUS_SHARES.values())))
-    if status == STATUS_CORRUPT_TRACE and shape.pp_size == 1:
-        status = STATUS_MISSING_WORKERS  # without transfers a log can hardly contradict another
-    if status == STATUS_TOO_FEW_STEPS:
+    if status == Status.CORRUPT_TRACE and shape.pp_size == 1:
+        status = Status.MISSING_WORKERS  # without transfers a log can hardly contradict another
+    if status == Status.TOO_FEW_STEPS:
         shape = replace(shape, steps=int(rng.integers(3, 10)))
     workload = replace(sample_workload(seed, shape), noise=log_uniform(rng, 0.004, 0.015))
     mechanisms = _mechanisms(child_rng(seed, "history faults"), shape, workload)
-    if status == STATUS_HIGH_DISCREPANCY:
+    if status == Status.HIGH_DISCREPANCY:
         step_s = Setting(shape, workload, shape.steps).step_s
         mechanisms = [SlowStorage(step_s * log_uniform(rng, 0.8, 2.0))]
-    lost = {STATUS_MISSING_WORKERS: shape.cells[-1:], STATUS_NO_OPS: shape.cells}.get(status, [])
+    lost = {Status.MISSING_WORKERS: shape.cells[-1:], Status.NO_OPS: shape.cells}.get(status, [])
     lost_ranks = tuple(shape.rank(*cell) for cell in lost)
     plan = JobPlan(shape, tuple(mechanisms), seed, workload=workload, lost_ranks=lost_ranks)
     return plan, draw_fields(rng, shape, status), status
@@ -143,10 +133,10 @@ def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[
         "model": str(rng.choice(MODELS)),
         "framework": str(rng.choice(FRAMEWORKS)),
         "gpu_type": str(rng.choice(GPU_TYPES)),
-        "restarts": many if status == STATUS_TOO_MANY_RESTARTS else few,
+        "restarts": many if status == Status.TOO_MANY_RESTARTS else few,
         "ep_size": 8 if shape.dp_size % 8 == 0 else 1,
     }
-    return {**fields, "world_size": shape.world_size + 1} if status == STATUS_BAD_LAYOUT else fields
+    return {**fields, "world_size": shape.world_size + 1} if status == Status.BAD_LAYOUT else fields
 
 
 def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:

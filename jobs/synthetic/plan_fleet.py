@@ -15,7 +15,7 @@ from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import MOST_OPS, SEEDS, sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import child_rng
-from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_OPS, STATUS_TOO_FEW_STEPS
+from schemas.vocabulary import Status
 
 SPELLS_PER_JOB: Final = 0.1
 """Hosts that get sick for each job of a fleet, some of them with nothing recorded of it."""
@@ -37,7 +37,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
         job_seed, first, end = _span(number, days, seed)
         length = (end - 1) // SHIFTS - first // SHIFTS + 1
         plan = sample_job(job_seed, days=length, has_own_hosts=False, most_ops=most_ops)
-        fields = paper.draw_fields(child_rng(job_seed, "fields"), plan.shape, STATUS_ANALYSED)
+        fields = paper.draw_fields(child_rng(job_seed, "fields"), plan.shape, Status.ANALYSED)
         drawn.append(FleetJob(_name(number), first, end, plan, fields))
     return replace(_placed(drawn, days, seed, SPELLS_PER_JOB), first_day=first_day, has_truth=True)
 
@@ -58,7 +58,7 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
 
 def recorded_ops(job: FleetJob) -> int:
     """Ops that a job records over all its days, nearly: those of lost logs are among them."""
-    if job.status == STATUS_NO_OPS:
+    if job.status == Status.NO_OPS:
         return 0
     shape = job.shape
     return len(job.days) * shape.steps * shape.dp_size * _program_ops(replace(shape, dp_size=2, steps=1))
@@ -147,6 +147,6 @@ def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
 
 def _sized(job: FleetJob, ops: float) -> FleetJob:
     shape = paper.shape_of_ops(job.shape, ops, job.plan.seed)
-    if job.status == STATUS_TOO_FEW_STEPS:
+    if job.status == Status.TOO_FEW_STEPS:
         shape = replace(shape, steps=job.shape.steps)
     return replace(job, plan=replace(job.plan, shape=shape))

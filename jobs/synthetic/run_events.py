@@ -13,16 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.vocabulary import (
-    EVENT_CHECKPOINT,
-    EVENT_FAILURE,
-    EVENT_FIRST_STEP,
-    EVENT_RESTART,
-    EVENT_START,
-    EVENT_STEP,
-    EVENT_STOP,
-    RUN_EVENTS_FORMAT,
-)
+from schemas.vocabulary import RUN_EVENTS_FORMAT, RunEvent
 
 Times = NDArray[np.float64]
 SPREAD: Final = 0.3
@@ -106,22 +97,22 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
     """
     course = RunCourse(part)
     failing = sorted(int(step) for step in rng.choice(len(step_s), habits.failures, replace=False))
-    saved, begins = 0, EVENT_STEP if part.goes_on else EVENT_START
+    saved, begins = 0, RunEvent.STEP if part.goes_on else RunEvent.START
     while True:
         course.note(begins, saved)
-        if begins != EVENT_STEP:
+        if begins != RunEvent.STEP:
             course.spend("startup", _about(habits.startup_s, rng))
-            course.note(EVENT_FIRST_STEP, saved)
+            course.note(RunEvent.FIRST_STEP, saved)
             course.spend("other", habits.slow_first_s)
         failed_at = failing.pop(0) if failing else len(step_s)
         saved, is_over = _work(course, habits, step_s[:failed_at], saved, rng)
         if is_over:
             return course
         if failed_at == len(step_s):
-            course.note(EVENT_STOP, failed_at)
+            course.note(RunEvent.STOP, failed_at)
             return course
         _fail(course, habits, step_s, (saved, failed_at), rng)
-        begins = EVENT_RESTART
+        begins = RunEvent.RESTART
 
 
 def _work(
@@ -134,11 +125,11 @@ def _work(
         is_over = course.now_s >= course.part.until_s
         if done % habits.save_every == 0 and not is_over:
             lasts_s = _about(habits.save_s, rng)
-            course.note(EVENT_CHECKPOINT, done, lasts_s)
+            course.note(RunEvent.CHECKPOINT, done, lasts_s)
             course.spend("checkpoint", lasts_s)
             saved = done
         elif done % habits.mark_every == 0 or is_over:
-            course.note(EVENT_STEP, done)
+            course.note(RunEvent.STEP, done)
         if is_over:
             return saved, True
         if habits.evaluate_every and done % habits.evaluate_every == 0:
@@ -159,7 +150,7 @@ def _fail(
     course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
     course.lost_steps += range(saved, failed_at)
     if rng.random() >= habits.silent:
-        course.note(EVENT_FAILURE, failed_at)
+        course.note(RunEvent.FAILURE, failed_at)
     course.spend("outage", _about(habits.outage_s, rng))
 
 

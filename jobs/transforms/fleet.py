@@ -22,10 +22,10 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_DAY,
     REPLAYED_STATUSES,
-    STATUS_ANALYSED,
     STATUSES,
     STRAGGLING_SLOWDOWN,
     UNIT_KEY,
+    Status,
 )
 from udfs.power.days import READ
 
@@ -131,7 +131,7 @@ def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFra
         "gpu_hours": "sum(gpu_hours)",
         "wasted_gpu_hours": "sum(gpu_hours * waste_fraction)",
     }
-    analysed = job_slowdown.where(f"status = '{STATUS_ANALYSED}'").select(*UNIT_KEY, "gpu_hours")
+    analysed = job_slowdown.where(f"status = '{Status.ANALYSED}'").select(*UNIT_KEY, "gpu_hours")
     return _by_day(OP_TYPE_DAY, op_type_slowdown.join(analysed, list(UNIT_KEY)), figures, "op_type")
 
 

@@ -1,4 +1,4 @@
--- What should be fixed first, and what would each fix alone return?
+-- What should be fixed first, and what would each fix alone save?
 SELECT
     cause,
     coalesce(host, concat_ws(', ', job_ids)) AS where_it_is,

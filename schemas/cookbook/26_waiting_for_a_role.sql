@@ -1,4 +1,4 @@
--- In jobs of several roles, which role do the others wait for, and what does it return if it is twice as fast?
+-- In jobs of several roles, which role do the others wait for, and what does it save if it is twice as fast?
 SELECT
     log_date,
     part_of,

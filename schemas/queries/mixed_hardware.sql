@@ -1,7 +1,7 @@
 -- What GPUs of several types cost, by team and types of its workers, the largest loss first: runs and job days, how many
 -- times as long computes take on the slowest type, GPU-hours, and how many of these are lost to mixed_hardware, which adds
--- up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone would return:
--- not to be added to what other fixes return. Losses are of analysed units alone, savings of all that were diagnosed.
+-- up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone would save:
+-- not to be added to what other fixes save. Losses are of analysed units alone, savings of all that were diagnosed.
 WITH mixes AS (
     SELECT
         log_date,

@@ -1,7 +1,7 @@
 -- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else per
 -- cause and job, over all analysed days with the cause; the last row is what no cause explains.
 -- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
--- the fleet lost; recoverable_gpu_hours are what fixing this cause alone returns, and do not add up over causes.
+-- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
 -- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
 -- in job_causes.

@@ -3,7 +3,7 @@
 -- may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its cause in the unit, by
 -- what its culprits lost where that is known of all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
 -- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
--- alone returns: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
+-- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
 WITH held AS (
     SELECT
         log_date,

@@ -98,7 +98,7 @@ def test_the_backfill_gets_what_the_form_has(dag_bag: DagBag, arguments_file: Pa
     assert name == "jobs/backfill.py"
     parsed = arguments_of(main, arguments)
     assert [parsed["first"].isoformat(), parsed["last"].isoformat()] == ["2026-01-01", "2026-01-31"]
-    assert parsed["stages"] == ["simulate", "aggregate"]
+    assert parsed["phases"] == ["simulate", "aggregate"]
     assert parsed["job_id"] == ("gpt-175b", "a job; echo $HOME")
     assert (parsed["warehouse_new"], parsed["dry_run"]) == ("s3a://b/new", True)
 

@@ -21,14 +21,7 @@ from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    EXIT_DONE,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    STATUS_ANALYSED,
-    STEP_SLOWDOWN,
-    WORKER_SLOWDOWN,
-)
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, WORKER_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.what_if import simulate_job
@@ -105,7 +98,7 @@ def _points(plans: Sequence[JobPlan], seed: int) -> list[Point] | None:
             name: table.to_pylist(maps_as_pydicts="strict")
             for name, table in simulate_job(job.rank_steps, job.manifest).items()
         }
-        if found[JOB_SLOWDOWN][0]["status"] != STATUS_ANALYSED:
+        if found[JOB_SLOWDOWN][0]["status"] != Status.ANALYSED:
             return None
         rows = (found[name] for name in (STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN))
         points.append(point_of(Unit(FIRST + timedelta(day), "generated", "r0"), job.manifest, *rows))
@@ -168,7 +161,7 @@ def main(args: Arguments) -> int:
     jobs = f"{args.jobs} steady jobs and as many with a fault, {args.days} days each"
     heading = f"{jobs}, of seeds {args.seed} to {last}."
     sys.stdout.write(rendered(heading, tables(*judged), args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

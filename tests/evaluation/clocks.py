@@ -17,7 +17,7 @@ from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
-from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from tests.evaluation.skews import SKEWS, draw_clocks
@@ -93,7 +93,7 @@ def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
     try:
         tables = simulate_job(job.rank_steps, job.manifest, settings)
     except TraceError:
-        return Answer(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
+        return Answer(Status.CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
     (row,) = tables[JOB_SLOWDOWN].to_pylist()
     causes = frozenset(each["cause"] for each in tables[JOB_CAUSES].to_pylist() if each["is_cause"])
     slowdown = np.nan if row["slowdown"] is None else float(row["slowdown"])
@@ -117,7 +117,7 @@ def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
 def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     """What all jobs together reach."""
     is_right = rows.error <= RIGHT
-    analysed, ignored = rows.status == STATUS_ANALYSED, rows.ignored_status == STATUS_ANALYSED
+    analysed, ignored = rows.status == Status.ANALYSED, rows.ignored_status == Status.ANALYSED
     return {
         "jobs": len(rows),
         "right to 0.1 % [%]": 100 * float(is_right.mean()),
@@ -155,7 +155,7 @@ def main(args: Arguments) -> int:
     ]
     heading = f"{len(rows)} generated jobs on several hosts, of seeds {args.seed} to {seed - 1}."
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

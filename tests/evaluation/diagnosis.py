@@ -16,7 +16,7 @@ import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.runtime.progress import spread
-from schemas.vocabulary import EXIT_DONE
+from schemas.vocabulary import Exit
 from tests.evaluation import score
 from tests.evaluation.judge import USUAL, VARIANTS, Diagnose, Row, Variant, healthy_seeds, judge_job
 from tests.evaluation.published import (
@@ -51,7 +51,7 @@ def _print(diagnose: Diagnose, args: Arguments) -> int:
         raise click.UsageError(f"no trace-NAME.parquet in the folders of {args.published}")
     found = evaluate(args, folders, diagnose)
     sys.stdout.write(rendered(heading(found, args), sections(found, args), args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 _SEEDS: Final = "Seeds 0 to 99,999 are for tuning; seeds from 1,000,000 on are kept for evaluation."

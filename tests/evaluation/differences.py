@@ -23,7 +23,7 @@ from jobs.synthetic.mechanisms.nuisances import UnlikeGpus
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation
 from schemas.unit import Unit
-from schemas.vocabulary import EXIT_DONE, JOB_SLOWDOWN, STATUS_ANALYSED
+from schemas.vocabulary import JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.two_runs import ReadRun, divided, read_run
@@ -103,7 +103,7 @@ def _compared(a: JobPlan, b: JobPlan, confidence: float) -> Found | None:
             table: rows.to_pylist(maps_as_pydicts="strict")
             for table, rows in simulate_job(job.rank_steps, job.manifest, SETTINGS).items()
         }
-        if results[JOB_SLOWDOWN][0]["status"] != STATUS_ANALYSED:
+        if results[JOB_SLOWDOWN][0]["status"] != Status.ANALYSED:
             return None
         day = day_of(Unit(date.min, "generated", name), results, job.manifest)
         sides.append(Side(name, [day]))
@@ -182,7 +182,7 @@ def main(args: Arguments) -> int:
         last = max(last, seed - 1)
     heading = f"{args.pairs} pairs of equal runs and as many with a fault, of seeds {args.seed} to {last}."
     sys.stdout.write(rendered(heading, _tables(*tables), args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from jobs.synthetic.job import recorded_job
 from jobs.synthetic.run_events import Part, RunHabits, run_through
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import BURST, LABELS, JobPlan, Simulation, child_rng
-from schemas.vocabulary import EVENT_FAILURE, EXIT_DONE, JOB_SLOWDOWN, JOB_TIME, STATUS_ANALYSED
+from schemas.vocabulary import JOB_SLOWDOWN, JOB_TIME, Exit, RunEvent, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.errors import TraceError
@@ -80,7 +80,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
     except TraceError:
         return {"seed": seed, "status": "corrupt_trace"}
     (status,) = tables[JOB_SLOWDOWN]["status"].to_pylist()
-    noted = sum(event["event"] == EVENT_FAILURE for event in course.events)
+    noted = sum(event["event"] == RunEvent.FAILURE for event in course.events)
     found = {"seed": seed, "status": status, "failures": habits.failures, "steps": steps}
     found["silent"] = habits.failures - noted
     for row in tables[JOB_TIME].to_pylist():
@@ -147,7 +147,7 @@ def main(args: Arguments) -> int:
     """Judge what is said of effective time."""
     judged = pd.DataFrame([judge(seed, args.most_ops) for seed in range(args.seed, args.seed + args.jobs)])
     statuses = judged.groupby("status", as_index=False).agg(runs=("seed", "size"))
-    analysed = judged[judged.status == STATUS_ANALYSED]
+    analysed = judged[judged.status == Status.ANALYSED]
     sections = [
         Section("Statuses", "", statuses),
         Section("Analysed runs", "Errors are of shares of the run's GPU-hours.", by_part(analysed)),
@@ -156,7 +156,7 @@ def main(args: Arguments) -> int:
     ]
     heading = f"{len(judged)} generated runs of seeds {args.seed} to {args.seed + args.jobs - 1}."
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

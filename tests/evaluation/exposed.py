@@ -17,12 +17,12 @@ from jobs.synthetic.truth import true_exposed_s
 from schemas.vocabulary import (
     ALL_OP_TYPES,
     ALL_STAGES,
-    EXIT_DONE,
     EXPOSED_COMMUNICATION,
     JOB_SLOWDOWN,
     OP_TYPE_GROUPS,
     OP_TYPES,
-    STATUS_ANALYSED,
+    Exit,
+    Status,
 )
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
@@ -39,7 +39,7 @@ def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
     job = recorded_job(simulation)
     tables = simulate_job(job.rank_steps, job.manifest)
     (unit,) = tables[JOB_SLOWDOWN].to_pylist()
-    if unit["status"] != STATUS_ANALYSED:
+    if unit["status"] != Status.ANALYSED:
         return []
     return [
         {
@@ -108,7 +108,7 @@ def main(args: Arguments) -> int:
     ]
     heading = f"{jobs} generated jobs, of seeds {args.seed} to {seed - 1}."
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
-from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED
+from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, JOB_SLOWDOWN, Status
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.what_if import simulate_job
 
@@ -60,7 +60,7 @@ def judge(plan: JobPlan) -> Judged | None:
     job = recorded_job(simulation)
     found = simulate_job(job.rank_steps, job.manifest)
     types = {row["gpu_type"]: row for row in found[GPU_TYPE_SLOWDOWN].to_pylist()}
-    if not types or found[JOB_SLOWDOWN].column("status")[0].as_py() != STATUS_ANALYSED:
+    if not types or found[JOB_SLOWDOWN].column("status")[0].as_py() != Status.ANALYSED:
         return None
     causes = {row["cause"]: row for row in found[JOB_CAUSES].to_pylist()}
     true = true_savings(simulation).time_saved_fraction

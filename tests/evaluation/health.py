@@ -24,7 +24,7 @@ from jobs.synthetic.mechanisms.mechanism import Window
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.tables import TABLES
-from schemas.vocabulary import EXIT_DONE, HOST_HEALTH, JOB_CAUSES
+from schemas.vocabulary import HOST_HEALTH, JOB_CAUSES, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from tests.support.random_jobs import generate_job
@@ -265,7 +265,7 @@ def main(args: Arguments) -> int:
     ]
     heading = f"{args.fleets} fleets of seeds {args.seed} to {args.seed + args.fleets - 1}."
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
 from jobs.synthetic.truth import Truth, true_savings
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, STATUS_CORRUPT_TRACE
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, Status
 from tests.evaluation.skews import draw_clocks
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -74,7 +74,7 @@ def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, o
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
-        return DiagnosedJob({"status": STATUS_CORRUPT_TRACE}, {})
+        return DiagnosedJob({"status": Status.CORRUPT_TRACE}, {})
     (job,) = tables[JOB_SLOWDOWN].to_pylist()
     return DiagnosedJob(job, {row["cause"]: row for row in tables[JOB_CAUSES].to_pylist()})
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.sample_job import sample_job
-from schemas.vocabulary import EXIT_DONE
+from schemas.vocabulary import Exit
 from tests.evaluation import score
 from tests.evaluation.judge import Row, judge_plan
 from tests.evaluation.report import FORMATS, Section, rendered
@@ -76,7 +76,7 @@ def main(args: Arguments) -> int:
         f"{args.jobs} generated jobs of seeds {seeds.start} to {seeds.stop - 1}, with loads and without."
     )
     sys.stdout.write(rendered(heading, sections(judged), args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from jobs.synthetic.mechanisms.workers import UnsynchronisedGc
 from jobs.synthetic.sample_faults import FAULTS, Setting
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
-from schemas.vocabulary import EXIT_DONE, JOB_SLOWDOWN, STATUS_ANALYSED
+from schemas.vocabulary import JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.mitigations import COLLECTIONS, LAYERS, OVER_DP_RANKS, SEQUENCES, Mitigation, mitigated
@@ -107,7 +107,7 @@ def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
     plan = replace(plan, mechanisms=[trouble, *others])
     job = recorded_job(Simulation(plan))
     (unit,) = simulate_job(job.rank_steps, job.manifest)[JOB_SLOWDOWN].to_pylist()
-    if unit["status"] != STATUS_ANALYSED:
+    if unit["status"] != Status.ANALYSED:
         return None
     layers = [int(rng.integers(*LAYERS_OF_CHUNK))] * (shape.last_chunk + 1)
     found = mitigated(job.rank_steps, job.manifest, layers if mitigation == LAYERS else None)
@@ -223,7 +223,7 @@ def main(args: Arguments) -> int:
             seed += 1
     heading = f"{args.jobs} generated jobs for each mitigation, of seeds {args.seed} to {last}."
     sys.stdout.write(rendered(heading, tables(pd.DataFrame(judged)), args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

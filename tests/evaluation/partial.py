@@ -15,7 +15,7 @@ import pyarrow as pa
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import Simulation
-from schemas.vocabulary import JOB_SLOWDOWN, OP_CODES, STATUS_ANALYSED, TRANSFER_OPS, TRANSFERS_ABSENT
+from schemas.vocabulary import JOB_SLOWDOWN, OP_CODES, TRANSFER_OPS, Status, Transfers
 from tests.evaluation.blocking.draw import KINDS, draw
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -80,7 +80,7 @@ def _generated(seed: int) -> Job | None:
     if job.manifest["pp_size"] == 1:
         return None
     (row,) = simulate_job(job.rank_steps, job.manifest)[JOB_SLOWDOWN].to_pylist()
-    if row["status"] != STATUS_ANALYSED:
+    if row["status"] != Status.ANALYSED:
         return None
     return Job(f"{GENERATED} {seed}", job.rank_steps, dict(job.manifest), row["slowdown"])
 
@@ -108,7 +108,7 @@ def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
 
 def judged(job: Job, seed: int) -> Outcome:
     """Strip a job of its transfers, and see what is said of it."""
-    stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": TRANSFERS_ABSENT}
+    stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": Transfers.ABSENT}
     bounds = []
     largest = None
     for rows in (on_other_clocks(stripped, seed), stripped):

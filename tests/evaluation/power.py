@@ -19,7 +19,7 @@ from jobs.runtime.arguments import Arguments, command, not_negative, option, pos
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
-from schemas.vocabulary import EXIT_DONE, JOB_POWER, POWER_IN_PHASE
+from schemas.vocabulary import JOB_POWER, POWER_IN_PHASE, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.errors import TraceError
@@ -240,7 +240,7 @@ def main(args: Arguments) -> int:
     ]
     heading = f"{len(jobs)} generated jobs and {len(pairs)} pairs, of seeds {seeds[0]} to {seeds[-1]}."
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from jobs.runtime.arguments import Arguments, command, not_negative, option, pos
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.whole import WholeSimulation, sample_whole
 from schemas.tables import TABLES
-from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, ROLE_EFFECT, ROLE_STEP
+from schemas.vocabulary import JOB_CAUSES, ROLE_EFFECT, ROLE_STEP, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.errors import TraceError
@@ -134,7 +134,7 @@ def main(args: Arguments) -> int:
         f"{right_role(rows):.1f} % the role that returns most at half its time is the one said."
     )
     sys.stdout.write(rendered(heading, sections, args.format))
-    return EXIT_DONE
+    return Exit.DONE
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_INGEST,
     PHASE_NAMES,
     PUBLICATIONS,
     RANK_STEPS,
     REPLAY_TABLES,
     UNIT_FINGERPRINTS,
+    Phase,
 )
 from tests.support.history import (
     DAYS,
@@ -190,7 +190,7 @@ def test_results_stay_when_ingested_tables_are_cleared_away(history: History) ->
     """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)
-    history.clear(UNIT_FINGERPRINTS, {"stage": PHASE_INGEST})
+    history.clear(UNIT_FINGERPRINTS, {"stage": Phase.INGEST})
     found = history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"])
     assert found == {"simulate": set(), "aggregate": set()}
     assert history.rows(JOB_SLOWDOWN) == before

@@ -17,7 +17,7 @@ from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
-from schemas.vocabulary import EXIT_SLOWER, JOBS, RANK_STEPS, RESULT_TABLES
+from schemas.vocabulary import JOBS, RANK_STEPS, RESULT_TABLES, Exit
 from tests.jobs.conftest import Ask, Said
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, table_rows
@@ -80,7 +80,7 @@ def answer(said: Said) -> dict[str, Any]:
 def test_a_slower_folder_is_named_with_its_cause_stage_and_host(call: Ask, landing: Path) -> None:
     a, b = folder(landing, DAYS[0]), folder(landing, DAYS[2])
     said = call(main, a, b, "--format", "json", "--fail-above", "3%")
-    assert said.status == EXIT_SLOWER == 4
+    assert said.status == Exit.SLOWER == 4
     assert said.err.startswith("diff: error: B is slower than A by ")
     assert said.err.endswith("more than 3.0 %\n")
     assert said.err.count("\n") == 1
@@ -138,7 +138,7 @@ def test_two_runs_of_the_warehouse_answer_as_their_folders(ask: Ask, landing: Pa
 def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
     said = ask(main, "llm", "--date", SLOW_FROM, "--format", "json", "--fail-above", "3%")
     found = answer(said)
-    assert said.status == EXIT_SLOWER
+    assert said.status == Exit.SLOWER
     assert [len(found[side]["units"]) for side in "ab"] == [2, 2]
     assert [found[side]["steps"] for side in "ab"] == [24, 24]
     (note,) = found["notes"]

@@ -17,13 +17,13 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_SIMULATE,
     PUBLICATIONS,
     RANK_STEPS,
     RESULT_TABLES,
     STAGE_SLOWDOWN,
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
+    Phase,
 )
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.support.history import DAYS, History
@@ -165,6 +165,6 @@ def test_units_whose_ops_have_expired_keep_their_results(history: History) -> No
     assert {row["log_date"] for row in history.rows(RANK_STEPS)} == {DAYS[-1]}
     assert {name: history.rows(name) for name in RESULT_TABLES} == before
     other = history.with_settings(minimum_steps=13)
-    assert {day for day, _ in other.fill([PHASE_SIMULATE])[PHASE_SIMULATE]} == {DAYS[-1].isoformat()}
+    assert {day for day, _ in other.fill([Phase.SIMULATE])[Phase.SIMULATE]} == {DAYS[-1].isoformat()}
     first = [row for row in history.rows(JOB_SLOWDOWN) if row["log_date"] == DAYS[0]]
     assert first == [row for row in before[JOB_SLOWDOWN] if row["log_date"] == DAYS[0]]

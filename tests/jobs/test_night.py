@@ -237,7 +237,7 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
 def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     warehouse = night.settings.paths.warehouse
     messages = {
-        "slow-loading": "late starts (launch_delay) Fixing it alone returns",
+        "slow-loading": "late starts (launch_delay) Fixing it alone saves",
         "cyclic": "Not analysed: recorded ops contradict each other",
     }
     for job_id, message in messages.items():

@@ -18,13 +18,7 @@ from jobs.report.links import docs_path
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    DP_RANK_SLOWDOWN,
-    EXIT_WRONG_SETTINGS,
-    PIPELINE_RUNS,
-    RESULT_TABLES,
-    STAGE_SLOWDOWN,
-)
+from schemas.vocabulary import DP_RANK_SLOWDOWN, PIPELINE_RUNS, RESULT_TABLES, STAGE_SLOWDOWN, Exit
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 BAD: dict[str, Any] = {"pp_rank": -1}
@@ -110,7 +104,7 @@ def test_a_release_of_what_cannot_be_released_or_without_a_reason_is_a_wrong_arg
     wrong: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"--log-date": "2026-01-05", "--accept": REFUSED, "--by": "anna", "--because": "so"} | wrong
-    assert release_night.main([word for pair in given.items() for word in pair]) == EXIT_WRONG_SETTINGS
+    assert release_night.main([word for pair in given.items() for word in pair]) == Exit.WRONG_SETTINGS
     assert message in capsys.readouterr().err
 
 
@@ -126,7 +120,7 @@ def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_ru
         reason = ["--by", "anna", "--because", "it is known", "--warehouse", warehouse.root]
         return release_night.main(["--log-date", "2026-01-05", *accept, *reason])
 
-    assert released("several.complet") == EXIT_WRONG_SETTINGS
+    assert released("several.complet") == Exit.WRONG_SETTINGS
     message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
     assert f"--accept several.complet: {message}" in capsys.readouterr().err
     assert released(REFUSED, RULE) == 0

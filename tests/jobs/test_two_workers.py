@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill
 from jobs.night import do_batches
-from schemas.vocabulary import PHASE_SIMULATE
+from schemas.vocabulary import Phase
 
 victim, *arguments = sys.argv[1:]
-simulate = do_batches._OF_UNITS[PHASE_SIMULATE]
+simulate = do_batches._OF_UNITS[Phase.SIMULATE]
 
 
 def kill_when_busy(tracker):
@@ -44,7 +44,7 @@ def run(spark, *rest):
     return simulate(spark, *rest)
 
 
-do_batches._OF_UNITS[PHASE_SIMULATE] = run
+do_batches._OF_UNITS[Phase.SIMULATE] = run
 sys.exit(backfill.main(arguments))
 '''
 

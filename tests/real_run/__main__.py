@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
+from schemas.vocabulary import OP_CODES, Status
 from tests.real_run import faults, links
 from tests.support.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
@@ -107,7 +107,7 @@ def outcome(job: str, landing: Path) -> Outcome:
         for chosen in (pc.invert(is_slowed), is_slowed)
     ]
     healthy, slowed = (tables["job_slowdown"].to_pylist()[0] for tables in results)
-    if slowed["status"] != STATUS_ANALYSED:
+    if slowed["status"] != Status.ANALYSED:
         raise RuntimeError(f"{job}: {slowed['status']}, {slowed['status_detail']}")
     causes = {row["cause"]: row for row in results[1]["job_causes"].to_pylist()}
     found = causes["slow_worker"]

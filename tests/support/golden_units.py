@@ -24,7 +24,7 @@ from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowSto
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
-from schemas.vocabulary import EVENT_FIRST_STEP, EVENT_START, EVENT_STOP, OP_CODES
+from schemas.vocabulary import OP_CODES, RunEvent
 from tests.support.skewed import job_on_hosts
 from udfs.op_lists import LISTS
 
@@ -111,9 +111,9 @@ def _later() -> Iterator[GoldenUnit]:
     began = min(small.rank_steps["t0_us"].to_pylist())
     steps = sorted(set(small.rank_steps["step"].to_pylist()))
     events = [
-        {"event": EVENT_START, "at_us": began - 60_000_000, "step": None, "duration_us": None},
-        {"event": EVENT_FIRST_STEP, "at_us": began, "step": steps[0], "duration_us": None},
-        {"event": EVENT_STOP, "at_us": began + 60_000_000, "step": steps[-1], "duration_us": None},
+        {"event": RunEvent.START, "at_us": began - 60_000_000, "step": None, "duration_us": None},
+        {"event": RunEvent.FIRST_STEP, "at_us": began, "step": steps[0], "duration_us": None},
+        {"event": RunEvent.STOP, "at_us": began + 60_000_000, "step": steps[-1], "duration_us": None},
     ]
     facts: Row = {
         "events": events,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.vocabulary import OP_TYPES, STATUS_BAD_LAYOUT, TRANSFER_OPS
+from schemas.vocabulary import OP_TYPES, TRANSFER_OPS, Status
 from tests.evaluation.blocking.draw import KINDS, Drawn, draw
 from tests.oracle.readers import read_layout as layout_of_twin
 from tests.oracle.readers import read_rank_steps
@@ -129,7 +129,7 @@ def test_the_manifest_rules_where_it_states_what_blocks() -> None:
 @pytest.mark.parametrize("stated", ["forward-recv", ["forward-compute"], [3]])
 def test_a_manifest_that_states_what_is_no_transfer_is_a_bad_layout(stated: object) -> None:
     job = job_row(drawn("streams").rank_steps, drawn("streams").manifest | {"blocking_transfers": stated})
-    assert job["status"] == STATUS_BAD_LAYOUT
+    assert job["status"] == Status.BAD_LAYOUT
     assert "blocking_transfers" in job["status_detail"]
 
 

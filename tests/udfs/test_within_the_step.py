@@ -1,11 +1,11 @@
-"""Savings of units whose replay is longer than what was recorded: no fix returns more than the step."""
+"""Savings of units whose replay is longer than what was recorded: no fix saves more than the step."""
 
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, OP_CODES, STATUS_HIGH_DISCREPANCY
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, OP_CODES, Status
 from tests.support.random_jobs import USUAL, generate_job
 from udfs.what_if import simulate_job
 
@@ -26,7 +26,7 @@ def test_no_saving_exceeds_the_step_where_the_replay_does() -> None:
     rows = pa.Table.from_pylist([stretched(row) for row in job.rank_steps.to_pylist()], job.rank_steps.schema)
     found = simulate_job(rows, job.manifest)
     (unit,) = found[JOB_SLOWDOWN].to_pylist()
-    assert unit["status"] == STATUS_HIGH_DISCREPANCY
+    assert unit["status"] == Status.HIGH_DISCREPANCY
     assert unit["simulated_step_s"] > 2 * unit["actual_step_s"]
     causes = found[JOB_CAUSES].to_pylist()
     assert 0.9 < max(row["time_saved_fraction"] for row in causes) <= 1.0

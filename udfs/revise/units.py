@@ -23,9 +23,9 @@ from schemas.vocabulary import (
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
-    STATUS_ANALYSED,
     UNIT_KEY,
     WORKER_SLOWDOWN,
+    Status,
 )
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
@@ -107,7 +107,7 @@ def revised_causes(
         unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
         measured = [_as_measured(rows[place], hours[key]) for place in places]
         found = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
-        is_analysed = baseline["status"] == STATUS_ANALYSED
+        is_analysed = baseline["status"] == Status.ANALYSED
         concluded[key] = _Concluded(places, unit, found, [rows[place] for place in places], is_analysed)
     changed = {at: row for at, row in _with_transfers(concluded, replay) if row is not rows[at]}
     is_kept = np.ones(len(rows), dtype=bool)
@@ -141,7 +141,7 @@ class _Known:
         for row in baselines:
             for each in row["slow_hosts"] or ():
                 self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
-            if row["status"] == STATUS_ANALYSED:
+            if row["status"] == Status.ANALYSED:
                 by_day[_kind(row), row["log_date"]].append(row)
         self._runs: defaultdict[_Key, list[tuple[Unit, Run]]] = defaultdict(list)
         for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):

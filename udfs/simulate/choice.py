@@ -5,17 +5,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from schemas.vocabulary import (
-    STATUS_BAD_LAYOUT,
-    STATUS_IMPLAUSIBLE_TIMES,
-    STATUS_MISSING_WORKERS,
-    STATUS_NO_MANIFEST,
-    STATUS_NO_OPS,
-    STATUS_ODD_RANKS,
-    STATUS_PARTIAL_TRACE,
-    STATUS_SOME_RANKS,
-    STATUS_TOO_MANY_RESTARTS,
-)
+from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.graph.graph import Layout
@@ -101,7 +91,7 @@ class Choice(NamedTuple):
             odd = 2 * len(names)
         else:
             return None
-        return Refused(STATUS_ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
+        return Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
 
     @staticmethod
     def _raise(refused: Refused | None) -> None:
@@ -133,7 +123,7 @@ def choose(
     if other_days and not of_day.num_rows:
         wrong = implausible_zeros(warm, facts, settings.log_day_margin_s)
     if wrong is not None:
-        return Refused(STATUS_IMPLAUSIBLE_TIMES, wrong, left_out)
+        return Refused(Status.IMPLAUSIBLE_TIMES, wrong, left_out)
     rows = replayed_rows(of_day, layout)
     if not len(rows.steps):
         status, detail, figures = _nothing(rows, layout, facts, other_days)
@@ -141,7 +131,7 @@ def choose(
     rows = without_odd_rank_steps(rows)
     odd = in_other_units(rows)
     if odd:
-        return Refused(STATUS_ODD_RANKS, "; ".join(odd[:MOST_NAMED]), left_out | {"odd_ranks": len(odd)})
+        return Refused(Status.ODD_RANKS, "; ".join(odd[:MOST_NAMED]), left_out | {"odd_ranks": len(odd)})
     has_none = layout.pp_size > 1 and is_foreign(facts) and bool(rows_without_transfers(rows))
     return Choice(rows, layout, settings.limits, left_out, is_partial(facts) or has_none)
 
@@ -156,23 +146,23 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
         raise NothingToReplayError(f"{choice.status}: {choice.detail}")
     if choice.is_partial:
         detail = "transfers were not recorded, a replay would prove nothing"
-        raise NothingToReplayError(f"{STATUS_PARTIAL_TRACE}: {detail}")
+        raise NothingToReplayError(f"{Status.PARTIAL_TRACE}: {detail}")
     return choice
 
 
 def _refusal_of_manifest(facts: Mapping[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
     """Status and detail of a unit that its manifest alone rules out."""
     if not facts:
-        return STATUS_NO_MANIFEST, "job.json is missing or not JSON"
+        return Status.NO_MANIFEST, "job.json is missing or not JSON"
     if facts.get("manifest_status") is not None:
         return str(facts["manifest_status"]), str(facts["manifest_detail"])
     try:
         read_layout(facts)
     except LayoutError as wrong:
-        return STATUS_BAD_LAYOUT, str(wrong)
+        return Status.BAD_LAYOUT, str(wrong)
     restarts = facts.get("restarts")
     if isinstance(restarts, int) and restarts > settings.maximum_restarts:
-        return STATUS_TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
+        return Status.TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
     return None
 
 
@@ -182,8 +172,8 @@ def _nothing(
     """Status, detail and figures of a unit without a complete step."""
     if not rows.recorded:
         detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
-        return STATUS_NO_OPS, detail, {}
+        return Status.NO_OPS, detail, {}
     of_some = some_ranks_results(rows.table, layout, facts)
     if of_some is not None:
-        return STATUS_SOME_RANKS, *of_some
-    return STATUS_MISSING_WORKERS, missing_workers(rows, layout), {}
+        return Status.SOME_RANKS, *of_some
+    return Status.MISSING_WORKERS, missing_workers(rows, layout), {}

@@ -10,14 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.vocabulary import (
-    EVENT_CHECKPOINT,
-    EVENT_FAILURE,
-    EVENT_RESTART,
-    EVENT_START,
-    STATUS_ANALYSED,
-    STATUS_HIGH_DISCREPANCY,
-)
+from schemas.vocabulary import RunEvent, Status
 from udfs.simulate.run_course import Attempt, Course, Span, course_of
 
 Row = dict[str, Any]
@@ -29,9 +22,9 @@ _ROUNDING: Final = 1e-12
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _COUNTED: Final = {
-    "starts": (EVENT_START, EVENT_RESTART),
-    "failures": (EVENT_FAILURE,),
-    "checkpoints": (EVENT_CHECKPOINT,),
+    "starts": (RunEvent.START, RunEvent.RESTART),
+    "failures": (RunEvent.FAILURE,),
+    "checkpoints": (RunEvent.CHECKPOINT,),
 }
 
 
@@ -95,8 +88,8 @@ def time_rows(
 
 def _are_trusted(status: str, times: StepTimes) -> bool:
     """Whether step times may be split; what a replay leaves out of a long step is late starts."""
-    is_late = status == STATUS_HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
-    return status == STATUS_ANALYSED or is_late
+    is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
+    return status == Status.ANALYSED or is_late
 
 
 def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:

@@ -2,15 +2,7 @@
 
 from collections.abc import Sequence
 
-from schemas.vocabulary import (
-    ALL_OP_TYPES,
-    ALL_STAGES,
-    OP_TYPE_GROUPS,
-    OP_TYPES,
-    SCOPE_JOB,
-    SCOPE_OP_TYPE,
-    SCOPE_STAGE,
-)
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, OP_TYPE_GROUPS, OP_TYPES, Scope
 from udfs.kernel.replay.exposed import Exposed
 from udfs.kernel.replay.spent import ALL
 
@@ -27,8 +19,8 @@ def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
         "overlap_saved_s": [each.saved_s for each in found],
     }
     for (group, stage), *_ in found:
-        of_job = SCOPE_STAGE if stage != ALL else SCOPE_JOB
-        columns["scope"].append(of_job if group == ALL else SCOPE_OP_TYPE)
+        of_job = Scope.STAGE if stage != ALL else Scope.JOB
+        columns["scope"].append(of_job if group == ALL else Scope.OP_TYPE)
         columns["op_type"].append(
             ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
         )

@@ -26,9 +26,9 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     ROLE_STEP,
     STAGE_SLOWDOWN,
-    STATUS_ANALYSED,
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
+    Status,
 )
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
@@ -99,7 +99,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     figures = job | _job_figures(job, replayed)
     diagnosis = found.diagnosis  # not always wanted
-    is_analysed = job["status"] == STATUS_ANALYSED
+    is_analysed = job["status"] == Status.ANALYSED
     causes = (
         []
         if diagnosis is None

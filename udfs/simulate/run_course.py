@@ -10,16 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from schemas.vocabulary import (
-    EVENT_CHECKPOINT,
-    EVENT_FAILURE,
-    EVENT_FIRST_STEP,
-    EVENT_RESTART,
-    EVENT_START,
-    EVENT_STEP,
-    EVENT_STOP,
-    UNIT_KEY,
-)
+from schemas.vocabulary import UNIT_KEY, RunEvent
 
 CLOCK_SLACK_S: Final = 1.0
 """By so much an event may begin before the one before it ends: clocks are set a little now and then."""
@@ -33,13 +24,13 @@ _STOPPED: Final = "stopped"
 _UNKNOWN: Final = "unknown"
 _STATES: Final = frozenset({_AT_WORK, _STARTING, _SAVED_EARLY, _DOWN, _STOPPED, _UNKNOWN})
 _ALLOWED: Final = {
-    EVENT_START: _STATES,
-    EVENT_RESTART: _STATES,
-    EVENT_FIRST_STEP: {_STARTING, _SAVED_EARLY, _UNKNOWN},
-    EVENT_STEP: {_AT_WORK, _UNKNOWN},
-    EVENT_CHECKPOINT: {_AT_WORK, _STARTING, _SAVED_EARLY, _UNKNOWN},
-    EVENT_FAILURE: _STATES - {_STOPPED},
-    EVENT_STOP: _STATES - {_STOPPED},
+    RunEvent.START: _STATES,
+    RunEvent.RESTART: _STATES,
+    RunEvent.FIRST_STEP: {_STARTING, _SAVED_EARLY, _UNKNOWN},
+    RunEvent.STEP: {_AT_WORK, _UNKNOWN},
+    RunEvent.CHECKPOINT: {_AT_WORK, _STARTING, _SAVED_EARLY, _UNKNOWN},
+    RunEvent.FAILURE: _STATES - {_STOPPED},
+    RunEvent.STOP: _STATES - {_STOPPED},
 }
 """States of a run in which an event contradicts nothing; a run may die without one, and start again."""
 
@@ -135,7 +126,7 @@ class _Follower:
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
         """Take the next event; neither of two that contradict each other is believed."""
         before = self._attempt.steps[-1:] if self._attempt is not None else []
-        is_new = kind in (EVENT_START, EVENT_RESTART)
+        is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S
         undoes = not is_new and step is not None and bool(before) and step < before[0]
         if goes_back or undoes or self._state not in _ALLOWED[kind]:
@@ -154,12 +145,12 @@ class _Follower:
             self._marks, self._had_failed = len(self._attempt.steps), self._attempt.has_failed
         if is_new:
             self._begins(at_s, step)
-        elif kind in (EVENT_FAILURE, EVENT_STOP):
-            self._ends(at_s, step, has_failed=kind == EVENT_FAILURE)
-        elif kind == EVENT_CHECKPOINT and self._state in (_STARTING, _SAVED_EARLY):
+        elif kind in (RunEvent.FAILURE, RunEvent.STOP):
+            self._ends(at_s, step, has_failed=kind == RunEvent.FAILURE)
+        elif kind == RunEvent.CHECKPOINT and self._state in (_STARTING, _SAVED_EARLY):
             self._state = _SAVED_EARLY  # without a first step to come, the run was at work and did not say so
         else:
-            self._goes_on(at_s, step, stall_s if kind == EVENT_CHECKPOINT else None)
+            self._goes_on(at_s, step, stall_s if kind == RunEvent.CHECKPOINT else None)
 
     def _begins(self, at_s: float, step: int | None) -> None:
         if self._state == _DOWN:
@@ -215,6 +206,6 @@ def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
             follower.course.contradictions += 1
             continue
         before = same
-        stall_s = (stall_us or 0.0) * _US if kind == EVENT_CHECKPOINT else 0.0
+        stall_s = (stall_us or 0.0) * _US if kind == RunEvent.CHECKPOINT else 0.0
         follower.take(kind, event["at_us"] * _US, event.get("step"), stall_s)
     return follower.course

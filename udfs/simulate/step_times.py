@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schemas.vocabulary import STATUS_STEP_TIMES_ONLY
+from schemas.vocabulary import Status
 from udfs.kernel.arrays import Floats, Mask
 
 SLOW: Final = 1.1
@@ -31,7 +31,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
         f"{len(lines)} step times, of steps {min(steps)} to {max(steps)}: {median_s:.4g} s (median); the "
         f"longest but the first, {warm_s[slowest]:.4g} s, is {_named(warm[slowest])}{_stretch(warm, warm_s)}"
     )
-    return STATUS_STEP_TIMES_ONLY, detail, {"recorded_step_s": median_s, "recorded_steps": len(lines)}
+    return Status.STEP_TIMES_ONLY, detail, {"recorded_step_s": median_s, "recorded_steps": len(lines)}
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:

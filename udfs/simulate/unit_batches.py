@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
+from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, UNIT_KEY, Status
 from udfs.errors import TraceError
 from udfs.simulate.result_tables import Row, empty_results, job_row
 from udfs.simulate.step_times import timed_results
@@ -122,7 +122,7 @@ def simulate_unit(
     before_s : as simulate_job takes it
     """
     facts = unit.manifest
-    if facts.get("manifest_status") == STATUS_FAILED:
+    if facts.get("manifest_status") == Status.FAILED:
         return ended_unit(facts, settings, facts["manifest_detail"])
     if facts.get("step_times"):
         status, detail, figures = timed_results(facts)
@@ -131,21 +131,21 @@ def simulate_unit(
         log_date = unit.key.log_date if unit.has_day else None
         return simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings, before_s)
     except TraceError as defect:
-        return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
+        return empty_results(job_row(facts, settings.text, Status.CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
         return empty_results(_failed(facts, settings, error))
 
 
 def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str) -> Results:
     """Results of a unit whose simulation ended its process."""
-    row = job_row(facts, settings.text, STATUS_FAILED, why)
+    row = job_row(facts, settings.text, Status.FAILED, why)
     return empty_results(row | {"failure_traceback": why})
 
 
 def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
     """Row of job_slowdown of a unit that a defect of ours ended: its error in a line, and where it was."""
     (line, *_) = f"{type(error).__name__}: {error}".splitlines()
-    row = job_row(facts, settings.text, STATUS_FAILED, line)
+    row = job_row(facts, settings.text, Status.FAILED, line)
     return row | {"failure_traceback": "".join(format_exception(error))}
 
 

@@ -14,12 +14,7 @@ import numpy as np
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.rows import COORDINATES, LONGEST_US, MOST_TEXT, SCALARS, Bounds, Reject, Rows
 from jobs.landing.formats.strict_json import is_name
-from schemas.vocabulary import (
-    REASON_BAD_TYPE,
-    REASON_NEGATIVE_TIME,
-    REASON_NOT_FINITE,
-    REASON_RANK_OUT_OF_RANGE,
-)
+from schemas.vocabulary import Reason
 
 _BITS: Final = {"step": 63, "t0_us": 63, "gpu": 31}
 _LARGEST: Final = 2**31 - 1
@@ -38,7 +33,7 @@ class SourceFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows of one file, and what in it is none."""
+    """Parsed rows of one file, and its rejects."""
 
     name: str
     rows: Rows
@@ -113,10 +108,10 @@ def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
     _, start_us, duration_us, *_ = rows.lists
     is_endless = ~((start_us <= LONGEST_US) & (duration_us <= LONGEST_US))
     is_negative = (start_us < 0) | (duration_us < 0)
-    found = dict.fromkeys(row[is_negative].tolist(), (REASON_NEGATIVE_TIME, "a time is negative"))
+    found = dict.fromkeys(row[is_negative].tolist(), (Reason.NEGATIVE_TIME, "a time is negative"))
     return found | dict.fromkeys(
         row[is_endless].tolist(),
-        (REASON_NOT_FINITE, f"a time is not finite, or more than {LONGEST_US:.3g} us"),
+        (Reason.NOT_FINITE, f"a time is not finite, or more than {LONGEST_US:.3g} us"),
     )
 
 
@@ -128,13 +123,13 @@ def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str
         for name, size in COORDINATES.items():
             value, bound = present.get(name, 0), limits.get(size)
             if not 0 <= value < (bound or _LARGEST):
-                found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} is {value}, not below {size} {bound}"
+                found[row] = Reason.RANK_OUT_OF_RANGE, f"{name} is {value}, not below {size} {bound}"
         for name, bits in _BITS.items():
             value = present.get(name, 0)
             if not -(1 << bits) <= value < 1 << bits:
-                found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} has more than {bits} bits"
+                found[row] = Reason.RANK_OUT_OF_RANGE, f"{name} has more than {bits} bits"
             elif value < 0 and name == "t0_us":
-                found[row] = REASON_NEGATIVE_TIME, f"t0_us is {value}"
+                found[row] = Reason.NEGATIVE_TIME, f"t0_us is {value}"
         if not is_name(present.get("host", ""), MOST_TEXT):
-            found[row] = REASON_BAD_TYPE, f"host is not text of at most {MOST_TEXT} bytes"
+            found[row] = Reason.BAD_TYPE, f"host is not text of at most {MOST_TEXT} bytes"
     return found

@@ -18,11 +18,7 @@ from schemas.vocabulary import (
     HEALTH_SEVERITIES,
     HEALTH_STATES,
     HEALTH_WARNING,
-    REASON_IDENTITY_MISMATCH,
-    REASON_LINE_TOO_LONG,
-    REASON_MISSING_FIELD,
-    REASON_NEGATIVE_TIME,
-    REASON_NOT_FINITE,
+    Reason,
 )
 
 MOST_MESSAGE: Final = 300
@@ -74,11 +70,11 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     Raises LineError for the first reason that applies.
     """
     if len(line) > bounds.line_bytes:
-        raise LineError(REASON_LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
+        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
     for name in _REQUIRED:
         if record.get(name) is None:
-            raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
     _check_types(record)
     at_us = _time_us(record["time"], log_date)
     index = NO_DEVICE if record.get("index") is None else record["index"]
@@ -122,7 +118,7 @@ def _value(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_type("value", value, "a number")
     if not abs(value) <= _LARGEST:
-        raise LineError(REASON_NOT_FINITE, f"value is {shown(value)}")
+        raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
     return float(value)
 
 
@@ -141,11 +137,11 @@ def _time_us(time: object, log_date: date) -> int:
     else:
         raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
     if at_us < 0:
-        raise LineError(REASON_NEGATIVE_TIME, f"time is {shown(time)}")
+        raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
     begin = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
     first, last = (begin - _DAY - _EPOCH) // _MICROSECOND, (begin + 2 * _DAY - _EPOCH) // _MICROSECOND
     if not first <= at_us < last:
         raise LineError(
-            REASON_IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"
+            Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"
         )
     return at_us

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, Never
 
 from jobs.landing.formats.rows import LONGEST_TEXT, FileError, Reject
-from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_NOT_JSON, REASON_UNREADABLE_FILE
+from schemas.vocabulary import Reason
 
 _TRACE_EVENTS: Final = "traceEvents"
 """Where the Trace Event Format has its events, if the document is no array itself."""
@@ -39,7 +39,7 @@ def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
     else:
         window.refuse("neither an array nor an object")
     if rest := window.rest():
-        rejects.append(Reject(REASON_NOT_JSON, "behind the end of the file's JSON; not read", text=rest))
+        rejects.append(Reject(Reason.NOT_JSON, "behind the end of the file's JSON; not read", text=rest))
 
 
 class _Window:
@@ -113,7 +113,7 @@ class _Window:
 
     def refuse(self, why: str) -> Never:
         """Raise FileError."""
-        raise FileError(REASON_UNREADABLE_FILE, f"not JSON to its end: {why}")
+        raise FileError(Reason.UNREADABLE_FILE, f"not JSON to its end: {why}")
 
     def _after(self, end: str) -> bool:
         """Whether the array or object ends here; else another item follows."""
@@ -125,7 +125,7 @@ class _Window:
 
     def _more(self) -> bool:
         if len(self._text) - self._at > self._most:
-            raise FileError(REASON_FILE_TOO_LARGE, f"a value of more than {self._most} characters")
+            raise FileError(Reason.FILE_TOO_LARGE, f"a value of more than {self._most} characters")
         piece = self._file.read(_PIECE)
         self._text = self._text[self._at :] + self._decode(piece, final=not piece)
         self._at = 0

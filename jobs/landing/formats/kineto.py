@@ -17,13 +17,7 @@ from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import (
-    KINETO_DATA_PARALLEL,
-    KINETO_PIPELINE,
-    REASON_MISSING_FIELD,
-    REASON_UNREADABLE_FILE,
-    TRANSFERS_MEASURED,
-)
+from schemas.vocabulary import KINETO_DATA_PARALLEL, KINETO_PIPELINE, Reason, Transfers
 
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
@@ -84,7 +78,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
         source_format=KINETO_PIPELINE if first.is_pipeline else KINETO_DATA_PARALLEL,
         manifest={**first.place.manifest(), "vpp_size": first.chunks},
         parts=parts(),
-        transfers=TRANSFERS_MEASURED,
+        transfers=Transfers.MEASURED,
         left_out=reader.left_out,
         arrivals=reader.arrivals,
     )
@@ -102,7 +96,7 @@ def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
 
 
 def _unusable(error: RefusalError) -> Reject:
-    return Reject(REASON_UNREADABLE_FILE, str(error))
+    return Reject(Reason.UNREADABLE_FILE, str(error))
 
 
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
@@ -126,7 +120,7 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
 
     def read(self, file: SourceFile) -> _OneFile:
-        """Read one file. Raises FileError or RefusalError where it is of no use."""
+        """Read one file. Raises FileError if it is damaged, RefusalError if it cannot be replayed."""
         trace = _read(file, self._manifest)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)
@@ -140,7 +134,7 @@ class _Reader:
             missing = _missing(found, self._meetings, (number, *peers))
             if missing:
                 detail = f"rank {place.rank}, step {number}: {missing}"
-                rejects.append(Reject(REASON_MISSING_FIELD, detail))
+                rejects.append(Reject(Reason.MISSING_FIELD, detail))
                 continue
             chunks = max(chunks, found.chunks)
             records.append(_record(found, number, trace, place))

@@ -156,7 +156,7 @@ def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out
 
 
 def _with_ends(own: Ops, computes: Ops, op: int, place: Place, *, is_last: bool, vpp_size: int) -> Ops:
-    """Add the transfers of no length at both ends of the model: recvs before computes, sends behind."""
+    """Add zero-length transfers at both ends of the model: recvs before computes, sends after."""
     at_end = place.sizes["pp"] - 1 if is_last else 0
     if place.coordinates["pp"] != at_end:
         return own

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import msgspec
 
 from jobs.landing.formats.rows import FileError
-from schemas.vocabulary import REASON_UNREADABLE_FILE
+from schemas.vocabulary import Reason
 
 _BATCH_BYTES: Final = 4 << 20
 _LARGEST_EVENT: Final = 16 << 20
@@ -98,7 +98,7 @@ class TraceStream:
             rest = rest[used:]
             if len(rest) > _LARGEST_EVENT:
                 raise FileError(
-                    REASON_UNREADABLE_FILE, f"no JSON: {len(rest)} bytes without the end of an event"
+                    Reason.UNREADABLE_FILE, f"no JSON: {len(rest)} bytes without the end of an event"
                 )
             yield events
         last = _fields(b'{"traceEvents":[' + rest)
@@ -115,7 +115,7 @@ class TraceStream:
         while (found := _EVENTS.search(text)) is None:
             block = self._file.read(_BATCH_BYTES)
             if not block or len(text) > _LARGEST_EVENT:
-                raise FileError(REASON_UNREADABLE_FILE, 'no "traceEvents"')
+                raise FileError(Reason.UNREADABLE_FILE, 'no "traceEvents"')
             text += block
         self.fields = _fields(text[: found.end()] + b"]}")
         return text[found.end() :]
@@ -142,7 +142,7 @@ def _fields(text: bytes) -> Fields:
     try:
         return _decoded(text, _DECODE_FIELDS)
     except msgspec.DecodeError as error:
-        raise FileError(REASON_UNREADABLE_FILE, f"the trace breaks off, or is no JSON: {error}") from None
+        raise FileError(Reason.UNREADABLE_FILE, f"the trace breaks off, or is no JSON: {error}") from None
 
 
 def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
@@ -150,7 +150,7 @@ def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        raise FileError(REASON_UNREADABLE_FILE, f"a value of another type than usual: {error}") from None
+        raise FileError(Reason.UNREADABLE_FILE, f"a value of another type than usual: {error}") from None
     except msgspec.DecodeError:
         mended = _NO_NUMBER.sub(b":null", text)
         if mended == text:

@@ -37,7 +37,7 @@ _KINDS: Final = (
 
 
 class Collective(NamedTuple):
-    """What a NCCL kernel says of itself; None where it does not.
+    """Metadata of a NCCL kernel; what the trace lacks is None.
 
     key : Seq within the group, else Comms Id: equal on all ranks that take part
     """

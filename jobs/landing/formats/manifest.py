@@ -24,13 +24,7 @@ from jobs.landing.formats.strict_json import (
     shown,
 )
 from schemas.ingested_tables import JOBS
-from schemas.vocabulary import (
-    REASON_UNREADABLE_FILE,
-    STATUS_BAD_LAYOUT,
-    STATUS_NO_MANIFEST,
-    TRANSFER_OPS,
-    TRANSFERS,
-)
+from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
@@ -56,7 +50,7 @@ def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
 
 
 def _amount(value: object) -> float | None:
-    """Take a plausible number of GPU hours; NaN is none."""
+    """Read a number of GPU-hours; None if it is NaN or implausible."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
         return None
     return float(value)
@@ -110,13 +104,13 @@ class ManifestError(FileError):
     """A manifest that cannot be read at all: its unit has none. The message is a sentence."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__(REASON_UNREADABLE_FILE, detail)
+        super().__init__(Reason.UNREADABLE_FILE, detail)
 
 
 def no_manifest(detail: str) -> Row:
     """Return the columns of a unit without manifest: nulls, and why."""
     row: Row = dict.fromkeys(JOBS.value_schema.names)
-    return row | {"manifest_status": STATUS_NO_MANIFEST, "manifest_detail": detail}
+    return row | {"manifest_status": Status.NO_MANIFEST, "manifest_detail": detail}
 
 
 def manifest_fields(content: bytes, nesting: int) -> object:
@@ -210,7 +204,7 @@ def _integer_or_text(spelled: str) -> int | str | None:
 
 
 def _bad_layout(detail: str) -> Row:
-    return no_manifest(detail) | {"manifest_status": STATUS_BAD_LAYOUT}
+    return no_manifest(detail) | {"manifest_status": Status.BAD_LAYOUT}
 
 
 class _Fields:
@@ -225,7 +219,7 @@ class _Fields:
         """Return the columns; good only if nothing was wrong."""
         if self._defects:
             detail = plain("; ".join(self._defects))
-            return self._row | {"manifest_status": STATUS_BAD_LAYOUT, "manifest_detail": detail}
+            return self._row | {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
         return self._row
 
     def identity(self, name: str, folder: str) -> None:

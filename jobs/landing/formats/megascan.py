@@ -16,7 +16,7 @@ import numpy as np
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.rows import NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import OP_CODES, TRANSFERS_ABSENT, TRANSFERS_MEASURED
+from schemas.vocabulary import OP_CODES, Transfers
 
 SOURCE_FORMAT: Final = "megascan"
 WARM_UP_STEPS: Final = 2
@@ -104,11 +104,11 @@ def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter
             yield part
         replayed = set(sorted(having | lacking)[manifest["warm_up_steps"] :])
         if having and not lacking & replayed:
-            run.transfers = TRANSFERS_MEASURED
+            run.transfers = Transfers.MEASURED
         elif having:
             count(left_out, "steps without transfers, where others have them", len(lacking & replayed))
 
-    run = ForeignRun(SOURCE_FORMAT, manifest, noted(), TRANSFERS_ABSENT, left_out)
+    run = ForeignRun(SOURCE_FORMAT, manifest, noted(), Transfers.ABSENT, left_out)
     return run
 
 
@@ -209,7 +209,7 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(event: Mapping[str, Any]) -> float:
-    """Time of an event; what is none costs the iteration. [ns]"""
+    """Timestamp; an invalid one discards the iteration. [ns]"""
     value = event.get("rel_ts")
     return float(value) if isinstance(value, int | float) else nan
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError
-from schemas.vocabulary import TRANSFERS_ABSENT
+from schemas.vocabulary import Transfers
 
 SOURCE_FORMAT: Final = "megatron-console"
 MOST_LINES: Final = 100_000
@@ -49,7 +49,7 @@ def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run, in the order of their names: attempts of it, or what several nodes printed."""
+    """Read a run's files by name: its restarts, or the output of several nodes."""
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     lines: dict[tuple[str | None, int, float], None] = {}
@@ -75,7 +75,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     step_times = [
         {"step": step, "step_s": step_s, "logged_at": logged_at} for logged_at, step, step_s in lines
     ]
-    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), TRANSFERS_ABSENT, left_out, step_times=step_times)
+    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), Transfers.ABSENT, left_out, step_times=step_times)
 
 
 def _read(

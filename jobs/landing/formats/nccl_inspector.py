@@ -11,7 +11,7 @@ import msgspec
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
-from schemas.vocabulary import REASON_LINE_TOO_LONG, REASON_MISSING_FIELD, REASON_NOT_JSON
+from schemas.vocabulary import Reason
 
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
 """Times of kernels, by the GPU's clock or seen from a CPU; older versions say nothing and time kernels."""
@@ -91,13 +91,13 @@ def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
     """One line: who was in a collective, a reject, or what it is that is no evidence."""
     if len(line) > bounds.line_bytes:
-        return Reject(REASON_LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
+        return Reject(Reason.LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:
         read = _DECODE(line)
     except msgspec.ValidationError as error:
-        return Reject(REASON_MISSING_FIELD, str(error), number, text_of(line))
+        return Reject(Reason.MISSING_FIELD, str(error), number, text_of(line))
     except (msgspec.DecodeError, RecursionError) as error:
-        return Reject(REASON_NOT_JSON, str(error), number, text_of(line))
+        return Reject(Reason.NOT_JSON, str(error), number, text_of(line))
     if read.coll_perf is None:
         return "lines of single sends and recvs"
     done = read.coll_perf

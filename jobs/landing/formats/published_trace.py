@@ -15,18 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.landing.formats.rows import LONGEST_US, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import (
-    OP_CODES,
-    OP_TYPES,
-    REASON_BAD_TYPE,
-    REASON_FILE_TOO_LARGE,
-    REASON_NEGATIVE_TIME,
-    REASON_NOT_FINITE,
-    REASON_RANK_OUT_OF_RANGE,
-    REASON_UNKNOWN_OP,
-    REASON_UNREADABLE_FILE,
-    REJECT_REASONS,
-)
+from schemas.vocabulary import OP_CODES, OP_TYPES, REJECT_REASONS, Reason
 
 SECOND_US: Final = 1e6
 """Microseconds in a second: published times are float32 seconds."""
@@ -59,7 +48,7 @@ Positions = npt.NDArray[np.intp]
 def read_trace(
     content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
 ) -> tuple[Rows, list[Reject]]:
-    """Return one row per (rank, step), in that order, and the (rank, step)s that are none.
+    """Return rows sorted by (rank, step), and the pairs that were rejected.
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
@@ -91,7 +80,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
     """Return the columns as arrays, times in microseconds, op types as codes; `is_null` marks nulls."""
     wanted = [*_INTEGERS, "optype", *_TIMES]
     if not content.seek(0, 2):
-        raise FileError(REASON_UNREADABLE_FILE, "the file is empty")
+        raise FileError(Reason.UNREADABLE_FILE, "the file is empty")
     try:
         file = pq.ParquetFile(content, read_dictionary=["optype"])
         _refuse(file, wanted, bounds)
@@ -99,7 +88,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001 - what a library of Parquet says of any bytes cannot be foreseen
-        raise FileError(REASON_UNREADABLE_FILE, f"not readable as Parquet: {_first_line(error)}") from None
+        raise FileError(Reason.UNREADABLE_FILE, f"not readable as Parquet: {_first_line(error)}") from None
     is_null = np.zeros(table.num_rows, dtype=bool)
     for name in wanted:
         is_null |= table.column(name).is_null().to_numpy()
@@ -113,7 +102,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
                 columns[name] = seconds * SECOND_US
         columns["op"] = _op_codes(table.column("optype"))
     except (pa.ArrowException, UnicodeError) as error:
-        raise FileError(REASON_UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
+        raise FileError(Reason.UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
     return columns
 
 
@@ -121,7 +110,7 @@ def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None
     """Raise FileError if the footer shows that a column is missing, or that the file is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
-        raise FileError(REASON_UNREADABLE_FILE, f"no column {', '.join(missing)}")
+        raise FileError(Reason.UNREADABLE_FILE, f"no column {', '.join(missing)}")
     footer = file.metadata
     unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
     for found, most, what in (
@@ -129,11 +118,11 @@ def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None
         (unpacked, bounds.trace_ops * _WIDEST_OP, "bytes unpacked"),
     ):
         if found > most:
-            raise FileError(REASON_FILE_TOO_LARGE, f"{found} {what}, more than {most}")
+            raise FileError(Reason.FILE_TOO_LARGE, f"{found} {what}, more than {most}")
 
 
 def _op_codes(names: pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """Codes of op types, -1 for what is none; each name is looked at once, however often it is there."""
+    """Codes of op types, -1 for unknown names; each distinct name is looked up once."""
     spelled = names.combine_chunks()
     if not pa.types.is_dictionary(spelled.type):
         spelled = spelled.dictionary_encode()
@@ -157,22 +146,22 @@ def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -
     times = [ops[name] for name in _TIMES]
     found = np.full(len(is_outside), _NOTHING_WRONG)
     for reason, is_bad in (
-        (REASON_RANK_OUT_OF_RANGE, is_outside),
-        (REASON_NOT_FINITE, ~((times[0] <= LONGEST_US) & (times[1] <= LONGEST_US))),
-        (REASON_NEGATIVE_TIME, (times[0] < 0) | (times[1] < 0)),
-        (REASON_UNKNOWN_OP, ops["op"] < 0),
-        (REASON_BAD_TYPE, ops["is_null"]),
+        (Reason.RANK_OUT_OF_RANGE, is_outside),
+        (Reason.NOT_FINITE, ~((times[0] <= LONGEST_US) & (times[1] <= LONGEST_US))),
+        (Reason.NEGATIVE_TIME, (times[0] < 0) | (times[1] < 0)),
+        (Reason.UNKNOWN_OP, ops["op"] < 0),
+        (Reason.BAD_TYPE, ops["is_null"]),
     ):
         found[is_bad] = REJECT_REASONS.index(reason)
     return np.minimum.reduceat(found, first) if len(first) else found
 
 
 _DETAILS: Final = {
-    REASON_BAD_TYPE: "an op holds a null",
-    REASON_UNKNOWN_OP: f"an op type is none of {', '.join(OP_CODES)}",
-    REASON_NEGATIVE_TIME: "a start or a duration is negative",
-    REASON_NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
-    REASON_RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",
+    Reason.BAD_TYPE: "an op holds a null",
+    Reason.UNKNOWN_OP: f"an op type is none of {', '.join(OP_CODES)}",
+    Reason.NEGATIVE_TIME: "a start or a duration is negative",
+    Reason.NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
+    Reason.RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",
 }
 
 

@@ -28,7 +28,7 @@ from jobs.landing.formats.rows import (
     Rows,
     text_of,
 )
-from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, REASON_LINE_TOO_LONG
+from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, Reason
 
 _INT32: Final = 2**31
 _INT64: Final = 2**63
@@ -209,7 +209,7 @@ class RankLogReader:
 
     def _row(self, line: bytes) -> dict[str, Any]:
         if len(line) > self._bounds.line_bytes:
-            raise LineError(REASON_LINE_TOO_LONG, f"the line is longer than {self._bounds.line_bytes} bytes")
+            raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {self._bounds.line_bytes} bytes")
         return read_line(line, self._unit, self._bounds.nesting)
 
 

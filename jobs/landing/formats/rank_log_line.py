@@ -18,20 +18,7 @@ from jobs.landing.formats.strict_json import (
     parse,
     shown,
 )
-from schemas.vocabulary import (
-    OP_CODES,
-    RANK_LOG_FORMAT,
-    REASON_ARRAY_LENGTH,
-    REASON_BAD_TYPE,
-    REASON_IDENTITY_MISMATCH,
-    REASON_MISSING_FIELD,
-    REASON_NEGATIVE_TIME,
-    REASON_NESTED_TOO_DEEPLY,
-    REASON_NOT_FINITE,
-    REASON_NOT_JSON,
-    REASON_RANK_OUT_OF_RANGE,
-    REASON_UNKNOWN_OP,
-)
+from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, Reason
 
 NAME: Final = f"text of at most {MOST_TEXT} bytes"
 TIMES: Final = ("start_us", "duration_us")
@@ -97,14 +84,14 @@ def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> d
     try:
         record = parse(line, nesting)
     except TooDeepError as error:
-        raise LineError(REASON_NESTED_TOO_DEEPLY, str(error)) from None
+        raise LineError(Reason.NESTED_TOO_DEEPLY, str(error)) from None
     except StrictJsonError as error:
-        raise LineError(REASON_NOT_JSON, str(error)) from None
+        raise LineError(Reason.NOT_JSON, str(error)) from None
     if not isinstance(record, dict):
-        raise LineError(REASON_NOT_JSON, f"not a JSON object but {shown(record)}")
+        raise LineError(Reason.NOT_JSON, f"not a JSON object but {shown(record)}")
     for name, value in record.items():
         if name not in known and _holds_nan(value):
-            raise LineError(REASON_NOT_JSON, f"not JSON: {shown(name)} holds NaN or Infinity")
+            raise LineError(Reason.NOT_JSON, f"not JSON: {shown(name)} holds NaN or Infinity")
     return record
 
 
@@ -119,7 +106,7 @@ def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
     has_tensor_parallelism = (unit["tp_size"] or 1) > 1
     for name in (*REQUIRED, *(("tp_rank",) if has_tensor_parallelism else ())):
         if record.get(name) is None:
-            raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
 
 
 def _check_types(record: Mapping[str, Any]) -> None:
@@ -145,11 +132,11 @@ def _check_types(record: Mapping[str, Any]) -> None:
 def _check_ops(record: Mapping[str, Any]) -> None:
     for name in record["op"]:
         if name not in OP_CODES:
-            raise LineError(REASON_UNKNOWN_OP, _unknown_op(name))
+            raise LineError(Reason.UNKNOWN_OP, _unknown_op(name))
     lengths = {name: len(record[name]) for name in LISTS}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {listed}")
+        raise LineError(Reason.ARRAY_LENGTH, f"arrays of unequal length: {listed}")
 
 
 @lru_cache(maxsize=256)
@@ -161,8 +148,8 @@ def _unknown_op(name: str) -> str:
 
 def _check_times(record: Mapping[str, Any]) -> None:
     if record["t0_us"] < 0:
-        raise LineError(REASON_NEGATIVE_TIME, f"t0_us is {record['t0_us']}")
-    for reason, is_bad in ((REASON_NEGATIVE_TIME, _is_negative), (REASON_NOT_FINITE, _is_not_finite)):
+        raise LineError(Reason.NEGATIVE_TIME, f"t0_us is {record['t0_us']}")
+    for reason, is_bad in ((Reason.NEGATIVE_TIME, _is_negative), (Reason.NOT_FINITE, _is_not_finite)):
         for name in TIMES:
             for place, value in enumerate(record[name], start=1):
                 if is_bad(value):
@@ -177,9 +164,9 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
             continue
         if value < 0 or (bound is not None and value >= bound):
             least = f"below {size} {bound}" if bound is not None and value >= bound else "at least 0"
-            raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}")
+            raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}")
         if value not in _INT32:
-            raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
+            raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
@@ -192,7 +179,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
     stated = (unit.get("gpu_types") or {}).get(host, name)
     if name != stated:
         detail = f"gpu_type is {shown(name)}, not {shown(stated)} as job.json says of host {shown(host)}"
-        raise LineError(REASON_IDENTITY_MISMATCH, detail)
+        raise LineError(Reason.IDENTITY_MISMATCH, detail)
     return {"gpu_type": name}
 
 
@@ -203,12 +190,12 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
             detail = (
                 f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
             )
-            raise LineError(REASON_IDENTITY_MISMATCH, detail)
+            raise LineError(Reason.IDENTITY_MISMATCH, detail)
 
 
 def bad_type(name: str, value: object, wanted: str) -> LineError:
     """Return the error of a value that is not what it must be."""
-    return LineError(REASON_BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
+    return LineError(Reason.BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
 
 
 def _is_negative(value: float) -> bool:

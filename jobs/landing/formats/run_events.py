@@ -11,15 +11,7 @@ from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, check_
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, Reject, text_of
 from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, shown
 from schemas.ingested_tables import RUN_EVENTS
-from schemas.vocabulary import (
-    EVENTS,
-    REASON_FILE_TOO_LARGE,
-    REASON_LINE_TOO_LONG,
-    REASON_MISSING_FIELD,
-    REASON_NEGATIVE_TIME,
-    REASON_NOT_FINITE,
-    RUN_EVENTS_FORMAT,
-)
+from schemas.vocabulary import EVENTS, RUN_EVENTS_FORMAT, Reason
 
 MOST_EVENTS: Final = 20_000
 """Lines of a file: one in four seconds of a day. Bounded, because they travel with their unit."""
@@ -56,7 +48,7 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
         size += sum(map(len, block))
         if len(lines) > MOST_EVENTS or size > MOST_BYTES:
             most = f"{MOST_EVENTS} lines of events, or {MOST_BYTES} bytes"
-            raise FileError(REASON_FILE_TOO_LARGE, f"more than {most}")
+            raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
     rows, rejects = [], []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -71,18 +63,18 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
     """Columns of run_events that a line fills. Raises LineError for the first reason that applies."""
     if len(line) > bounds.line_bytes:
-        raise LineError(REASON_LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
+        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
     for name in _REQUIRED:
         if record.get(name) is None:
-            raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
     _check_types(record)
     for name in _TIMES:
         if (record.get(name) or 0) < 0:
-            raise LineError(REASON_NEGATIVE_TIME, f"{name} is {shown(record[name])}")
+            raise LineError(Reason.NEGATIVE_TIME, f"{name} is {shown(record[name])}")
     duration_us = record.get("duration_us")
     if duration_us is not None and not duration_us <= _LARGEST:
-        raise LineError(REASON_NOT_FINITE, f"duration_us is {shown(duration_us)}")
+        raise LineError(Reason.NOT_FINITE, f"duration_us is {shown(duration_us)}")
     check_ids(record, unit)
     row = {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
     return row | {"duration_us": None if duration_us is None else float(duration_us)}

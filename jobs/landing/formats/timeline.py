@@ -19,7 +19,7 @@ from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceF
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.published_trace import Columns, rows_of
 from jobs.landing.formats.rows import LIMITS, LONGEST_US, Bounds, FileError, Reject
-from schemas.vocabulary import OP_CODES, REASON_FILE_TOO_LARGE, TRANSFERS_MEASURED
+from schemas.vocabulary import OP_CODES, Reason, Transfers
 
 SOURCE_FORMAT: Final = "ndtimeline"
 
@@ -118,7 +118,7 @@ class _Ops:
 
 
 def _time(value: object) -> float:
-    """Return a time as float64, NaN for what is none; no difference of two infinite times is one."""
+    """Return a time as float64; NaN if it is no number or too large: infinite times have no difference."""
     return float(value) if isinstance(value, int | float) and -LONGEST_US <= value <= LONGEST_US else nan
 
 
@@ -170,7 +170,7 @@ def read(
     sizes["vpp_size"] = 1 + max(ops.last_chunk for ops in found)
     zeros = _zeros(found)
     parts = (_part(ops, threads, ranks, zeros, left_out) for ops in found)
-    return ForeignRun(SOURCE_FORMAT, sizes, parts, TRANSFERS_MEASURED, left_out)
+    return ForeignRun(SOURCE_FORMAT, sizes, parts, Transfers.MEASURED, left_out)
 
 
 def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], bounds: Bounds) -> _Ops:
@@ -186,7 +186,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
             elif not ops.add(event, threads.numbers):
                 left_out["ops without a thread or step"] += 1
             if len(ops) > bounds.trace_ops:
-                raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.trace_ops} ops")
+                raise FileError(Reason.FILE_TOO_LARGE, f"more than {bounds.trace_ops} ops")
     return ops
 
 

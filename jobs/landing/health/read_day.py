@@ -12,12 +12,7 @@ from jobs.landing.formats.rows import FileError, Reject, text_of
 from jobs.landing.health.spans import spans_of
 from jobs.landing.unit_rows import UnitRows
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    HOST_HEALTH,
-    REASON_FILE_TOO_LARGE,
-    REASON_TOO_MANY_FILES,
-    REASON_TOO_MANY_REJECTS,
-)
+from schemas.vocabulary import HOST_HEALTH, Reason
 
 MOST_LINES: Final = 1_000_000
 """Lines of a day's files together: they are in memory until they are folded."""
@@ -51,7 +46,7 @@ def read_health(rows: UnitRows) -> None:
         rows.add_file(file, found.lines, found.lines - len(found.rejects), found.rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
-        rows.refuse(file, Reject(REASON_TOO_MANY_FILES, detail))
+        rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
     spans = [
         {"log_date": rows.part.unit.log_date, **span}
         for check, some in events.items()
@@ -84,8 +79,8 @@ def _read(rows: UnitRows, file: LandedFile, most_lines: int, known: Collection[C
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
             if lines > most_lines or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, or {MOST_CHECKS} checks"
-                raise FileError(REASON_FILE_TOO_LARGE, f"more than {most}")
+                raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
             if len(rejects) > rows.bounds.rejects and 2 * len(rejects) > lines:
                 detail = f"{len(rejects)} rejects in {lines} lines"
-                raise FileError(REASON_TOO_MANY_REJECTS, detail)
+                raise FileError(Reason.TOO_MANY_REJECTS, detail)
     return _File(lines, events, rejects)

@@ -160,7 +160,7 @@ def test_ten_questions_of_a_lead_are_answered_by_tools_alone(demo: Demo) -> None
     assert cause["cause"] == "slow_worker"
     assert {each["host"] for each in cause["culprits"] if isinstance(each, dict)} == {"node-0013"}
     assert cause["culprits"][0]["course"] == "always"
-    # What would repairing it return, and what would faster collectives?
+    # What would repairing it save, and what would faster collectives?
     saved = ask("what_if", job_id="gpt-175b", fixes=["slow_worker"])["rows"][0]["time_saved_fraction"]
     assert saved == pytest.approx(cause["time_saved_fraction"], rel=1e-5)
     faster = ask("what_if", job_id="gpt-175b", fixes=["op_type = 'grads-reduce-scatter'"], factor=0.5)[

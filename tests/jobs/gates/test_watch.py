@@ -21,13 +21,12 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_INGEST,
-    PHASE_SIMULATE,
     PIPELINE_RUNS,
     REJECTS,
     SOURCE_FILES,
     STATUSES,
     WORKER_SLOWDOWN,
+    Phase,
 )
 from tests.support.examples import ROWS, table_rows
 
@@ -273,7 +272,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
 
     def ingest(users: Mapping[str, int]) -> None:
         rows = [{"log_date": DAY, "job_id": name, "owner_uid": uid} for name, uid in users.items()]
-        with publication(warehouse, PHASE_INGEST, [DAY], [SOURCE_FILES]):
+        with publication(warehouse, Phase.INGEST, [DAY], [SOURCE_FILES]):
             warehouse.replace(TABLES[SOURCE_FILES], table_rows(SOURCE_FILES, rows), [DAY])
 
     def named() -> list[str]:
@@ -284,7 +283,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
     ingest(dict.fromkeys(jobs, 1000))
     assert named() == []
     ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
-    with publication(warehouse, PHASE_SIMULATE, [DAY], []):
+    with publication(warehouse, Phase.SIMULATE, [DAY], []):
         pass
     run_id = ROWS[SOURCE_FILES]["run_id"]
     of = "its logs are of user 1001, those read before were of user 1000"

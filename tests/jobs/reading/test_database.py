@@ -12,7 +12,7 @@ from jobs.runtime.printing import Result
 from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import AnswerError, QuestionError
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS
+from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, Phase
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
@@ -38,7 +38,7 @@ def values(root: str | Path, sql: str) -> list[object]:
 def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path, spelled: Spelled) -> None:
     made = warehouse_of(tmp_path)
     for job in ("first", "second"):
-        with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+        with publication(made, Phase.SIMULATE, [DAY], [JOB_SLOWDOWN]):
             made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
     made.replace(TABLES[FLEET_DAY], table_rows(FLEET_DAY), [DAY])
@@ -53,7 +53,7 @@ def test_a_reader_stays_with_its_publication_while_another_is_written(tmp_path: 
     made = warehouse_of(tmp_path)
     readers = []
     for job in ("first", "second"):
-        with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+        with publication(made, Phase.SIMULATE, [DAY], [JOB_SLOWDOWN]):
             made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
         reader = DuckDbReader(Database(str(tmp_path)))
         reader.ask("SELECT count(*) FROM job_slowdown")
@@ -79,7 +79,7 @@ def test_a_column_that_files_were_written_without_is_null(tmp_path: Path, spelle
 
 def test_ingested_tables_may_lie_elsewhere_with_publications_of_their_own(tmp_path: Path) -> None:
     ingested = warehouse_of(tmp_path / "ingested")
-    with publication(ingested, PHASE_SIMULATE, [DAY], [JOBS]):
+    with publication(ingested, Phase.SIMULATE, [DAY], [JOBS]):
         ingested.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
     own = warehouse_of(tmp_path / "own", job_slowdown=table_rows(JOB_SLOWDOWN))
     found = ask(own.root, "SELECT team, slowdown FROM job_days", ingested.root)

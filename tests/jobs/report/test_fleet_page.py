@@ -220,7 +220,7 @@ def test_runs_without_stated_hours_count_in_everything_else_and_the_page_says_so
     assert len(parts) == FLEET.parts.num_rows > parts.lost.count()
     assert units.is_counted[parts.unit].all()
     said = Page(fleet_page(FLEET, publication(FLEET))).text
-    assert said.count("without stated GPU-hours: counted in everything but hours and shares of them") == 1
+    assert said.count("without stated GPU-hours: in every figure but hours and shares of hours") == 1
 
 
 def test_op_types_are_shares_of_one_base() -> None:

@@ -43,7 +43,7 @@ def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     (cause,) = [row for row in SICK.causes if row["is_cause"]]
     assert f"slow worker: {of_unit(cause['lost_fraction'], cause['lost_gpu_hours'])} lost" in PAGE.text
     alone = of_unit(cause["time_saved_fraction"], cause["recoverable_gpu_hours"])
-    assert f"Fixing it alone returns {alone}. To do: repair or replace the host" in PAGE.text
+    assert f"Fixing it alone saves {alone}. To do: repair or replace the host" in PAGE.text
     assert "of the waste goes (M_W)" in PAGE.text
     assert f"{job['slowdown']:.2f} replayed / ideal step" in PAGE.text
 
@@ -269,7 +269,7 @@ def test_published_traces(
     """SE is hot all over, by sequences of uneven length; ST in its last row, by the loss layer."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
-    returns = f"Fixing it alone returns {returned} of the time"
+    returns = f"Fixing it alone saves {returned} of the time"
     for words in (*pattern, returns, f"{slowdown} replayed / ideal"):
         assert words in page.text
 

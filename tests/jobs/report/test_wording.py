@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from jobs.report import wording
-from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, NOBODY_LATE, STATUS_ANALYSED, STATUSES
+from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, NOBODY_LATE, STATUSES, Status
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_everything_that_the_vocabulary_names_has_words() -> None:
     assert list(wording.CAUSE_WORDS) == list(CAUSES)
     assert set(wording.FLAG_WORDS) == {*FLAG_REASONS, NOBODY_LATE, JUDGED_BY_HISTORY}
     assert set(wording.STATUS_WORDS) == set(STATUSES)
-    assert set(wording.STATUS_FIXES) == set(STATUSES) - {STATUS_ANALYSED}
+    assert set(wording.STATUS_FIXES) == set(STATUSES) - {Status.ANALYSED}
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.plan_fleet import plan_fleet, plan_history, recorded_ops
 from jobs.synthetic.shape import GPUS_PER_HOST, JobShape
 from jobs.synthetic.simulation import JobPlan
-from schemas.vocabulary import STATUS_ANALYSED, STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
+from schemas.vocabulary import Status
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -41,11 +41,11 @@ def papers() -> Fleet:
 def status_of(history: Fleet, job: FleetJob) -> str:
     """What the simulation says of the job's first day."""
     unit, _ = history.recorded(job, job.days.start)
-    manifest = None if job.status == STATUS_NO_MANIFEST else unit.manifest
+    manifest = None if job.status == Status.NO_MANIFEST else unit.manifest
     try:
         results = simulate_job(unit.rank_steps, manifest, UNDIAGNOSED)
     except TraceError:
-        return STATUS_CORRUPT_TRACE
+        return Status.CORRUPT_TRACE
     return str(results["job_slowdown"]["status"][0])
 
 
@@ -115,7 +115,7 @@ def test_every_job_meets_the_fate_that_was_planned(history: Fleet) -> None:
 
 def test_as_many_ops_as_asked_for(papers: Fleet, history: Fleet) -> None:
     assert sum(map(recorded_ops, papers.jobs)) == pytest.approx(300_000_000, rel=0.02)
-    whole = next(job for job in history.jobs if job.status == STATUS_ANALYSED and len(job.days) == 2)
+    whole = next(job for job in history.jobs if job.status == Status.ANALYSED and len(job.days) == 2)
     assert sum(history.recorded(whole, day)[0].ops for day in whole.days) == recorded_ops(whole)
     with pytest.raises(ValueError, match="more than the 1,000 asked for"):
         plan_history(5, 2, 0, FIRST, 1000)
@@ -143,7 +143,7 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: Fleet) -> None:
         for job in papers.jobs
         if job.fields["team"] == paper.FIXED_TEAM
         and "data_imbalance" in job.plan.causes
-        and job.status == STATUS_ANALYSED
+        and job.status == Status.ANALYSED
         and len(job.days) > 1
     )
     day = job.days[1]

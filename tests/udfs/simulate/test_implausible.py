@@ -10,7 +10,7 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.shape import JobShape
-from schemas.vocabulary import JOB_SLOWDOWN, STATUS_IMPLAUSIBLE_TIMES
+from schemas.vocabulary import JOB_SLOWDOWN, Status
 from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 
@@ -63,5 +63,5 @@ def test_microseconds_are_analysed() -> None:
 )
 def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: str) -> None:
     found = simulated(change)
-    assert (found["status"], found["slowdown"]) == (STATUS_IMPLAUSIBLE_TIMES, None)
+    assert (found["status"], found["slowdown"]) == (Status.IMPLAUSIBLE_TIMES, None)
     assert re.fullmatch(detail, found["status_detail"])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.vocabulary import JOB_SLOWDOWN, STATUS_IMPLAUSIBLE_TIMES
+from schemas.vocabulary import JOB_SLOWDOWN, Status
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.kernel.errors import TraceDefectError
@@ -24,7 +24,7 @@ def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
     for row in rows:
         row["duration_us"] = [each * scale for each in row["duration_us"]]
     (found,) = simulate_job(rank_steps(*rows), LAYOUT)[JOB_SLOWDOWN].to_pylist()
-    assert (found["status"], found["slowdown"]) == (STATUS_IMPLAUSIBLE_TIMES, None)
+    assert (found["status"], found["slowdown"]) == (Status.IMPLAUSIBLE_TIMES, None)
     assert found["status_detail"].startswith("no op takes longer than ")
 
 

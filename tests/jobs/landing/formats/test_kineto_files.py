@@ -9,7 +9,7 @@ import pytest
 from jobs.landing.formats import kineto, kineto_stream
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError
-from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
+from schemas.vocabulary import Reason
 from tests.jobs.landing.formats.foreign_logs import read, sources
 from tests.support.kineto_traces import BASE_NS, data_parallel_traces, random_durations, without_collective
 
@@ -57,16 +57,16 @@ LACKS = "rank 1, step 5: 1 collectives of another rank are not there, 0 are ther
 @pytest.mark.parametrize(
     ("place", "change", "rows", "reason", "detail"),
     [
-        (0, lambda text: text[: len(text) // 2], 0, REASON_UNREADABLE_FILE, "breaks off"),
-        (2, lambda text: text[: len(text) // 2], 0, REASON_UNREADABLE_FILE, "breaks off"),
+        (0, lambda text: text[: len(text) // 2], 0, Reason.UNREADABLE_FILE, "breaks off"),
+        (2, lambda text: text[: len(text) // 2], 0, Reason.UNREADABLE_FILE, "breaks off"),
         (
             1,
             lambda text: text.replace(b"ProfilerStep#", b"Step#"),
             0,
-            REASON_UNREADABLE_FILE,
+            Reason.UNREADABLE_FILE,
             "no ProfilerStep",
         ),
-        (1, lambda text: without_collective(text, 2), 1, REASON_MISSING_FIELD, LACKS),
+        (1, lambda text: without_collective(text, 2), 1, Reason.MISSING_FIELD, LACKS),
     ],
 )
 def test_a_file_that_cannot_be_compared_loses_itself_alone(
@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_compared_loses_itself_alone(
 def test_what_is_no_trace_is_an_unreadable_file(text: bytes, detail: str) -> None:
     with pytest.raises(FileError, match=detail) as raised:
         kineto.read(sources([text]), {}, Bounds())
-    assert raised.value.reject.reason == REASON_UNREADABLE_FILE
+    assert raised.value.reject.reason == Reason.UNREADABLE_FILE
 
 
 def test_a_text_without_an_end_of_an_event_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:

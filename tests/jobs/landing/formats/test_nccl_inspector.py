@@ -13,12 +13,7 @@ from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError, Reject
 from schemas.ingested_tables import COLLECTIVE_ARRIVAL as TABLE
-from schemas.vocabulary import (
-    REASON_LINE_TOO_LONG,
-    REASON_MISSING_FIELD,
-    REASON_NOT_JSON,
-    REASON_UNREADABLE_FILE,
-)
+from schemas.vocabulary import Reason
 
 
 def line(
@@ -102,9 +97,9 @@ def test_a_bad_line_loses_itself_alone() -> None:
     bad = b"\n{\n" + b'{"header": {"id": "0x1"}}\n' + long
     found = read(bad + line(0, 1, 500), line(1, 1, 300), bounds=Bounds(line_bytes=1000))
     assert [(each.reason, each.line) for each in found.rejects["node-0-pid7.log"]] == [
-        (REASON_NOT_JSON, 2),
-        (REASON_MISSING_FIELD, 3),
-        (REASON_LINE_TOO_LONG, 4),
+        (Reason.NOT_JSON, 2),
+        (Reason.MISSING_FIELD, 3),
+        (Reason.LINE_TOO_LONG, 4),
     ]
     assert found.arrivals["collectives"].to_pylist() == [1, 1]
 
@@ -114,12 +109,12 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
         def readline(self, size: int | None = -1, /) -> bytes:
             found = super().readline(size)
             if not found:
-                raise FileError(REASON_UNREADABLE_FILE, "the packed file breaks off")
+                raise FileError(Reason.UNREADABLE_FILE, "the packed file breaks off")
             return found
 
     broken = SourceFile("b.log", lambda: Broken(line(1, 1, 300)))
     found = read(line(0, 1, 500), broken)
-    assert [each.reason for each in found.rejects["node-1-pid7.log"]] == [REASON_UNREADABLE_FILE]
+    assert [each.reason for each in found.rejects["node-1-pid7.log"]] == [Reason.UNREADABLE_FILE]
     assert found.left_out == {"collectives with an unrecorded rank": 1}
 
 

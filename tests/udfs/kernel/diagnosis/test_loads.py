@@ -1,4 +1,4 @@
-"""Slow loads: what their fix returns, and what of late starts is none of theirs."""
+"""Slow loads: what their fix saves, and what of late starts is none of theirs."""
 
 from dataclasses import replace
 from typing import Final
