@@ -36,13 +36,17 @@ def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
 
 
 def beside(
-    *spans: Mapping[str, Any], culprits: list[dict[str, Any]] | None = None, days: int = 14
+    *spans: Mapping[str, Any],
+    culprits: list[dict[str, Any]] | None = None,
+    trained: tuple[date, ...] = (DAY,),
 ) -> list[dict[str, Any]]:
     health = table_rows(HOST_HEALTH, list(spans)) if spans else TABLES[HOST_HEALTH].arrow_schema.empty_table()
     rows = [{"cause": "slow_worker", "is_cause": True, "culprits": culprits or [slow()]}]
     causes = table_rows(JOB_CAUSES, rows)
-    hosts = pa.Table.from_pylist([{"log_date": DAY, "host": host} for host in ["sick", *OTHERS]])
-    found = cause_evidence(health, causes, hosts, [DAY], days)
+    hosts = pa.Table.from_pylist(
+        [{"log_date": day, "host": host} for day in trained for host in ["sick", *OTHERS]]
+    )
+    found = cause_evidence(health, causes, hosts, [DAY], 14)
     assert found.schema == TABLES[CAUSE_EVIDENCE].arrow_schema
     rows_: list[dict[str, Any]] = found.to_pylist()
     return rows_
@@ -101,6 +105,15 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
     (row,) = beside(span(-5, 60), *[span(0, 1, host) for host in OTHERS[:2]], culprits=[always])
     assert row["chance"] > EXPLAINS_CHANCE
     assert not row["explains"]
+
+
+def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
+    """It fails on two of 101 host-days that are not slow, the sick host's day before too, and on one of 50 hosts."""
+    before = date(2026, 1, 4)
+    days = [span(-5, 60, host, log_date=day) for host in ("sick", "other-1") for day in (before, DAY)]
+    found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))
+    assert [row["chance"] for row in found] == pytest.approx([1.5 / 51])
+    assert [row["other_host_days_with"] for row in found] == [3]
 
 
 def test_what_explains_far_worse_than_another_span_is_not_named() -> None:
