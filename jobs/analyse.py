@@ -1,4 +1,4 @@
-"""Analyse: one run straight from its folder: how slow, why, what a fix saves; and its page.
+"""Analyse: one run straight from its folder: how slow, why, time saved by fixes; and its page.
 
 `straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
 same folder, except for causes that only other jobs and days can decide.
@@ -52,7 +52,7 @@ _NUMBERS: Final = ("time_saved", "gpu_hours")
     AS_JSON,
 )
 def main(args: Arguments) -> int:
-    """Say how slow one run is, why, and what fixing it saves, and write its page.
+    """Print how slow one run is, why, and the time that fixes save; write its page.
 
     Ends with 1 for a run that no replay can be made of.
     """
@@ -147,7 +147,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def _write_causes(found: Analysis) -> None:
-    """Print what is slow and what each fix alone saves, causes that hold first."""
+    """Print what is slow and the time that each fix alone saves, largest first."""
     causes = sorted(found.tables.causes, key=lambda row: -row["time_saved_fraction"])
     present = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     if not causes:
@@ -205,7 +205,7 @@ def _rejects(found: Analysis) -> Iterator[str]:
 
 
 def _beside(folder: Path) -> Path:
-    """Parent of the folder with the logs; within a landing, the parent of the landing."""
+    """Folder that holds the logs' own; where that is part of a landing, the one that holds the landing."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:

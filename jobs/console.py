@@ -39,6 +39,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "headline": _Entry("named_query", "a headline figure over any period"),
         "cookbook": _Entry("cookbook", "the cookbook's questions, answered by this warehouse"),
         "describe": _Entry("describe", "what tables, views and columns mean"),
+        "drain": _Entry("drain_hosts", "which host to drain now, what that returns, and what it costs"),
         "changes": _Entry("job_changes", "since which day a job takes longer, and what changed with it"),
         "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),

@@ -131,7 +131,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Recreate the landing: the fleet, and published traces if present; returns the log dates.
+    """Make the landing folder anew: fleet, and published traces if present; returns the log dates.
 
     Raises SettingsError as check_own does.
     """

@@ -93,7 +93,7 @@ def _heading(unit: Unit, found: Mitigations) -> str:
     AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Say what mitigations of one unit save: layers moved, sequences balanced, collections planned."""
+    """Print the time saved by mitigations of one unit: layers, sequences, garbage collection."""
     try:
         of = args.of if Path(args.of).exists() else asked(args.of)
     except ValueError as error:

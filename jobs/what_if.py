@@ -38,7 +38,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Compare what scenarios save together with the sum of each; empty for a single one."""
+    """Explain why several scenarios together save another time than their sum; empty for one."""
     *single, together = answers.answers
     if not single:
         return ""

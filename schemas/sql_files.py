@@ -10,10 +10,13 @@ from string import Template
 from typing import Final
 
 from schemas import groups
+from schemas.drain import DrainTerms
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
     CAUSES,
+    MACHINE_CAUSES,
+    NEWS_FRACTION,
     NOT_STATED,
     OP_TYPES,
     REPLAYED_STATUSES,
@@ -39,7 +42,10 @@ VIEW_NAMES: Final = (
     "job_history",
     "host_record",
     "host_recurrence",
+    "drain",
     "culprit_history",
+    "cause_news",
+    "fix_outcome",
     "host_clocks",
     "effective_time",
     "effective_time_month",
@@ -66,6 +72,8 @@ WORDS: Final[Mapping[str, str]] = {
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
+    "news_fraction": repr(NEWS_FRACTION),
+    "machine_causes": sql_strings(MACHINE_CAUSES),
     "not_stated": sql_strings([NOT_STATED]),
     "slower_than_before": repr(SLOWER_THAN_BEFORE),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
@@ -74,6 +82,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_worker_driven": groups.IS_WORKER_DRIVEN,
     "is_stage_driven": groups.IS_STAGE_DRIVEN,
     "is_sequence_driven": groups.IS_SEQUENCE_DRIVEN,
+    **DrainTerms().words,
 }
 """Values of $placeholders in views and queries."""
 

@@ -196,6 +196,8 @@ CAUSES: Final = (
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
 LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
 """A unit has rows of these only where its log records what shows them."""
+MACHINE_CAUSES: Final = ("slow_worker", "communication")
+"""Causes that another machine would not have, if their culprit is one; others lie in the job."""
 
 FLAG_REASONS: Final = (
     "few_steps",
@@ -339,6 +341,9 @@ UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 
 SLOWER_THAN_BEFORE: Final = 1.1
 """A unit whose steps take this many times as long as on earlier days is slower than before."""
+
+NEWS_FRACTION: Final = 0.025
+"""A cause is new, or gone, if its loss changed by this part of the recorded time, not only crossed a line."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.vocabulary import OP_CODES, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.recorded.rows import StageRows
+from udfs.kernel.recorded.rows import StageRows, kept_ops
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 """In the order of StageRows."""
@@ -156,9 +156,7 @@ def _choose(flat: _Flat, rows: Ints) -> _Flat:
     """Ops of some rows, in their order; views where the rows are all."""
     if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
         return flat
-    lengths = np.diff(flat.first_op)[rows]
-    first_op = np.concatenate([[0], np.cumsum(lengths)])
-    at = np.repeat(flat.first_op[:-1][rows] - first_op[:-1], lengths) + np.arange(first_op[-1])
+    first_op, at = kept_ops(flat.first_op, rows)
     return _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
 
 

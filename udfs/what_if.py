@@ -19,6 +19,7 @@ from udfs.simulate.choice import Choice, Refused, choose
 from udfs.simulate.gpu_types import WorkerTypes, worker_types
 from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
+from udfs.simulate.racks import WorkerRacks, worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
@@ -54,9 +55,9 @@ def simulate_job(
         if choice.is_partial:
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
             return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
-        types = worker_types(rows, facts)
+        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
         try:
-            found = _analysed(choice, how, types, before_s or {})
+            found = _analysed(choice, how, types, racks, before_s or {})
         except TraceError:
             refused = choice.refused(None)
             if refused is None:
@@ -66,7 +67,7 @@ def simulate_job(
         if refused is not None:
             return _refused(refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
-        replayed = Replayed(found, rows, how.ideal, facts, types)
+        replayed = Replayed(found, rows, how.ideal, facts, types, racks)
         return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
 
 
@@ -79,6 +80,7 @@ def _analysed(
     choice: Choice,
     settings: SimulationSettings,
     types: WorkerTypes | None,
+    racks: WorkerRacks | None,
     before_s: Mapping[str, float],
 ) -> WhatIf:
     """Replay a unit in every scenario.
@@ -94,7 +96,8 @@ def _analysed(
             if (group := OP_TYPE_GROUPS.get(name, name)) in before_s
         }
         ideal, limits = IDEALS[settings.ideal], choice.limits
-        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, of_type_s)
+        rack = None if racks is None else racks.number
+        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, rack, of_type_s)
         found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found

@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Mapping
 from http.client import HTTPException
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -52,13 +53,17 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post what a night warns of: the callback of the task whose XCom is the night's summary."""
+    """Post what changed, whom to drain, and what a night warns of: its task's XCom is the night's summary."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
-    warnings = summary.get("warnings", []) if isinstance(summary, dict) else []
-    if warnings:
-        text = "\n".join(warning["text"] for warning in warnings)
-        post(context, "night_warnings", text, {"warnings": warnings, "data_docs": summary["data_docs"]})
+    if not isinstance(summary, dict):
+        return
+    warnings = summary.get("warnings", [])
+    decisions = {name: summary[name] for name in ("changes", "drain") if summary.get(name)}
+    texts = [*chain.from_iterable(decisions.values()), *(warning["text"] for warning in warnings)]
+    if texts:
+        facts = {**decisions, "warnings": warnings, "data_docs": summary["data_docs"]}
+        post(context, "night_warnings" if warnings else "night_changes", "\n".join(texts), facts)
 
 
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:

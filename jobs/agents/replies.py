@@ -1,4 +1,4 @@
-"""Replies of tools: one short JSON object, in which names from logs are inert."""
+"""What a tool says: one JSON object that is short, and inert whatever names the logs gave."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -48,7 +48,7 @@ def _left_out(total: int, first: int, kept: int) -> dict[str, object]:
 
 
 def _short(value: object) -> object:
-    """Return a value for JSON, cut to what a person would read."""
+    """Return a value as JSON has it, no longer than a person would read."""
     if isinstance(value, str):
         return value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}... ({len(value):,} characters)"
     if isinstance(value, Mapping):

@@ -26,7 +26,7 @@ from jobs.runtime.terminal import printable
 from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
-from schemas.views import VIEWS
+from schemas.views import VIEWS, drain_by
 from schemas.vocabulary import Status
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
@@ -75,7 +75,8 @@ class Tools:
     def all(self) -> list[Callable[..., str]]:
         """All tools; their names and docstrings are what an agent sees."""
         return [
-            self.fix_first, self.why_slow, self.what_if, self.diff, self.headline, self.describe, self.sql,
+            self.fix_first, self.drain, self.why_slow, self.what_if, self.diff, self.headline, self.describe,
+            self.sql,
         ]  # fmt: skip
 
     @_tool
@@ -87,8 +88,18 @@ class Tools:
         return reply(self._rows("SELECT * FROM fix_first"), first=first)
 
     @_tool
+    def drain(self, as_of: date | None = None, first: int = 0) -> str:
+        """Which hosts to drain now, by the GPU-hours expected back over the next days less the drain's cost.
+
+        verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
+        the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
+        """
+        sql = drain_by(self._settings.drain.terms, as_of)
+        return reply(self._rows(sql), first=first, days=self._settings.drain.days)
+
+    @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Why one job is slow: its slowdown, its causes, their culprits, what fixes save, and doubts.
+        """Why one job is slow: its slowdown, causes, culprits, time saved by fixes, and doubts.
 
         Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
         save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
@@ -205,13 +216,13 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Yield a reader of the latest publication: this process may outlive many nights."""
+        """Lend a reader of what is published now: this process may outlive many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of job_causes that a team lead needs."""
+    """Return what a lead needs of a row of job_causes."""
     words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
     doubt = None if flag is None else FLAG_WORDS.get(flag, flag)

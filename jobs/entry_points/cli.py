@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 import click
 from pyspark.sql import SparkSession
@@ -70,11 +70,7 @@ def entry_point(
                 return
             if nothing_to_do and root is not None:
                 logger.warning(nothing_to_do)
-                day = getattr(args, "log_date", None)
-                with (
-                    writing_alone(root, name, wait=not args.no_wait) as alone,
-                    recorded_run(alone, name, args.arguments, day),
-                ):
+                with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
                     return
             _run(name, body, settings, args, root)
 
@@ -97,6 +93,9 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
         if root is None:
             body(spark, settings, args)
             return
-        warehouse, day = Warehouse(spark, root), getattr(args, "log_date", None)
-        with recorded_run(warehouse, name, args.arguments, day) as counts:
+        with _recorded(Warehouse(spark, root), name, args) as counts:
             counts.update(body(spark, settings, args))
+
+
+def _recorded(warehouse: Warehouse, name: str, args: Arguments) -> AbstractContextManager[dict[str, int]]:
+    return recorded_run(warehouse, name, args.arguments, getattr(args, "log_date", None))

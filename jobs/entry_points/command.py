@@ -91,7 +91,7 @@ def _roots(settings: Settings) -> list[str]:
 def reader_of(
     settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
 ) -> Iterator[Reader]:
-    """Yield a reader of the settings' warehouse. Raises QuestionError if it has no tables.
+    """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
 
     name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB
     in_order : see DuckDbReader
@@ -107,7 +107,7 @@ def reader_of(
 
 @contextmanager
 def tables_of(settings: Settings) -> Iterator[TableReader]:
-    """Yield a table reader for the planner. A warehouse that does not exist yet is empty."""
+    """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
     with ExitStack() as stack:
         databases = map(Database, _roots(settings))
         yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))

@@ -1,4 +1,4 @@
-"""Checks of the gates, their outcome, and the error by which a refusal ends a run."""
+"""What gates check, what came of it, and how a refusal ends a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -61,7 +61,7 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it covers only some units or tables: it does not replace the page of whole days."""
+        """Whether it covers only some units or tables of its days; stored beside the whole day's page."""
         return self.phase.endswith(LATER)
 
     @property

@@ -231,7 +231,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Names with a value above their past, largest first: name, value, median and number of past days."""
+    """What rises above its past, the largest first: name, value, median of the past, days of it."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

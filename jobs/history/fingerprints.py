@@ -1,4 +1,4 @@
-"""Fingerprints of the inputs of each phase and unit, so that unchanged work is skipped.
+"""Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
 
 A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
 fingerprint includes the one it was built on, so later phases see every earlier change.
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Name, size and digest; the time of change stands for a missing digest."""
+        """What a phase sees of it; without a digest, its time stands for its contents."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 

@@ -16,7 +16,7 @@ from udfs.what_if import SimulationSettings
 
 @dataclass(frozen=True)
 class Declared:
-    """A phase of the night.
+    """One phase of the daily run.
 
     entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
     version : raised whenever it makes other rows of the same input

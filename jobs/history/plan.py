@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days done together, and the units to do in each phase; phases of whole days list all units."""
+    """Days done together, and for each phase the units to do; of a phase of days, all units of its days."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -138,7 +138,7 @@ def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list
 
 
 def _warn_of_unknown(before: Records) -> None:
-    """Log how many units cannot be simulated, because no record says that they were ingested whole."""
+    """Warn of units that cannot be simulated because nothing records that they were ingested whole."""
     if unknown := before.jobs - before.done[Phase.INGEST].keys():
         _LOG.warning(
             "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",

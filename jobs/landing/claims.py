@@ -1,4 +1,4 @@
-"""Implausible claims of producers, such as too many GPU-hours, and the owners of their files."""
+"""What producers claim and is not believed, such as too many GPU-hours; and whose files they are."""
 
 from collections import Counter
 from typing import Any, Final

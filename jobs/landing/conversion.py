@@ -31,7 +31,7 @@ _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
 
 
 class ConversionError(Exception):
-    """Raised for files of an unknown format, or that no replay can use; the message says what to do."""
+    """Raised for files of unknown format, or unfit for a replay; the message says why and what to do."""
 
 
 class Conversion:

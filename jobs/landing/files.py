@@ -148,7 +148,7 @@ class Landing:
 
     @property
     def misplaced(self) -> list[str]:
-        """The first entries in these days' folders that are no input and are not read."""
+        """Entries in the folders of these days that are not read, the first of them."""
         return self._listed[1].named
 
     @property

@@ -63,7 +63,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 
 
 def _unknown(head: bytes) -> str:
-    """Say why a file's start fits no format; name rank logs that are misnamed."""
+    """Why a file that begins like this is of no format; a rank log under another name is one for all that."""
     is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
     return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
 

@@ -42,7 +42,7 @@ class RowBuffer:
             self.flush()
 
     def take(self, other: "RowBuffer") -> None:
-        """Take over the rows of another buffer, both those in memory and those written."""
+        """Add what another buffer has, and what of it is written already."""
         self.staging.take(other.staging)
         self.ops += other.ops
         for source_file, rows in other.rows:

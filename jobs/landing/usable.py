@@ -49,7 +49,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """GPU types of these hosts, plus one host for each other type: keeps whether a job is mixed."""
+    """Types of these hosts, and of one of each further type: whether a job has one or several stays."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

@@ -73,10 +73,11 @@ def night_summary(
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a summary as lines of text: figures first, then warnings, pages, report and what to ask next."""
+    """Return a summary as lines: changes, hosts to drain, figures, warnings, pages, what to ask next."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
+        *(f"{day}: {text}" for name in ("changes", "drain") for text in summary.get(name, ())),
         f"{day}: {_figures(summary)}",
         *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
         f"{day}: rows: {rows}",

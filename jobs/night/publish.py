@@ -22,14 +22,20 @@ from jobs.history.fingerprints import record
 from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
+from jobs.report.drain_words import drain_text, worth_it
+from jobs.report.news_words import news_of, news_texts, outcome_texts, outcomes_of
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
+from jobs.warehouse.reader import Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.views import drain_by
 from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_RUNS, UNIT_FINGERPRINTS, Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_DRAINS: Final = 3
+"""Hosts that the summary names."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -56,6 +62,7 @@ def summaries(
     checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
+        leads = {day: _lead(reader, settings, day) for day in log_dates}
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -66,9 +73,22 @@ def summaries(
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
         broken = _warnings(checked, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        summary |= leads[day]
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
+
+
+def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
+    """What a night's summary leads with: sentences on what changed and whom to drain."""
+    drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
+    return {
+        "changes": [
+            *news_texts(reader.rows(news_of(day)).to_pylist()),
+            *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
+        ],
+        "drain": [drain_text(row, settings.drain.days) for row in worth_it(drain, _MOST_DRAINS)],
+    }
 
 
 def _warnings(page: Page, day: date) -> list[Notice]:

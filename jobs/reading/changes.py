@@ -104,7 +104,7 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Robust standard deviation between neighbours, beyond their errors; a few changes do not raise it."""
+    """Standard deviation from one value to the next beside their errors; a few changes do not raise it."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
@@ -192,7 +192,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Say what else changed since the day before."""
+    """Say what else is not as on the day before."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):

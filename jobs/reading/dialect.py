@@ -1,4 +1,4 @@
-"""Transpiles Spark SQL to DuckDB: by sqlglot, and here where DuckDB would give another answer.
+"""Spark's SQL put over into DuckDB's: by sqlglot, and here where that means something else to DuckDB.
 
 Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be put over
 is an error: an answer that is silently another one would be worse.
@@ -83,7 +83,7 @@ def _outer(each: exp.Expr) -> None:
     if not each.args.get("outer"):
         return
     if type(each.this) is not exp.Explode:
-        raise SqlglotError("LATERAL VIEW OUTER: only explode can be transpiled to DuckDB")
+        raise SqlglotError("LATERAL VIEW OUTER is put over of explode alone")
     values = each.this.this
     elements = exp.Case().when(exp.func("array_size", values) > 0, values).else_(exp.array("NULL"))
     each.this.set("this", elements)

@@ -74,7 +74,7 @@ class DuckDbReader:
 
     @contextmanager
     def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with the tables of a question; translate its errors for people."""
+        """Lend a connection that has what a question reads, and say of its errors what is wrong."""
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
         try:
             connection = self._connected(names)

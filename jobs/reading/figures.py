@@ -122,7 +122,7 @@ class Figures:
 
     @property
     def causes(self) -> Figure:
-        """What is lost to each cause, and what fixing it alone saves: shares of the recorded time."""
+        """Time lost to each cause, and time saved by fixing it alone; shares of the recorded time."""
         rows = []
         for row in self._rows("job_causes"):
             name = wording.short_title(row["cause"])

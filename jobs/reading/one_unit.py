@@ -74,7 +74,7 @@ class OneUnit(ABC):
 
     @property
     def causes(self) -> Rows:
-        """Why the unit is slow: what is lost to each cause, what fixing it alone saves, the most first."""
+        """Why the unit is slow: time lost to each cause, and saved by fixing it alone, largest first."""
         columns = [
             "cause",
             "is_cause",

@@ -1,4 +1,4 @@
-"""A question: one SELECT in Spark's SQL over tables and views, transpiled for the engine that answers it.
+"""A question: one SELECT in Spark's SQL over tables and views, put over for the engine that answers it.
 
 What an engine gets is never the text that was given: it is parsed, checked and written anew.
 """
@@ -65,7 +65,7 @@ class Question:
 
     @property
     def for_duckdb(self) -> str:
-        """The question in DuckDB's SQL. Raises QuestionError if it cannot be transpiled."""
+        """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
         if not self.is_select:
             return "SHOW TABLES FROM memory"  # what a connection is lent, it has as temporary tables
         try:

@@ -21,7 +21,7 @@ MANY_DAYS: Final = 5
 
 
 class Day(NamedTuple):
-    """A unit, with the tables that were found for it.
+    """A unit, or as much of it as was found.
 
     job        : its row of job_slowdown.
     actual_s   : recorded step times. [s]

@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """One side of a comparison, readers of each day's recorded ops, and what was left out."""
+    """A side, what reads the recorded ops of each of its days, and what was left out of it."""
 
     side: Side
     ops: Sequence[ReadOps]
@@ -65,7 +65,7 @@ class Sources(NamedTuple):
 
 
 def asked(text: str) -> Asked:
-    """Parse JOB or JOB/RUN, with optional @DAY or @DAY..DAY. Raises ValueError for an invalid day."""
+    """Read JOB, JOB/RUN, and either with @DAY or @DAY..DAY. Raises ValueError for a day that is none."""
     found = _ON_DAYS.fullmatch(text)
     of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
     job_id, is_run, run_id = of.partition("/")
@@ -143,7 +143,7 @@ def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> Re
 
 
 def _units(reader: Reader, of: Asked) -> list[Unit]:
-    """Matching units, by day. Raises NoSuchUnitError if none matches."""
+    """Units that are meant, by day. Raises NoSuchUnitError where there is none."""
     rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([of.job_id])}")
     units = sorted(Unit(**row) for row in rows.to_pylist())
     if not units:

@@ -69,7 +69,7 @@ class SparkReader:
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:
-        """Yield the answer as a DataFrame; translate its errors for people."""
+        """Lend the answer as a frame, and say of its errors what is wrong."""
         asked = question(sql)
         if not self._warehouse.register_views(mentioned(" ".join(asked.reads))):
             raise QuestionError(f"no tables in {self.root}: run a night first, or name another --warehouse")
@@ -108,7 +108,7 @@ class SparkReader:
 
 @contextmanager
 def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
-    """Yield a reader in a Spark session. Raises AnswerError if Spark cannot start."""
+    """Lend a reader in a session of Spark's. Raises AnswerError where none can be made."""
     with ExitStack() as open_session:
         try:
             with working(f"{name}: starting Spark"):
@@ -120,7 +120,7 @@ def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
 
 @contextmanager
 def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
-    """Yield a reader for pages that are written during a session: DuckDB, rows in order."""
+    """Lend a reader to pages written beside a session: DuckDB, in order."""
     ingested = None if warehouse.ingested is warehouse else warehouse.ingested.root
     with closing(DuckDbReader(Database(warehouse.root, ingested), in_order=True)) as reader:
         yield reader

@@ -70,7 +70,7 @@ def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
 
 
 class StoredCauses(NamedTuple):
-    """A unit's row of job_slowdown and rows of job_causes."""
+    """What the warehouse says of a unit: its row of job_slowdown, and its rows of job_causes."""
 
     job: dict[str, Any]
     causes: list[dict[str, Any]]
@@ -90,7 +90,7 @@ def read_causes(reader: Reader, unit: Unit) -> StoredCauses | None:
 def unit_to_replay(
     name: str, reader: Reader, args: Arguments
 ) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
-    """Yield the unit that a command's arguments name, its rows of rank_steps and its manifest.
+    """Lend the unit that the arguments of a command name, its rows of rank_steps and its manifest.
 
     Raises NoSuchUnitError as find_unit does, QuestionError where it lacks the step that is asked for,
     NotReplayedError where the unit cannot be replayed.

@@ -20,12 +20,12 @@ _TOGETHER: Final = 0.5
 
 
 def short(row: Row) -> dict[str, object]:
-    """Title of a cause and what its fix alone saves."""
+    """Title of a cause, and the time that its fix alone saves, as a fraction."""
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
-    """Texts of a cause that holds, for its page.
+    """Everything that the page says of a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
     tables     : of the unit: whether pauses coincide shows in the steps of its workers.
@@ -103,7 +103,7 @@ def _effect(cause: str, value: float) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """Evidence of a cause, on one line, without missing numbers."""
+    """What the row rests on, as one line; a number that does not exist is not mentioned."""
     cause, found = row["cause"], dict(row["evidence"])
     parts = []
     if "effect" in found:

@@ -35,7 +35,7 @@ def culprit_words(
     first_day: date | None = None,
     workers: Sequence[Row] = (),
 ) -> dict[str, object]:
-    """Texts of a culprit, for pages and commands.
+    """Everything that a page or a command says of a culprit.
 
     steps      : of the unit.
     host_pages : where the page of a host lies.

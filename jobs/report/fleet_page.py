@@ -9,7 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.report import links, loss, templates, wording
+from jobs.report.drain_words import drain_row
 from jobs.report.links import job_page_path
+from jobs.report.news_words import news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
@@ -22,6 +24,8 @@ _MOST_NAMED: Final = 8
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
 """Its width and height, in the units of the drawing."""
+_MOST_DRAINS: Final = 10
+"""Hosts that the table of drains has."""
 _MOST_JOBS: Final = 4
 """Jobs that the fix of most hours names."""
 
@@ -36,6 +40,11 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "weeks": _weeks(tables),
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
+        "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
+        "drain": [
+            {**drain_row(row), "page": publication.hosts.get(row["host"])}
+            for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()
+        ],
         "coverage": tables.coverage.to_pylist()[::-1],
         "distribution": tables.distribution.to_pylist()[0],
         "straggling_slowdown": STRAGGLING_SLOWDOWN,
@@ -145,7 +154,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """Compare the last seven days with the seven before; list jobs that began or ceased to straggle."""
+    """The last seven days beside the seven before, and whose jobs straggle anew or no longer."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -226,7 +235,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """The fix that saves most; None where no cause holds."""
+    """Fix that saves most; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

@@ -11,7 +11,7 @@ from jobs.runtime import objects
 
 @contextmanager
 def mirrored(root: str) -> Iterator[Path]:
-    """Yield a folder that mirrors a report's file names; files written there are sent to the store.
+    """Lend a folder with the names of a report's files, most of them empty; what is then written is sent.
 
     Pages come before the lists that lead to them. What a new publication has no more is removed last.
     """

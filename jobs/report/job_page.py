@@ -229,7 +229,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
-    """Slowest workers with their hosts, and these hosts' records in other jobs."""
+    """Slowest workers with their hosts, and what other jobs say of these."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
         dict(row)
@@ -243,7 +243,7 @@ def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, obj
 
 
 def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """A host's record over the period's jobs."""
+    """What the period's jobs say of a host."""
     if host is None:
         return wording.MISSING
     if host not in hosts:

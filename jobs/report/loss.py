@@ -54,7 +54,7 @@ def share(row: Mapping[str, Any], measure: Measure) -> float | None:
 
 
 def unexplained(causes: Sequence[Row]) -> str:
-    """Return what is lost but not explained, and why to trust it less; empty if nothing is."""
+    """Return what is lost to no cause that holds, and why to trust it less; empty where that is nothing."""
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]

@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 
 from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
+from jobs.report.news_words import news_of, outcomes_of
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.warehouse.reader import QuestionError, Reader, on_units
+from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.unit import Unit
+from schemas.views import drain_by
 from schemas.vocabulary import (
     CAUSE_EVIDENCE,
     FLEET_DAY,
@@ -65,9 +68,15 @@ _OF_UNITS: Final = {
 _Rows = list[dict[str, Any]]
 
 
-def read_fleet(reader: Reader, first_day: date, last_day: date) -> FleetTables:
-    """Rows of the fleet's page, of these days, both included."""
-    found = {name: reader.rows(sql) for name, sql in of_fleet(first_day, last_day).items()}
+def read_fleet(
+    reader: Reader, first_day: date, last_day: date, terms: DrainTerms | None = None
+) -> FleetTables:
+    """Rows of the fleet's page, of these days, both included.
+
+    terms : of drains; left out, the shipped ones
+    """
+    questions = of_fleet(first_day, last_day, terms or DrainTerms())
+    found = {name: reader.rows(sql) for name, sql in questions.items()}
     named = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
     return FleetTables(**found, host_units=reader.rows(of_hosts(named or [""], first_day, last_day)))
 
@@ -161,7 +170,7 @@ def days_with_rows(reader: Reader) -> list[date]:
     return sorted(found["log_date"].to_pylist())
 
 
-def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
+def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, str]:
     """Return the question behind each table of the fleet's page, over these days, both included."""
     period = _period(first_day, last_day)
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
@@ -181,6 +190,9 @@ def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
+        "news": news_of(last_day),
+        "outcomes": outcomes_of(last_day),
+        "drain": drain_by(terms, last_day),
         "hosts": f"""
             SELECT * FROM ({QUERIES["hosts"].over(first_day, last_day)}) WHERE jobs_slow > 0
             ORDER BY p_value, jobs_slow DESC, host""",

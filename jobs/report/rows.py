@@ -16,7 +16,8 @@ Row = Mapping[str, Any]
 class FleetTables:
     """Rows of the period, ordered; jobs.report.read says what each table is.
 
-    totals has one row, weeks up to two; host_units : of the hosts that have a page.
+    totals has one row, weeks up to two; drain, news and outcomes are as of the last day;
+    host_units : of the hosts that have a page.
     """
 
     totals: pa.Table
@@ -31,6 +32,9 @@ class FleetTables:
     distribution: pa.Table
     op_types: pa.Table
     hosts: pa.Table
+    drain: pa.Table
+    news: pa.Table
+    outcomes: pa.Table
     waterfall: pa.Table
     host_units: pa.Table
 

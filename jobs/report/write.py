@@ -39,7 +39,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    fleet = read_fleet(reader, _first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
@@ -108,7 +108,7 @@ def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, 
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the folder of all publications; for a report in a store, a mirror that is sent there."""
+    """Lend the folder of all publications; of a report in a store, one that is sent there."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:

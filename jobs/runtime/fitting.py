@@ -36,7 +36,7 @@ _DIGITS: Final = 5
 
 
 def screen_width(out: TextIO) -> int:
-    """Width of the screen, or of a page if there is no screen."""
+    """Columns of the screen that is written to, or of a page where there is none."""
     return shutil.get_terminal_size((WITHOUT_SCREEN, 0)).columns if out.isatty() else WITHOUT_SCREEN
 
 

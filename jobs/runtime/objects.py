@@ -1,4 +1,4 @@
-"""Whole objects of a store: read, create-if-absent, compare-and-swap, remove."""
+"""Objects of a store, whole: read, made only where there is none, replaced only as they were, removed."""
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -16,6 +16,7 @@ from jobs.runtime.errors import WrongInputError
 from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
+    DrainSettings,
     HealthSettings,
     HistorySettings,
     LandingSettings,
@@ -57,6 +58,7 @@ class Settings(Section):
     revision: RevisionSettings
     power: PowerSettings
     watch: WatchSettings
+    drain: DrainSettings
     maintenance: MaintenanceSettings
     report: ReportSettings
     spark: SparkSettings

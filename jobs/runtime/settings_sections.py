@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from schemas.drain import DrainTerms
+
 
 class Section(BaseModel):
     """Some settings. They are never changed, only replaced."""
@@ -120,6 +122,23 @@ class PowerSettings(Section):
     """Watts by the manifest's gpu_type; units of other types have no megawatts."""
 
     watts: dict[str, WattSettings]
+
+
+_Cost = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
+
+
+class DrainSettings(Section):
+    """Terms on which the command drain, the night and its report name hosts to drain; see schemas.drain."""
+
+    days: Annotated[int, Field(ge=1, le=60)]
+    restart_minutes: _Cost
+    redone_minutes: _Cost
+    spare_hours: _Cost
+
+    @property
+    def terms(self) -> DrainTerms:
+        """The same, for the view."""
+        return DrainTerms(**self.model_dump())
 
 
 class MaintenanceSettings(Section):

@@ -57,7 +57,7 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
 
 
 def recorded_ops(job: FleetJob) -> int:
-    """Ops that a job records over all its days, nearly: those of lost logs are among them."""
+    """Approximate number of ops that a job records over all its days, including lost logs."""
     if job.status == Status.NO_OPS:
         return 0
     shape = job.shape

@@ -127,7 +127,7 @@ class Simulation:
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
 
     def timeline_in_no_time(self, rows: Rows) -> Timeline:
-        """Rerun the job with some of its ops at zero duration."""
+        """Run the job as it ran, but with some of its ops of no length."""
         busy_us, delay_us = self.times_us()
         busy_us[rows] = 0.0
         return self._events.run(busy_us, delay_us)

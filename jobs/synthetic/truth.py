@@ -31,7 +31,7 @@ class Truth:
 
 
 def true_savings(simulation: Simulation) -> Truth:
-    """Rerun the same job without each cause and without each mechanism."""
+    """Run the very same job without each cause and without each mechanism."""
 
     @cache
     def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
@@ -66,7 +66,7 @@ def true_savings(simulation: Simulation) -> Truth:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
+    """By how much some ops lengthen the mean step: the very same job is run with these of no length. [s]"""
     whole, without = (simulation.timeline(), simulation.timeline_in_no_time(rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 

@@ -38,7 +38,7 @@ _CHANGES: Final = f"""
 
 
 def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """One row per unit: its key, the compared columns, and the names of causes that hold."""
+    """One row per unit: its key, what is compared of it, and the causes that hold, by name."""
     return job_slowdown.sparkSession.sql(_RESULTS, job_slowdown=job_slowdown, job_causes=job_causes)
 
 

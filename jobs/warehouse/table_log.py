@@ -47,7 +47,7 @@ def has_rows_of(path: str, day: date) -> bool:
 
 
 class Logged(NamedTuple):
-    """A file in a table's log: its name below the table, bytes, rows and partition.
+    """A file of a table as its log has it: its name below the table, its bytes and rows, its partition.
 
     least, greatest : of some columns, by name; of others nothing is known
     """

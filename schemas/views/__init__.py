@@ -1,9 +1,11 @@
 """The views: one .sql file each, filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
+from datetime import date, timedelta
 from typing import Final
 
-from schemas.sql_files import ALL_DAYS, VIEW_NAMES, SqlFile, load, runs_include
+from schemas.drain import HISTORY_DAYS, DrainTerms
+from schemas.sql_files import ALL_DAYS, OF_PERIOD, VIEW_NAMES, SqlFile, load, runs_include
 from schemas.vocabulary import TABLE_NAMES
 
 _RUNS: Final = runs_include("trunc(log_date, 'MONTH') AS month, job_id, run_id", ALL_DAYS)
@@ -14,6 +16,12 @@ VIEWS: Final[dict[str, SqlFile]] = {
     name: load(__name__, name, in_period=ALL_DAYS, runs_of_months=_RUNS, effective_time_sums=_TIME_SUMS)
     for name in VIEW_NAMES
 }
+
+
+def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
+    """SQL of the view drain by other terms, as if the warehouse ended with that day."""
+    first_day = None if as_of is None else as_of - timedelta(days=HISTORY_DAYS - 1)
+    return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:

@@ -91,17 +91,33 @@ def test_a_day_that_its_producers_did_not_finish_is_posted_and_not_tried_again(
     assert "the producers have not finished 2026-01-05" in text
 
 
-@pytest.mark.parametrize("warnings", [SUMMARY["warnings"], []], ids=["odd", "good"])
-def test_what_a_night_warns_of_is_posted(
-    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts, warnings: list[dict[str, str]]
+@pytest.mark.parametrize(
+    ("warnings", "changes", "posted"),
+    [
+        (SUMMARY["warnings"], [], [("night_warnings", "few\nslow")]),
+        ([], [], []),
+        ([], ["new: pauses in a"], [("night_changes", "new: pauses in a\ndrain b")]),
+    ],
+    ids=["odd", "good", "changed"],
+)
+def test_what_a_night_says_of_changes_and_warns_of_is_posted(
+    nightly: DAG,
+    run_dag: Run,
+    tmp_path: Path,
+    posts: Posts,
+    warnings: list[dict[str, str]],
+    changes: list[str],
+    posted: list[tuple[str, str]],
 ) -> None:
     finish_day(tmp_path, DAY)
-    summary = json.dumps({**SUMMARY, "warnings": warnings})
+    drain = ["drain b"] if changes else []
+    summary = json.dumps({**SUMMARY, "warnings": warnings, "changes": changes, "drain": drain})
     leave = f"[ $ENTRY_POINT != publish_night ] || echo '{summary}' > $WHAT_IF_SUMMARY"
     stand_in(nightly, tmp_path, leave)
     assert set(run_dag(nightly).values()) == {("success", 1)}
-    assert notified(posts) == ([("night_warnings", "few\nslow")] if warnings else [])
-    assert [post["warnings"] for post in posts] == ([warnings] if warnings else [])
+    assert notified(posts) == posted
+    assert [post["warnings"] for post in posts] == [warnings for _ in posted]
+    assert [post.get("drain") for post in posts] == [drain or None for _ in posted]
 
 
 def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's own is no easier to make

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Final
 
 import pandas as pd
@@ -23,7 +24,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, WORKER_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
-from tests.evaluation.report import FORMATS, Section, rendered
+from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
 from udfs.what_if import simulate_job
 
 FIRST: Final = date(2026, 1, 1)
@@ -117,9 +118,9 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     }
     columns = {
         "jobs": ("seed", "size"),
-        "found [%]": ("found", _percent),
-        "day right [%]": ("day right", _percent),
-        "cause right [%]": ("cause right", _percent),
+        "found [%]": ("found", percent),
+        "day right [%]": ("day right", percent),
+        "cause right [%]": ("cause right", percent),
         "other changes": ("others", "sum"),
     }
     return [
@@ -133,11 +134,6 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     ]
 
 
-def _percent(column: "pd.Series[bool]") -> float:
-    known = column.dropna()
-    return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
-
-
 @command(
     "tests.evaluation.changes",
     option("--jobs N", "steady jobs, and as many that a fault meets", positive, default=100),
@@ -148,18 +144,12 @@ def _percent(column: "pd.Series[bool]") -> float:
 )
 def main(args: Arguments) -> int:
     """Judge change points."""
-    judged, last = [], args.seed
-    for judge in (steady, meets):
-        rows: list[Row] = []
-        seed = args.seed
-        while len(rows) < args.jobs:
-            row = judge(seed, args.days, args.most_ops)
-            rows += [] if row is None else [row]
-            seed += 1
-        judged.append(pd.DataFrame(rows))
-        last = max(last, seed - 1)
+    how = {"days": args.days, "most_ops": args.most_ops}
+    judged, last = zip(
+        *(drawn(partial(judge, **how), args.seed, args.jobs) for judge in (steady, meets)), strict=True
+    )
     jobs = f"{args.jobs} steady jobs and as many with a fault, {args.days} days each"
-    heading = f"{jobs}, of seeds {args.seed} to {last}."
+    heading = f"{jobs}, of seeds {args.seed} to {max(last)}."
     sys.stdout.write(rendered(heading, tables(*judged), args.format))
     return Exit.DONE
 

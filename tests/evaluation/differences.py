@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Final
 
 import pandas as pd
@@ -25,7 +26,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
-from tests.evaluation.report import FORMATS, Section, rendered
+from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
 from udfs.two_runs import ReadRun, divided, read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -131,19 +132,19 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     sized = pairs.assign(size=pairs.relative.abs(), named=pairs.causes != "", same=~pairs.differs)
     of_equal = {
         "pairs": ("seed", "size"),
-        "differ by nothing [%]": ("same", _percent),
-        "--fail-above 3% [%]": ("fails", _percent),
-        "a cause differs [%]": ("named", _percent),
+        "differ by nothing [%]": ("same", percent),
+        "--fail-above 3% [%]": ("fails", percent),
+        "a cause differs [%]": ("named", percent),
         "median size [%]": ("size", "median"),
         "p95 size [%]": ("size", lambda each: each.quantile(0.95)),
     }
     columns = {
         "pairs": ("seed", "size"),
-        "slower [%]": ("slower", _percent),
-        "faster [%]": ("faster", _percent),
-        "largest cause right [%]": ("cause", _percent),
+        "slower [%]": ("slower", percent),
+        "faster [%]": ("faster", percent),
+        "largest cause right [%]": ("cause", percent),
         "of places": ("in ops", "count"),
-        "stage right [%]": ("in ops", _percent),
+        "stage right [%]": ("in ops", percent),
         "median error [%]": ("error", "median"),
         "p95 error [%]": ("error", lambda each: each.quantile(0.95)),
     }
@@ -153,11 +154,6 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         Section("A fault more, by its true cost", "From so many per cent of A's step on.", by_class),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
     ]
-
-
-def _percent(column: "pd.Series[bool]") -> float:
-    known = column.dropna()
-    return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
 
 
 @command(
@@ -170,17 +166,13 @@ def _percent(column: "pd.Series[bool]") -> float:
 )
 def main(args: Arguments) -> int:
     """Judge comparisons of two runs."""
-    tables, last = [], args.seed
-    for judge in (equal, slower):
-        rows: list[Row] = []
-        seed = args.seed
-        while len(rows) < args.pairs:
-            row = judge(seed, args.most_ops, args.confidence)
-            rows += [] if row is None else [row]
-            seed += 1
-        tables.append(pd.DataFrame(rows))
-        last = max(last, seed - 1)
-    heading = f"{args.pairs} pairs of equal runs and as many with a fault, of seeds {args.seed} to {last}."
+    how = {"most_ops": args.most_ops, "confidence": args.confidence}
+    tables, last = zip(
+        *(drawn(partial(judge, **how), args.seed, args.pairs) for judge in (equal, slower)), strict=True
+    )
+    heading = (
+        f"{args.pairs} pairs of equal runs and as many with a fault, of seeds {args.seed} to {max(last)}."
+    )
     sys.stdout.write(rendered(heading, _tables(*tables), args.format))
     return Exit.DONE
 

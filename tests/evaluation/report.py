@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -12,6 +12,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from jobs.runtime.printing import Result, write
+from tests.evaluation.judge import Row
 
 FORMATS: Final = ("text", "markdown", "json")
 
@@ -26,6 +27,22 @@ class Section:
     title: str
     note: str
     rows: pd.DataFrame
+
+
+def percent(column: "pd.Series[bool]") -> float:
+    """Share that is true of what is known. [%]"""
+    known = column.dropna()
+    return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
+
+
+def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.DataFrame, int]:
+    """Judge seeds from this one on until so many give a row; returns the rows and the last seed."""
+    found: list[Row] = []
+    while len(found) < rows:
+        row = judge(seed)
+        found += [] if row is None else [row]
+        seed += 1
+    return pd.DataFrame(found), seed - 1
 
 
 def rendered(heading: str, sections: Sequence[Section], form: str) -> str:

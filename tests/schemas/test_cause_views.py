@@ -1,10 +1,11 @@
 """Views of causes, on rows whose answers are known: hours are never counted twice, runs once a month."""
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
+from jobs.report.news_words import news_texts, outcome_texts
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
@@ -217,3 +218,74 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
         ("a", 3, "stage_imbalance", "stage 1"): (3, 1),
         ("b", 4, "slow_worker", "stage 0, dp rank 1"): (4, 1),
     }
+
+
+def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
+    """By job: lost on DAY and NEXT_DAY; a cause holds from 0.025 on."""
+    lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
+    rows = [
+        cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)
+        | {"lost_gpu_hours": 100 * part, "culprits": [worker(f"host of {job}", 0.5)] if part else []}
+        for job, parts in lost.items()
+        for day, part in zip((DAY, NEXT_DAY), parts, strict=True)
+    ]
+    rows.append(cause("first-day", NEXT_DAY, 0.0, 0.0, lost_fraction=0.5))
+    rows += [row | {"cause": "pause", "culprits": []} for row in rows if row["job_id"] == "begins"]
+    of_units = [row for row in rows if row.get("cause") != "pause"]
+    units = [{name: row[name] for name in ("job_id", "log_date")} for row in of_units]
+    found = answer("SELECT * FROM cause_news", {JOB_CAUSES: rows, JOB_SLOWDOWN: units})
+    names = ("change", "job_id", "cause", "culprits", "lost_fraction", "lost_gpu_hours")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("new", "begins", "pause", None, 0.1, 10.0),
+        ("new", "begins", "slow_worker", ["host of begins"], 0.1, 10.0),
+        ("gone", "ends", "slow_worker", ["host of ends"], 0.2, 20.0),
+    ]
+    assert {(row.log_date, row.day_before) for row in found} == {(NEXT_DAY, DAY)}
+    said = [row.asDict() for row in found]
+    assert news_texts(said) == [
+        "new: pauses in begins loses 10 GPU-hours (10.0 %)",
+        "new: slow worker in begins (host of begins) loses 10 GPU-hours (10.0 %)",
+        "gone: slow worker in ends (host of ends) lost 20 GPU-hours (20.0 %) on 2026-01-05",
+    ]
+    many = [
+        row.asDict() | {"job_id": str(number), "lost_gpu_hours": None}
+        for number in range(7)
+        for row in found[1:2]
+    ]
+    assert news_texts(many)[-2:] == [
+        "new: slow worker in 4 (host of begins) loses 10.0 % of the time",
+        "new: and 2 more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "verdict", "came", "said"),
+    [
+        ((8.0, 8.0), "came", 0.2, "20.0 % shorter, for 20.0 % predicted: as predicted"),
+        ((9.0, 9.0), "part", 0.1, "10.0 % shorter, for 20.0 % predicted: less than predicted"),
+        ((10.0, 10.0), "did_not_come", 0.0, "0 % shorter, for 20.0 % predicted: not what was predicted"),
+        ((6.0, 10.0), "came", 0.2, "20.0 % shorter, for 20.0 % predicted: as predicted"),
+    ],
+)
+def test_a_fix_returns_what_was_predicted_or_not(
+    steps_s: tuple[float, float], verdict: str, came: float, said: str
+) -> None:
+    """A cause of a fifth of the step goes on the second day; the third is within the week, a tenth not."""
+    days = [DAY, NEXT_DAY, DAY + timedelta(days=2), DAY + timedelta(days=9)]
+    causes = [
+        cause("a", day, 0.0, 0.0, is_cause=day == DAY, lost_fraction=0.2 * (day == DAY)) for day in days
+    ]
+    units = [
+        {"job_id": "a", "log_date": day, "gpu_hours": 40.0, "steps": 10}
+        | {"actual_step_s": step_s, "actual_total_s": 10 * step_s}
+        for day, step_s in zip(days, (10.0, *steps_s, 99.0), strict=True)
+    ]
+    (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes, JOB_SLOWDOWN: units})
+    assert (row.log_date, row.causes, row.verdict, row.days_after) == (NEXT_DAY, ["slow_worker"], verdict, 2)
+    assert (row.predicted_fraction, row.came_fraction) == pytest.approx((0.2, came))
+    assert (row.predicted_gpu_hours, row.came_gpu_hours) == pytest.approx((20.0, 80 * came / (1 - came)))
+    assert outcome_texts([row.asDict()]) == [f"fixed: slow worker in a: a step is {said}"]
+    new = [row | {"cause": "pause", "is_cause": not row["is_cause"]} for row in causes]
+    new = [row | {"lost_fraction": 0.1 * row["is_cause"]} for row in new]
+    (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + new, JOB_SLOWDOWN: units})
+    assert (row.causes, row.verdict) == (["slow_worker"], "not_alone")

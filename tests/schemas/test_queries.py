@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
 
 import schemas
-from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
+from jobs.transforms.fleet import cause_day, fleet_day, group_day, op_type_day, with_lost
 from schemas.queries import QUERIES, QUERY_NAMES
 from schemas.tables import TABLES
-from schemas.views import mentioned
+from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import (
     CAUSE_DAY,
+    CAUSE_UNEXPLAINED,
+    CAUSES,
+    FLEET_DAY,
     GPU_TYPE_SLOWDOWN,
     GROUP_DAY,
     JOB_CAUSES,
@@ -26,7 +31,8 @@ from schemas.vocabulary import (
 )
 from tests.support import known_history as known
 from tests.support.answers import Stated, answer
-from tests.support.examples import DAY, NEXT_DAY, frame
+from tests.support.examples import DAY, NEXT_DAY, culprit, frame
+from udfs.lost import lost_columns
 
 FOLDER = Path(schemas.__file__).parent / "queries"
 
@@ -246,3 +252,53 @@ def test_causes_share_what_is_lost(spark: SparkSession) -> None:
     ]
     (fleet,) = ask(tables, "straggling", DAY, DAY)
     assert figures(fleet, "lost_gpu_hours", "lost_share_of_time") == (65.0, pytest.approx(0.55))
+
+
+LOST: Final = ("lost_gpu_hours", "lost_s")
+OF_ONE_CAUSE: Final = ("mixed_hardware",)
+SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling", "trend", "weeks")
+
+
+def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
+    """Named or unexplained, of units that state no GPU-hours too; one without an analysis loses nothing."""
+    rng = np.random.default_rng(30)
+    slowdowns, causes, jobs = [], [], []
+    for job, day in product("abcd", (DAY, NEXT_DAY)):
+        key, hours = {"job_id": job, "log_date": day}, None if job == "c" else 192.0
+        is_analysed = job != "d"
+        jobs.append(key)
+        slowdowns.append(key | {"gpu_hours": hours, "status": "analysed" if is_analysed else "too_few_steps"})
+        found = [
+            {
+                "cause": cause,
+                "is_cause": bool(rng.random() < 0.5) and cause != CAUSE_UNEXPLAINED,
+                "attributed_fraction": float(rng.normal(0.04, 0.03)) if cause != CAUSE_UNEXPLAINED else 0.0,
+                "time_saved_fraction": float(rng.uniform(0.0, 0.1)),
+                "culprits": [culprit(0.5, host=rng.choice(["x", "y", None])) for _ in range(rng.integers(3))],
+            }
+            for cause in CAUSES
+        ]
+        lost = lost_columns(found, hours, is_analysed=is_analysed)
+        causes += [key | row | each for row, each in zip(found, lost, strict=True)]
+    tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))
+    units = with_lost(frame(spark, JOB_SLOWDOWN, slowdowns), frame(spark, JOB_CAUSES, causes))
+    tables[FLEET_DAY] = fleet_day(units).toArrow()
+    lost_s = sum(row["lost_fraction"] * 51.0 for row in causes if row["lost_fraction"] is not None)
+    wanted = {"lost_gpu_hours": sum(row["lost_gpu_hours"] or 0.0 for row in causes), "lost_s": lost_s}
+    questions = {name: f"SELECT * FROM {name}" for name in (*VIEWS, FLEET_DAY, CAUSE_DAY)}
+    questions |= {f"query {name}": QUERIES[name].over() for name in QUERIES if name not in OF_ONE_CAUSE}
+    seen = set()
+    for name, sql in questions.items():
+        rows = [row.asDict() for row in answer(sql, tables)]
+        for column in LOST if rows else ():
+            for dimension in {row.get("dimension") for row in rows} if column in rows[0] else ():
+                lost = [row[column] or 0.0 for row in rows if row.get("dimension") == dimension]
+                assert sum(lost) == pytest.approx(wanted[column]), (name, column, dimension)
+                seen.add(name)
+    assert seen >= {"fix_first", "fix_parts", "job_days", "job_history", "straggling_jobs", "cause_month"}
+    assert seen >= {"fleet_month", FLEET_DAY, CAUSE_DAY, *(f"query {name}" for name in SAY_WHAT_IS_LOST)}
+    parts = answer("SELECT * FROM waterfall", tables)
+    of_causes = {"gpu_hours": wanted["lost_gpu_hours"], "seconds": wanted["lost_s"]}
+    for column, total in of_causes.items():
+        lost = [row[column] or 0.0 for row in parts if row.figure in CAUSES]
+        assert sum(lost) == pytest.approx(total)

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +20,9 @@ from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
+from udfs.kernel.recorded import blocking, first_pass
+from udfs.kernel.recorded.blocking import sampled
 from udfs.kernel.recorded.first_pass import Recorded, read
-from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
 from udfs.kernel.replay.replay import last_ops, replay
@@ -77,6 +80,29 @@ def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) 
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]
     assert found["slowdown"] == pytest.approx(job.slowdown, rel=5e-4)
+
+
+@pytest.mark.parametrize("kind", ["receives", "fused", "mixed: forward"])
+def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, bounds = blocking._tried, []
+
+    def with_fewer(
+        sample: blocking.Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
+    ) -> blocking.BlockingFound | None:
+        found = tried(sample, types, eager, nonblocking)
+        assert found is not None
+        bounds.append(found.least)
+        for fewer in (some for size in range(len(types)) for some in combinations(types, size)):
+            replayed = tried(sample, fewer, eager, nonblocking)
+            assert replayed is not None
+            assert replayed.blocking >= found.least * (1.0 - blocking.ROUNDING)
+        return found
+
+    monkeypatch.setattr(blocking, "_tried", with_fewer)
+    job_row(drawn(kind).rank_steps, drawn(kind).manifest)
+    assert bounds[0] > 0.0
 
 
 @pytest.mark.parametrize("kind", SHOWN)
@@ -153,23 +179,16 @@ def test_a_recv_that_is_posted_late_begins_late() -> None:
     assert late["discrepancy"] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_compared_steps_are_laid_out_once_however_many_types_are_tried(
+def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_types_are_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = []
-    lay_out = ReplayedRows.stages
-
-    def stages(rows: ReplayedRows, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        asked.append((first, end, apart))
-        return lay_out(rows, first, end, apart)
-
     job = drawn("mixed: forward")
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
+    lay_out, stages = MagicMock(wraps=first_pass.lay_out), MagicMock(wraps=rows.stages)
+    monkeypatch.setattr(first_pass, "lay_out", lay_out)
     monkeypatch.setattr(ReplayedRows, "stages", stages)
-    read(rows, layout, OPS_TOGETHER, diagnosed=False)
-    steps = len(rows.steps)
-    of_one_step = [each for each in asked if (each[1] or steps) - each[0] == 1]
-    assert len(of_one_step) == 1, "whether blocking may gain anything"
-    # All steps, the compared ones, and all again as they block.
-    assert len(asked) - len(of_one_step) == 3
+    assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
+    assert stages.call_count == 1
+    # One step, whether blocking may gain anything; then those that are compared.
+    assert [call.args[2] for call in lay_out.call_args_list] == [1, len(sampled(len(rows.steps)))]

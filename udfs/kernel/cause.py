@@ -59,15 +59,15 @@ BOTH: Final = -1
 class Culprit(NamedTuple):
     """Who caused it, since when: a worker, or what is slow together.
 
-    stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host.
+    stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
                      transfers, launch delays and loads the time lost in a step they struck. [1, or s]
     share_of_steps : in how many of the steps.
     first_step, last_step : positions of the first and the last step in which it was slow.
     course         : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     direction      : BOTH, or the op type that is slow.
-    reach          : WORKER, HOST, STAGE, REPLICA or LINK.
-    host           : number of the host, ALL where it is none.
+    reach          : WORKER, HOST, STAGE, REPLICA, LINK or RACK.
+    host           : number of the host or rack, ALL where it is none.
     lost_s         : what its ops took longer in the mean step, all of them together. [s]
     workers        : its workers, (stage, dp_rank), where it is more than one.
     """

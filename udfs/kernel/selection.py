@@ -10,7 +10,7 @@ from udfs.kernel.arrays import Floats
 
 Values = TypeVar("Values", Floats, float)
 
-MANY: Final = 16_384
+MANY: Final = 8192
 """From this many values on, looking first for a narrow bracket around a rank is worth it."""
 
 SAMPLE: Final = 1024

@@ -42,6 +42,7 @@ class How(NamedTuple):
     diagnosed    : whether to look for causes, and for communication that delays the step.
     worker_type  : int, shape (stage, dp_rank); type of GPU, numbered from 0 on, -1 where unknown. None where
                    fewer than two are known.
+    worker_rack  : the same, of racks; None where the log names none.
     before_s     : usual transfer of an op type on earlier days, by which transfers that all became slow are
                    measured. [s]
     """
@@ -51,6 +52,7 @@ class How(NamedTuple):
     limits: Limits | None = None
     diagnosed: bool = True
     worker_type: Ints | None = None
+    worker_rack: Ints | None = None
     before_s: Mapping[int, float] = NO_DAYS
 
 
@@ -140,6 +142,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         skew_s=0.0 if clocks is None else clocks.skew_s,
         worker_type=how.worker_type,
         before_s=how.before_s,
+        racks=how.worker_rack,
     )
     blocks = [
         block.diagnosed._replace(steps=block.steps)

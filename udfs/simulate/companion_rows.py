@@ -4,7 +4,7 @@ Codes of the kernel become names, cells become ranks and hosts.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from schemas.vocabulary import (
     OP_TYPES,
 )
 from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, RACK, CauseFound, Culprit, Diagnosis
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.op_type import COMPUTE
@@ -34,6 +34,7 @@ from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
 from udfs.lost import lost_columns
 from udfs.simulate.gpu_types import WorkerTypes
+from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
 
 Row = dict[str, object]
@@ -56,17 +57,23 @@ _NS: Final = 1e-9
 
 
 def cause_rows(
-    diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None, *, is_analysed: bool
+    diagnosis: Diagnosis,
+    rows: ReplayedRows,
+    gpu_hours: float | None,
+    racks: WorkerRacks | None = None,
+    *,
+    is_analysed: bool,
 ) -> list[Row]:
     """One row for each cause that the log can show, in the order of CAUSES.
 
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
+    racks     : of its workers, None where no label names them.
     """
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
     causes = [
-        _row(code, found, _Names(rows, hosts), gpu_hours)
+        _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours)
         for code, found in enumerate(diagnosis.causes)
         if code in diagnosis.shown
     ]
@@ -75,11 +82,12 @@ def cause_rows(
 
 
 class _Names:
-    """Names of workers, hosts and steps of a unit."""
+    """Names of workers, hosts, racks and steps of a unit."""
 
-    def __init__(self, rows: ReplayedRows, hosts: pa.ChunkedArray) -> None:
+    def __init__(self, rows: ReplayedRows, hosts: pa.ChunkedArray, racks: Sequence[str]) -> None:
         self._rows = rows
         self._hosts = hosts
+        self.racks = racks
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
         """A worker, a stage or a replica as job_causes names it, with the worker's host in these steps."""
@@ -159,7 +167,7 @@ def _culprit(culprit: Culprit, names: _Names) -> Row:
         **names.when(first, last),
         "reach": CULPRIT_REACHES[culprit.reach],
         "slow_host": named if culprit.reach == HOST else None,
-        "slow_rack": None,
+        "slow_rack": names.racks[culprit.host] if culprit.reach == RACK else None,
         "workers": workers,
     }
 

@@ -87,7 +87,7 @@ def time_rows(
 
 
 def _are_trusted(status: str, times: StepTimes) -> bool:
-    """Whether step times may be split; what a replay leaves out of a long step is late starts."""
+    """Whether step times may be split: the replay matches, or misses only late starts."""
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     return status == Status.ANALYSED or is_late
 

@@ -1,7 +1,7 @@
 """Stages whose records stand in each other's place: their order contradicts their neighbours'."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import evenly
-from udfs.op_lists import ops_of_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
 MOST_STAGES: Final = 32
@@ -44,25 +43,29 @@ def exchanged_stages(
     """
     if not 2 <= layout.pp_size <= MOST_STAGES:
         return None
-    at = len(rows.steps) // 2
-    if not _is_suspect(recorded, rows, layout, at):
+    if not _is_suspect(recorded, rows, layout):
         return None
+    at = len(rows.steps) // 2
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
     looked_at = evenly(layout.dp_size, REPLICAS)
     replicas = {dp_rank: [_row(each, dp_rank) for each in stages] for dp_rank in looked_at}
     odd = {dp: replica for dp, replica in replicas.items() if _odd(replica, alone) >= ODD}
-    found = set()
+    found = set[tuple[int, int]]()
     for replica in list(odd.values())[:SEARCHED]:
-        pairs = [
+        fitting = (
             pair
             for pair in combinations(range(layout.pp_size), 2)
             if _odd(_exchanged(replica, *pair), alone) <= MOST_ODD
-        ]
-        found.add(pairs[0] if len(pairs) == 1 else None)
-    if len(found) != 1 or (pair := found.pop()) is None:
+        )
+        pairs = tuple(islice(fitting, 2))
+        found.update(pairs)
+        # Each look lays out a replica and builds its graph: the first replica that contradicts ends them.
+        if not pairs or len(found) > 1:
+            return None
+    if not found:
         return None
-    return ExchangedStages(*pair, None if len(odd) == len(replicas) else tuple(odd))
+    return ExchangedStages(*found.pop(), None if len(odd) == len(replicas) else tuple(odd))
 
 
 def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
@@ -76,19 +79,19 @@ def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
     ]
 
 
-def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout, at: int) -> bool:
+def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
     """Whether anything says so: a contradiction, recvs before their sends, a first stage that hardly sends.
 
-    at : step that is looked at. Some logs keep recvs of the first stage that moved nothing, about as many as
-         sends.
+    Some logs keep recvs of the first stage that moved nothing, about as many as sends.
     """
     if recorded is None or recorded.clamped_transfers + recorded.buffered_sends >= len(recorded.actual_s):
         return True
     if layout.vpp_size > 1:
         return False
-    row, codes, _ = ops_of_rows(rows.table, rows.replayed_row[0, at])
+    row, codes, _ = rows.middle_step
     sends, recvs = (
-        np.bincount(row[codes == code], minlength=layout.dp_size) for code in ot.DIRECTIONS[0][1:]
+        np.bincount(row[(codes == code) & (row < layout.dp_size)], minlength=layout.dp_size)
+        for code in ot.DIRECTIONS[0][1:]
     )
     return bool((recvs > 2 * sends).any())
 

@@ -17,7 +17,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.exchanged import Exchanged
-from udfs.op_lists import flat_codes, list_lengths, ops_of_rows
+from udfs.op_lists import flat_codes, list_lengths
 from udfs.simulate.rank_rows import ReplayedRows
 
 DAY_US: Final = 86_400_000_000
@@ -186,17 +186,17 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
-    at = rows.replayed_row[:, len(rows.steps) // 2].ravel()
-    if at.size < 2:
+    workers = rows.worker_rank.size
+    if workers < 2:
         return []
-    row, codes, duration_us = ops_of_rows(rows.table, at)
+    row, codes, duration_us = rows.middle_step
     found: dict[int, str] = {}
     for op_type in TIMED:
         chosen = np.flatnonzero((codes == op_type) & (duration_us > 0))
         times_us = duration_us[chosen]
         if not times_us.size or times_us.max() < times_us.min() * LEAST_RATIO:
             continue
-        for place, power in _off_by(_means(row[chosen], np.log10(times_us), at.size)):
+        for place, power in _off_by(_means(row[chosen], np.log10(times_us), workers)):
             rank = int(rows.worker_rank.ravel()[place])
             found.setdefault(
                 rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +14,7 @@ from udfs.errors import TraceError
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.rows import US, StageRows
-from udfs.op_lists import list_lengths, stage_rows
+from udfs.op_lists import list_lengths, ops_of_rows, stage_rows
 
 ENDLESS_US: Final = 2**61
 """Times so far from 1970 overflow where durations are added. [us]"""
@@ -76,6 +77,8 @@ class ReplayedRows:
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
         """Row that names the host of a worker from one step to another, by position; -1 where several do."""
         own = self.clock[stage, first : last + 1, dp_rank]
+        if (own == own[0]).all():
+            return int(self.replayed_row[stage, first, dp_rank])
         clocks, counts = np.unique(own, return_counts=True)
         if counts.max() < MOST_OF_STEPS * len(own):
             return -1
@@ -130,7 +133,7 @@ class ReplayedRows:
         """Zero of each row, 0 where it is not known. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
-    @property
+    @cached_property
     def time_s(self) -> Floats:
         """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
@@ -146,6 +149,11 @@ class ReplayedRows:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
         return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
+
+    @cached_property
+    def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
+        """Ops of the middle step: place of their row by (stage, dp_rank), codes, durations [us]."""
+        return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
         """Kernel rows of every `apart`-th of the steps [first, end), one per stage, by (step, dp_rank).

@@ -44,6 +44,7 @@ from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.power_rows import power_row
+from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.role_rows import role_step_columns
 
@@ -60,13 +61,14 @@ class NotFiniteError(ArithmeticError):
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, in which rows, the ideal's name, the manifest, and GPU types."""
+    """A replayed unit: what was found, in which rows, the ideal's name, the manifest, GPU types, racks."""
 
     found: WhatIf
     rows: ReplayedRows
     ideal: str
     facts: Mapping[str, object]
     types: WorkerTypes | None
+    racks: WorkerRacks | None = None
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -103,7 +105,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     causes = (
         []
         if diagnosis is None
-        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], is_analysed=is_analysed)
+        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], replayed.racks, is_analysed=is_analysed)
     )
     flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {

@@ -137,7 +137,7 @@ def simulate_unit(
 
 
 def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str) -> Results:
-    """Results of a unit whose simulation ended its process."""
+    """Results of a unit whose simulation killed its process."""
     row = job_row(facts, settings.text, Status.FAILED, why)
     return empty_results(row | {"failure_traceback": why})
 

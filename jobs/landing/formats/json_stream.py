@@ -112,7 +112,7 @@ class _Window:
                 return
 
     def refuse(self, why: str) -> Never:
-        """Raise FileError."""
+        """Raise FileError for text that is not JSON to its end."""
         raise FileError(Reason.UNREADABLE_FILE, f"not JSON to its end: {why}")
 
     def _after(self, end: str) -> bool:

@@ -120,7 +120,7 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
 
     def read(self, file: SourceFile) -> _OneFile:
-        """Read one file. Raises FileError if it is damaged, RefusalError if it cannot be replayed."""
+        """Read one file. Raises FileError or RefusalError where it is of no use."""
         trace = _read(file, self._manifest)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)

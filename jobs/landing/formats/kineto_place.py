@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> DistributedInfo:
-    """Rank and layout from the trace; gaps are filled from its file name and job.json.
+    """What a trace says of itself; what it lacks, its file's name and job.json say where they can.
 
     name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are none of the job
     """

@@ -37,7 +37,7 @@ _KINDS: Final = (
 
 
 class Collective(NamedTuple):
-    """Metadata of a NCCL kernel; what the trace lacks is None.
+    """Attributes of a NCCL kernel; None where it states none.
 
     key : Seq within the group, else Comms Id: equal on all ranks that take part
     """

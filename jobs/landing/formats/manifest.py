@@ -50,7 +50,7 @@ def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
 
 
 def _amount(value: object) -> float | None:
-    """Read a number of GPU-hours; None if it is NaN or implausible."""
+    """Take a plausible number of GPU hours; NaN is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
         return None
     return float(value)

@@ -209,7 +209,7 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(event: Mapping[str, Any]) -> float:
-    """Timestamp; an invalid one discards the iteration. [ns]"""
+    """Time of an event; what is none costs the iteration. [ns]"""
     value = event.get("rel_ts")
     return float(value) if isinstance(value, int | float) else nan
 

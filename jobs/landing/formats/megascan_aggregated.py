@@ -105,7 +105,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the only file of a run; more files would be other windows of the same ranks."""
+    """Read the one file of a run; others beside it would be other windows of the same ranks."""
     left_out: Counter[str] = Counter()
     found: list[tuple[SourceFile, _Events, list[Reject]]] = []
     for file in files:
@@ -183,7 +183,7 @@ def _all_ops(events: _Events) -> Iterator[_Op]:
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """Timestamp; an invalid one discards the iteration of its rank. [us]"""
+    """A time; what is none costs the iteration of its rank. [us]"""
     value = event.get(name)
     return float(value) if isinstance(value, int | float) else nan
 

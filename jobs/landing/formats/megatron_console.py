@@ -49,7 +49,7 @@ def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read a run's files by name: its restarts, or the output of several nodes."""
+    """Read the files of a run, in the order of their names: attempts of it, or what several nodes printed."""
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     lines: dict[tuple[str | None, int, float], None] = {}

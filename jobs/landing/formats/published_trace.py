@@ -48,7 +48,7 @@ Positions = npt.NDArray[np.intp]
 def read_trace(
     content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
 ) -> tuple[Rows, list[Reject]]:
-    """Return rows sorted by (rank, step), and the pairs that were rejected.
+    """Return one row per (rank, step), in that order, and the (rank, step)s that are none.
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
@@ -122,7 +122,7 @@ def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None
 
 
 def _op_codes(names: pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """Codes of op types, -1 for unknown names; each distinct name is looked up once."""
+    """Codes of op types, -1 for what is none; each name is looked at once, however often it is there."""
     spelled = names.combine_chunks()
     if not pa.types.is_dictionary(spelled.type):
         spelled = spelled.dictionary_encode()

@@ -194,7 +194,7 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 
 def bad_type(name: str, value: object, wanted: str) -> LineError:
-    """Return the error of a value that is not what it must be."""
+    """Return the error for a value of the wrong type."""
     return LineError(Reason.BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
 
 

@@ -65,7 +65,7 @@ def shown(value: object, most: int = 60) -> str:
 
 
 def is_integer(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
-    """Whether a value is an integer within these bounds; booleans are not."""
+    """Whether a value is an integer between these; a truth value is none."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
@@ -81,7 +81,7 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def is_name(value: object, most: int) -> TypeGuard[str]:
-    """Whether a value is storable text within a limit of UTF-8 bytes."""
+    """Whether a value is text that can be stored, of at most so many bytes in UTF-8."""
     return isinstance(value, str) and len(value) <= most and is_text(value) and len(value.encode()) <= most
 
 

@@ -118,7 +118,7 @@ class _Ops:
 
 
 def _time(value: object) -> float:
-    """Return a time as float64; NaN if it is no number or too large: infinite times have no difference."""
+    """Return a time as float, nan if it is invalid or too large."""
     return float(value) if isinstance(value, int | float) and -LONGEST_US <= value <= LONGEST_US else nan
 
 

@@ -217,7 +217,9 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
     work = {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
     before = {"stage": "ingest", "seconds": 12.5}  # an earlier version did not count the work of gates
     summary = summary_of(warehouse, [Notice("host_rose", "slow")], stages=[before, work])
-    first, ingest, simulate, rows, *rest = summary_lines(summary)
+    leads = {"drain": ["drain node-07"], "changes": ["new: pause in a"]}
+    changed, drain, first, ingest, simulate, rows, *rest = summary_lines(summary | leads)
+    assert (changed, drain) == ("2026-02-10: new: pause in a", "2026-02-10: drain node-07")
     assert first == (
         "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
         "12.5 of 100.0 GPU-hours lost (12.5%)"

@@ -15,6 +15,7 @@ from jobs.report.host_page import hosts_with_pages
 from jobs.report.read import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.write import publication_of
+from schemas.drain import DrainTerms
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import (
@@ -71,7 +72,7 @@ def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> Fl
 
         # As aggregate_fleet sums it, which has tests of its own.
         connection.register(FLEET_DAY, connection.sql(_FLEET_DAY).to_arrow_table())
-        found = {name: answer(sql) for name, sql in of_fleet(first_day, last_day).items()}
+        found = {name: answer(sql) for name, sql in of_fleet(first_day, last_day, DrainTerms()).items()}
         hosts = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
         return FleetTables(**found, host_units=answer(of_hosts(hosts or [""], first_day, last_day)))
 

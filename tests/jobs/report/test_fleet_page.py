@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.report import templates
+from jobs.report.drain_words import drain_row
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
+from jobs.report.news_words import news_texts
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
@@ -149,6 +151,36 @@ def test_a_host_has_a_page_with_what_is_lost_to_it() -> None:
         text = Page(pages[publication(FLEET).hosts[row["host"]]]).text
         assert f": {hours(row['lost_gpu_hours'])} GPU-hours" in text
         assert "--host=" + row["host"] in text
+
+
+def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
+    page = Page(fleet_page(FLEET, publication(FLEET)))
+    rows = FLEET.drain.to_pylist()
+    assert rows
+    assert f"As of {LAST}: hosts by what a drain returns, GPU-hours" in page.text
+    for row in rows[:10]:
+        shown = drain_row(row)
+        line = " ".join(
+            each for name, each in shown.items() if name in ("host", "verdict", "expected", "cost")
+        )
+        assert line in page.text
+        assert (f"drain {shown['host']} :" in page.text) == shown["is_worth_it"]
+    none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
+    assert "No host that serves jobs has lost them time lately." in Page(none).text
+    assert "No cause is new or gone." in Page(none).text
+
+
+def test_the_page_leads_with_what_is_new_on_its_day() -> None:
+    units = [_unit("a", LAST - timedelta(days=1)), _unit("a", LAST)]
+    before, now = ({"is_cause": is_new, "lost_fraction": 0.2 * is_new} for is_new in (False, True))
+    causes = [_cause(units[0]) | before, _cause(units[1]) | now]
+    tables = asked({JOB_SLOWDOWN: units, JOB_CAUSES: causes}, LAST)
+    text = Page(fleet_page(tables, publication(tables))).text
+    (said,) = news_texts(tables.news.to_pylist())
+    assert said.startswith("new: slow worker in a")
+    assert f"What changed on {LAST}, and what to decide {said}" in text
+    assert text.index(said) < text.index("What stragglers cost")
+    assert "No cause is new or gone." not in text
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:

@@ -27,7 +27,7 @@ from udfs.simulate.unit_batches import (
 )
 from udfs.what_if import SimulationSettings
 
-UNITS = 600
+UNITS = 260
 OPS: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 2)]
 ROWS = rank_steps(line(0, 0, 0, OPS)).select(SIMULATED_COLUMNS)
 SETTINGS = SimulationSettings(minimum_steps=1)

@@ -9,7 +9,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, once_per_graph
+from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 
@@ -130,12 +130,13 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
         if graph.op_types[members[0][0]] not in ot.TRANSFERS:
             continue
         is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
-        sends, recvs = (np.asarray(members[is_recv.index(which)]) for which in (False, True))
-        is_waited = graph.op_types[int(sends[0])] in waited
-        late_s = start_s[recvs] - start_s[sends] - (np.inf if is_waited else 0.0)
+        sends, recvs = (members[is_recv.index(which)] for which in (False, True))
+        late_s = start_s[as_index(recvs)] - start_s[as_index(sends)]
+        if graph.op_types[sends[0]] in waited:
+            late_s -= np.inf
         for ops in (sends, recvs):
-            place |= zip(ops.tolist(), range(len(place), len(place) + len(ops)), strict=True)
-            masks.append(late_s > transfer_s[ops])
+            place |= zip(ops, range(len(place), len(place) + len(ops)), strict=True)
+            masks.append(late_s > transfer_s[as_index(ops)])
     nothing = np.zeros((0, *start_s.shape[1:]), dtype=bool)
     return Cut(place, np.concatenate(masks) if masks else nothing)
 

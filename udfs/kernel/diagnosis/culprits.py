@@ -47,7 +47,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
         slow = _of_own_ops(found) if each == cause.SLOW_WORKER else []
-        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s)
+        named = _together(slow, found)
         effect = named[0].effect if named else NAN
         return tuple(named), Evidence(effect, NAN, NAN, NAN, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
@@ -59,9 +59,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
-        named = _costliest_first(grouped(slow, found.job.hosts), found.job.actual_s) or _on_slow_hosts(
-            factors
-        )
+        named = _together(slow, found) or _on_slow_hosts(factors)
         samples, peers = per_cell, dp_ranks - 1
     elif each == cause.MIXED_HARDWARE:
         return _blame_for_types(factors, per_cell)
@@ -73,12 +71,17 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
 
 
+def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
+    """Culprits of slow workers, costliest first."""
+    return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
+
+
 def slow_apart(found: Found) -> int:
     """Number of workers with slow computes beside the largest slow host, stage or replica."""
-    named = _costliest_first(grouped(_slow_computes(found), found.job.hosts), found.job.actual_s)
-    together = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
-    groups = [len(workers) for workers in together if len(workers) > 1]
-    return len(set().union(*together)) - max(groups, default=0)
+    named = _together(_slow_computes(found), found)
+    workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
+    groups = [len(workers) for workers in workers_of if len(workers) > 1]
+    return len(set().union(*workers_of)) - max(groups, default=0)
 
 
 def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
@@ -221,13 +224,12 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     positions = np.concatenate([block.steps for block in found.blocks])[order]
     by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
-    named = []
-    for p, d in zip(*np.unravel_index(worst, by_cell.shape), strict=True):
-        struck = is_struck[p, order, d]
-        if not struck.any():
-            continue
-        own_s = total_s[p, order, d]
-        named.append(_struck(int(p), int(d), own_s, struck, positions, _main_type(lost, int(p), int(d))))
+    worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]
+    p, d = np.divmod(worst, layout.dp_size)
+    own_s, struck = (each[p[:, None], order, d[:, None]] for each in (total_s, is_struck))
+    of_types_s = np.array([of_type_s[p, :, d].sum(axis=1) for of_type_s in lost.values()]).T.tolist()
+    directions = [_main_type(dict(zip(lost, each, strict=True))) for each in of_types_s]
+    named = _struck(list(zip(p.tolist(), d.tolist(), strict=True)), own_s, struck, positions, directions)
     if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
         named = _costliest_first(named, found.job.actual_s)
     first = named[0].stage, slice(None), named[0].dp_rank
@@ -237,27 +239,32 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 
 
 def _struck(
-    stage: int, dp_rank: int, own_s: Floats, struck: Mask, positions: Ints, direction: int
-) -> Culprit:
-    at = np.flatnonzero(struck)
-    course = course_of(np.where(struck, own_s, 0.0), 0.0)
-    return Culprit(
-        stage,
-        dp_rank,
-        float(own_s[struck].mean()),
-        float(struck.mean()),
-        int(positions[at[0]]),
-        int(positions[at[-1]]),
-        course.kind,
-        direction,
-        lost_s=float(np.where(struck, own_s, 0.0).mean()),
-    )
+    cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, positions: Ints, directions: Sequence[int]
+) -> list[Culprit]:
+    """Workers as (stage, dp rank), each with what it lost in the steps that struck it.
+
+    own_s, struck : shape (worker, step), in the order of time. positions: of these steps among the job's.
+    """
+    within_s = np.where(struck, own_s, 0.0)
+    shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
+    first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
+    return [
+        Culprit(
+            *cell,
+            float(own_s[row, struck[row]].mean()),
+            shares[row],
+            *steps,
+            course_of(within_s[row], 0.0).kind,
+            directions[row],
+            lost_s=lost_s[row],
+        )
+        for row, (cell, steps) in enumerate(zip(cells, positions[[first, last]].T.tolist(), strict=True))
+    ]
 
 
-def _main_type(lost: dict[int, Floats], stage: int, dp_rank: int) -> int:
+def _main_type(totals_s: dict[int, float]) -> int:
     """Op type in which a worker lost most; BOTH where forwards and backwards lost alike."""
-    totals = {op_type: float(lost_s[stage, :, dp_rank].sum()) for op_type, lost_s in lost.items()}
-    ordered = sorted(totals.items(), key=lambda item: -item[1])
+    ordered = sorted(totals_s.items(), key=lambda item: -item[1])
     is_alike = len(ordered) > 1 and ordered[1][1] * ONE_DIRECTION > ordered[0][1] > 0.0
     if is_alike and {ordered[0][0], ordered[1][0]} == set(ot.COMPUTE):
         return BOTH

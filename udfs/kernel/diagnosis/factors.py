@@ -158,7 +158,7 @@ def _beside_work(
     doubtful = doubt.pauses | (before > 0.0)
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
     np.subtract(first.logs, beside, out=beside)
-    workers, usual, weight = slow_workers(beside, hosts, order)
+    workers, usual, weight = slow_workers(beside, hosts, order, first.workers.is_uneven)
     slow = workers.log_factor()
     pauses = _pauses(beside - (slow + usual + weight))
     is_settled = bool(np.abs((slow - before).mean(axis=4)).max() < LEAST_CHANGE)

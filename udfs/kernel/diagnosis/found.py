@@ -24,6 +24,7 @@ class Job(NamedTuple):
     skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     worker_type : int, shape (stage, dp_rank); type of GPU, -1 where unknown. None: fewer than two are known.
     before_s   : usual transfer of an op type on earlier days; none where nothing is known of them. [s]
+    racks      : int, shape (stage, dp_rank); whose rack or switch, -1 where unknown. None: nothing is known.
     """
 
     layout: Layout
@@ -34,6 +35,7 @@ class Job(NamedTuple):
     skew_s: float = 0.0
     worker_type: Ints | None = None
     before_s: Mapping[int, float] = NO_DAYS
+    racks: Ints | None = None
 
 
 class Found(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.levels import ERRORS
 from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR
-from udfs.kernel.selection import medians_along
+from udfs.kernel.selection import median_of_all, medians_along
 
 ENOUGH_DP_RANKS: Final = 6
 """With fewer dp ranks their scatter says nothing about what is healthy."""
@@ -34,7 +34,7 @@ def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_st
     at = np.arange(steps)[:, None]
     inside = (at >= first) & (at < end)
     told = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
-    level = np.array([np.median(each) if each.size else 0.0 for each in told])
+    level = np.array([median_of_all(each) if each.size else 0.0 for each in told])
     number = np.array([max(each.size, 1) for each in told])
     errors = np.where(end - first == steps, ERRORS_OF_DP_RANK, ERRORS)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))

@@ -22,6 +22,9 @@ QUIET_STEPS: Final = 1.0 / 6.0
 LEAST_QUIET: Final = 3
 """Share of steps, and how many at least, that show what is usual where they are clearly faster than that."""
 
+ERRORS_OF_BASE: Final = 6.0
+"""How many times its standard error a few quiet steps must be below what is usual otherwise."""
+
 LEAST_LEVEL: Final = 0.012
 LEAST_STEP: Final = 0.03
 """Log of the least factor that is taken as slow, in the mean over steps and in one step."""
@@ -83,24 +86,63 @@ class Usual(NamedTuple):
     level: Floats
 
 
-def usual_levels(level: Floats, error: Floats, hosts: Ints, even: Mask) -> Usual:
+def usual_levels(
+    level: Floats,
+    error: Floats,
+    hosts: Ints,
+    even: Mask,
+    uneven_error: Floats | None = None,
+    fitted: Mask | None = None,
+) -> Usual:
     """What is usual in each stage and step; faults only lengthen, so of two peers the faster is usual.
 
     level : shape (p, k, s, d).
-    error : standard error of a level, shape (k,).
+    error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
     hosts : int, shape (p, d); -1 where unknown.
     even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
+    fitted : as of slow_workers.
     """
+    # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
+    is_calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
     if np.count_nonzero(even) < LEAST_QUIET:
         even = np.ones_like(even)
+    of_uneven = error if uneven_error is None else uneven_error
     low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
-    quiet = _base(low[..., even], error)
+    quiet = _base_of_even(low, error, even, of_uneven)
+    low = _beside_most(level, low, quiet, error, is_calm)
     over = low - quiet[..., None]
     if len(level) == 1:
         return Usual(quiet, over[0], np.zeros_like(low), low)
-    common = medians_along(over, 0, low=True)
-    base = _base((low - common)[..., even], error)
+    clearly = np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)
+    common, least = medians_along(over, 0, low=True), np.maximum(over.min(axis=0), 0.0)
+    # What one stage does not have is not common, however many of the others do.
+    common = np.where(common - least > clearly[:, None], least, common)
+    base = _base_of_even(low - common, error, even, of_uneven)
+    # A stage that is below its quiet steps is not fast: the others are slow.
+    base = np.where(quiet - base > clearly, quiet, base)
     return Usual(base, common, low - common - base[..., None], low)
+
+
+def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
+    """Usual levels where most workers of a stage are slow in a step: some are as quiet as they ever are."""
+    over = low - quiet[..., None]
+    is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
+    if level.shape[3] == 1 or not is_slow.any():
+        return low
+    p, k, s, d = level.shape
+    of_each = _base(level.transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
+    least = (level - of_each.swapaxes(1, 2)[:, :, None]).min(axis=3)
+    return np.where(is_slow & (least < over / 2.0), quiet[..., None], low)
+
+
+def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
+    """Usual level over the even steps, or of all where the others are clearly faster; shape (p, k)."""
+    found = _base(levels[..., even], error)
+    if even.all():
+        return found
+    of_all = _base(levels, uneven_error)
+    is_slow = found - of_all > np.maximum(LEAST_STEP, ERRORS_OF_BASE * uneven_error)
+    return np.where(is_slow, of_all, found)
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
@@ -114,7 +156,7 @@ def _base(levels: Floats, error: Floats) -> Floats:
     if steps < 2 * LEAST_QUIET:
         return usual
     quiet = ordered[..., : max(LEAST_QUIET, round(QUIET_STEPS * steps))].mean(axis=2)
-    return np.where(usual - quiet > np.maximum(LEAST_STEP, 6.0 * error), quiet, usual)
+    return np.where(usual - quiet > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error), quiet, usual)
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
@@ -213,7 +255,8 @@ def slow_series(
     error : standard error of a level in each step, shape (k, s). healthy: as of `significant`.
     order : positions of the steps in the order of time.
     noise : what the levels of a slow worker scatter by, shape (k,); the error, if left out.
-    is_single : levels of single ops: what comes and goes in one kind alone is no worker, but long ops.
+    is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
+                worker, but long ops.
     """
     found = np.zeros_like(own)
     typical = np.sqrt(np.square(error).mean(axis=1))
@@ -223,6 +266,8 @@ def slow_series(
         course = course_of(series, float(own_noise[k]))
         least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))
         is_slow = course.is_slow | (series > least)
+        if is_single and np.count_nonzero(is_slow) < min(LEAST_HITS, is_slow.size):
+            continue
         if is_single and course.kind == COMES_AND_GOES:
             beside = own[p, :, order, d].min(axis=1)
             if np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0:

@@ -23,7 +23,7 @@ from udfs.kernel.diagnosis.levels import (
     usual_levels,
 )
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.selection import medians_along, quantile
+from udfs.kernel.selection import median_of_all, medians_along, quantile
 
 OWN: Final = (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD)
 """Op types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time
@@ -100,7 +100,7 @@ def own_ops(
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
-                found.usual_s[op_type] = float(np.median(times_s))
+                found.usual_s[op_type] = median_of_all(times_s.reshape(-1))
     for op_type, late_s in _entries(blocks, layout).items():
         late = _late(late_s, actual_s)
         if late.any():
@@ -193,11 +193,16 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
     beyond = level - medians_along(level, 3, low=True)[..., None]
     steps = np.ones(level.shape[2])
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
+    if float(median_of_all(times_s.reshape(-1))) <= least_s:
+        error = np.zeros_like(error)  # Most workers hardly do it: what one does is no scatter.
     usual = usual_levels(level, error, hosts, steps > 0.0)
     beyond = level - usual.level[..., None]
-    slow = slow_series(beyond, error[:, None] * steps, apart_when_healthy(beyond), order)
+    healthy = apart_when_healthy(beyond)
+    slow = slow_series(beyond, error[:, None] * steps, healthy, order, is_single=True)
     few = np.maximum(error, scatter_over_steps(usual.stage[..., None]))
-    slow += slow_series(usual.stage[..., None], few[:, None] * steps, np.zeros_like(few), order)
+    slow += slow_series(
+        usual.stage[..., None], few[:, None] * steps, np.zeros_like(few), order, is_single=True
+    )
     slow[slow < LEAST_LOG] = 0.0
     left = level - usual.base[:, :, None, None] - usual.common[None, :, :, None] - slow
     usual_s = times_s / np.exp(np.maximum(left, 0.0) + slow)[:, 0]
@@ -213,6 +218,8 @@ def _late(late_s: Floats, actual_s: float) -> Floats:
     """Late entries beyond doubt, shape (p, s, d). [s]"""
     usual_s = quantile(np.sort(medians_along(late_s, 2, low=True), axis=1), USUAL_STEPS)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
+    if not beyond_s.max() > LEAST_ENTRY * actual_s:
+        return np.zeros_like(beyond_s)
     scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
     is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
     is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])

@@ -1,4 +1,4 @@
-"""What is slow together: a worker, a host, a stage, a replica. One culprit each, with its workers below."""
+"""What is slow together: a worker, a host, a rack, a stage, a replica. One culprit each, with its workers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.cause import ALL, HOST, REPLICA, STAGE, WORKER, Culprit
+from udfs.kernel.cause import ALL, HOST, RACK, REPLICA, STAGE, WORKER, Culprit
 from udfs.kernel.diagnosis.course import course_of
 
 MOST_OF: Final = 0.6
@@ -36,17 +36,18 @@ class Series(NamedTuple):
     usual_s: float
 
 
-def grouped(slow: Sequence[Series], hosts: Ints) -> list[Culprit]:
-    """Culprits of slow workers: hosts, stages and replicas where most of their workers are slow together.
+def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> list[Culprit]:
+    """Culprits of slow workers: hosts, racks, stages, replicas where most of their workers are slow together.
 
-    hosts : int, shape (stage, dp_rank); -1 where unknown.
+    hosts, racks : int, shape (stage, dp_rank); -1 where unknown.
     """
     left = list(slow)
     named: list[Culprit] = []
     stages, dp_ranks = hosts.shape
     of_stage = np.repeat(np.arange(stages)[:, None], dp_ranks, axis=1)
     of_replica = np.repeat(np.arange(dp_ranks)[None], stages, axis=0)
-    places = {HOST: hosts, STAGE: of_stage, REPLICA: of_replica}
+    places = {HOST: hosts, RACK: np.full_like(hosts, ALL) if racks is None else racks}
+    places |= {STAGE: of_stage, REPLICA: of_replica}
     for direction in dict.fromkeys(each.direction for each in slow):
         while True:
             own = [each for each in left if each.direction == direction]
@@ -62,9 +63,9 @@ def grouped(slow: Sequence[Series], hosts: Ints) -> list[Culprit]:
 
 
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
-    """Hosts, then stages and replicas, with their slow workers, where most are slow, and slow together.
+    """Hosts and racks, then stages and replicas, with their slow workers, where most are slow together.
 
-    places : by reach, which host, stage or replica each worker belongs to, -1 where unknown.
+    places : by reach, which host, rack, stage or replica each worker belongs to, -1 where unknown.
     """
     cells = tuple(np.array([(each.stage, each.dp_rank) for each in own], dtype=np.int64).reshape(-1, 2).T)
     for reach, number in places.items():
@@ -93,8 +94,9 @@ def _typical(members: Sequence[Series]) -> Series:
 def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
     stage, dp_rank = (place if reach == STAGE else ALL), (place if reach == REPLICA else ALL)
     workers = tuple((each.stage, each.dp_rank) for each in members)
+    host = place if reach in (HOST, RACK) else ALL
     return _culprit(_typical(members))._replace(
-        stage=stage, dp_rank=dp_rank, reach=reach, host=place if reach == HOST else ALL, workers=workers
+        stage=stage, dp_rank=dp_rank, reach=reach, host=host, workers=workers
     )
 
 

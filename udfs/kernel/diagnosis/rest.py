@@ -3,6 +3,7 @@
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
 
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -25,8 +26,18 @@ TINY: Final = 1e-9
 LEAST_OP: Final = 0.05
 ERRORS_OF_OP: Final = 6.0
 MANY_OPS: Final = 0.05
+LEAST_MANY: Final = 4
 """Ops count as long beyond this log and so many times the usual scatter, where more than this share of
-a step's are: a few long ops in every step are the job's noise."""
+a step's are, and so many: a few long ops in every step are the job's noise."""
+
+SIGMAS_WITHIN: Final = 6.0
+"""Standard deviations above the quietest step within which steps may be usual alike."""
+
+BENT: Final = 2
+"""Differences of differences."""
+
+BLOM: Final = 0.375
+"""The i-th of n normal values is expected at the quantile (i - BLOM) / (n + 1 - 2 BLOM)."""
 
 
 def rest_of(factors: Factors, order: Ints) -> Floats | None:
@@ -45,16 +56,22 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
         common[:, even] = _slow_in_time(workers.common[:, even], workers.error)
     # Of one worker, in single steps.
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
-    # The work was fitted to all steps, and is longer than usual where some are.
-    level = level + np.log(np.exp(common).mean(axis=1))[:, None, None]
-    of_all = np.minimum(common[:, :, None], np.maximum(level, 0.0))
-    level = level - of_all
+    usual = _of_usual_steps(level, common)
+    of_all = np.minimum(common[:, :, None], np.maximum(level - usual[..., None, None], 0.0))
     # The work was fitted to all, and is longer than usual where some are.
-    level = level - np.minimum(medians_along(level.reshape(p, k, -1), 2), 0.0)[:, :, None, None]
+    usual = usual + np.minimum(
+        medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2), 0.0
+    )
+    level = level - usual[..., None, None] - of_all
     scatter = MAD_TO_SIGMA * medians_along(np.abs(level).swapaxes(0, 1).reshape(k, -1), 1)
     least = np.maximum(LEAST_STEP, ERRORS * np.maximum(workers.error, scatter))
     single = np.where(level > least[:, None, None], level, 0.0)
     in_steps = (single + of_all)[:, :, None, None]
+    left -= usual[..., None, None, None, None]
+    # Of a step in which many ops are long, the others are not.
+    is_clear = in_steps > (ERRORS_OF_OP * np.sqrt(c * m) * workers.error)[:, None, None, None, None]
+    if is_clear.any():
+        in_steps = np.where(is_clear & (left < in_steps / 2.0), 0.0, in_steps)
     # In all steps, of one microbatch of a stage: the work of others does not explain it.
     left -= in_steps
     place = medians_along(left.reshape(p, k, c * m, s * d), 3).reshape(p, k, c, m, 1, 1)
@@ -65,6 +82,18 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
     return found if found.any() else None
 
 
+def _of_usual_steps(level: Floats, common: Floats) -> Floats:
+    """Log of what steps took that are not slow, beside work that was fitted to all; shape (p, k).
+
+    level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
+    """
+    found = np.zeros(level.shape[:2])
+    for kind, is_usual in enumerate(common == 0.0):
+        if is_usual.any() and not is_usual.all():
+            found[:, kind] = medians_along(level[:, kind, is_usual].reshape(len(level), -1), 1)
+    return found
+
+
 def _of_ops(left: Tensor) -> Tensor:
     """Single long ops, in steps that have many of them; log factors."""
     k, steps = left.shape[1], left.shape[4]
@@ -73,7 +102,7 @@ def _of_ops(left: Tensor) -> Tensor:
         own = left[:, kind]
         scatter = MAD_TO_SIGMA * median_of_all(np.abs(own).reshape(-1))
         is_long = own > max(LEAST_OP, ERRORS_OF_OP * scatter)
-        many = is_long.mean(axis=(0, 1, 2, 4)) > MANY_OPS
+        many = is_long.sum(axis=(0, 1, 2, 4)) >= max(MANY_OPS * own[..., 0, :].size, LEAST_MANY)
         if many.any():
             in_step = np.where(many, 1.0, 0.0).reshape(1, 1, 1, steps, 1)
             found[:, kind] = np.where(is_long, own, 0.0) * in_step
@@ -83,8 +112,34 @@ def _of_ops(left: Tensor) -> Tensor:
 def _slow_in_time(common: Floats, error: Floats) -> Floats:
     """By which steps are longer than the quiet ones, where that is beyond doubt; shape (k, s)."""
     steps = common.shape[1]
-    # What drifts has few quiet steps.
-    quiet = np.sort(common, axis=1)[:, : max(1, round(QUIET_STEPS * steps / 2.0))].mean(axis=1)
-    series = (common - quiet[:, None])[None, :, :, None]
-    error = np.maximum(error, scatter_over_steps(series))[:, None] * np.ones(steps)
-    return slow_series(series, error, np.zeros(len(common)), np.arange(steps))[0, ..., 0]
+    if steps > BENT:
+        # What drifts changes from step to step by more than noise does, but the change is steady.
+        bends = np.abs(np.diff(common, BENT, axis=1))
+        of_bends = MAD_TO_SIGMA / np.sqrt(6.0) * medians_along(bends, 1)
+        error = np.maximum(error, np.minimum(scatter_over_steps(common[None, :, :, None]), of_bends))
+    series = (common - _usual(common, error)[:, None])[None, :, :, None]
+    return slow_series(series, error[:, None] * np.ones(steps), np.zeros(len(common)), np.arange(steps))[
+        0, ..., 0
+    ]
+
+
+def _usual(common: Floats, error: Floats) -> Floats:
+    """What steps usually take that are not slow, shape (k,); what drifts has few such steps.
+
+    The quietest are below what is usual by chance: by as much as so many of those near them are.
+
+    error : standard deviation of a usual step, shape (k,).
+    """
+    ordered = np.sort(common, axis=1)
+    quietest = max(1, round(QUIET_STEPS * common.shape[1] / 2.0))
+    near = np.count_nonzero(ordered <= ordered[:, :1] + SIGMAS_WITHIN * error[:, None], axis=1)
+    below = np.array([_sigmas_below(min(quietest, number), number) for number in near.tolist()])
+    found: Floats = ordered[:, :quietest].mean(axis=1) + below * error
+    return found
+
+
+def _sigmas_below(lowest: int, number: int) -> float:
+    """By how many standard deviations the lowest of some normal values are below the mean, on the average."""
+    normal = NormalDist()
+    places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
+    return -sum(map(normal.inv_cdf, places)) / lowest

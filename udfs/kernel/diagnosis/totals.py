@@ -9,7 +9,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.selection import medians_along
+from udfs.kernel.selection import medians_of_rows, quantile_of_all
 
 LEAST_CLEAN: Final = 0.1
 """Share of the microbatches that must be without doubt if they say what those in doubt would have taken."""
@@ -43,26 +43,28 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     doubt = doubtful.swapaxes(0, 1).reshape(by_place.shape)
     is_clean = ~doubt.any(axis=0)
     unclean = np.flatnonzero(~is_clean)
-    relative = by_place / np.maximum(medians_along(by_place, 1), TINY_S)[:, None]
+    relative = by_place / np.maximum(medians_of_rows(by_place), TINY_S)[:, None]
     is_clean &= relative.max(axis=0) <= MOST_APART * relative.min(axis=0)
     if np.count_nonzero(is_clean) < LEAST_CLEAN * is_clean.size:
         return total_s.reshape(k, m, s, d)
-    clean_s, unclean_s, unclear = by_place[:, is_clean], by_place[:, unclean], doubt[:, unclean]
+    clean_s = np.asfortranarray(by_place.compress(is_clean, axis=1))
+    unclean_s, unclear = by_place[:, unclean], doubt[:, unclean]
+    mean_s = clean_s.mean(axis=1)
     for kind, of_kind in enumerate(np.split(unclear, k)):
         of_clean_s = total_s[kind, is_clean]
-        said_s = _by_others(clean_s, unclean_s, unclear, of_clean_s)
-        is_said = of_kind.any(axis=0) & (said_s <= np.quantile(of_clean_s, WITHIN))
+        said_s = _by_others(clean_s, mean_s, unclean_s, unclear, of_clean_s)
+        is_said = of_kind.any(axis=0) & (said_s <= quantile_of_all(of_clean_s, WITHIN))
         total_s[kind, unclean[is_said]] = said_s[is_said]
     return total_s.reshape(k, m, s, d)
 
 
-def _by_others(clean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
+def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
     """Totals of microbatches as the places without doubt say, infinite where none is; shape (unclean,). [s]
 
     clean_s, unclean_s : times by place, shape (place, microbatch). [s]
-    total_s            : of the clean ones. [s]
+    mean_s, total_s    : of the clean ones, by place and of all places. [s]
     """
-    mean_s, of_all_s = clean_s.mean(axis=1), float(total_s.mean())
+    of_all_s = float(total_s.mean())
     over_s = total_s - of_all_s
     slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
     least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)

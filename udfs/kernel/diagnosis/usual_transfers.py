@@ -99,7 +99,7 @@ def limits_of(
     quiet_s  : what transfers of a kind take in its own quiet steps. [s]
     cut      : kinds whose transfers were longer than they look: no measure for others.
     """
-    usual = {kind: _band(_of_quiet_steps(values, quiet_s.get(kind))) for kind, values in known.items()}
+    usual = {kind: _band(values, quiet_s.get(kind)) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
@@ -135,13 +135,6 @@ def quiet_time(median_s: Floats) -> float:
     return float(np.exp(_uncongested(logs, LEAST_LOG))) if len(logs) > 1 else float("inf")
 
 
-def _of_quiet_steps(values: Floats, quiet_s: float | None) -> Floats:
-    """All values, or those of quiet steps where even low ones are far beyond: a kind that became slow."""
-    if quiet_s is None or not values.size or quantile_of_all(values, LOW_QUANTILE) <= LEAST_FACTOR * quiet_s:
-        return values
-    return values[values <= LEAST_FACTOR * quiet_s]
-
-
 def _became(usual_s: float, before_s: float | None) -> float:
     """How many times as long transfers of a type take as on earlier days; 1 where that is no fault."""
     if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
@@ -149,20 +142,25 @@ def _became(usual_s: float, before_s: float | None) -> float:
     return usual_s / before_s
 
 
-def _band(values: Floats) -> Band:
-    """The band around the low quantile; what is found within is a range of ranks."""
+def _band(values: Floats, quiet_s: float | None = None) -> Band:
+    """The band around the low quantile; what is found within is a range of ranks.
+
+    quiet_s : what values of quiet steps are, which alone count where even low ones are far beyond: a kind
+              that became slow. [s]
+    """
     if not values.size:
         return Band(LEAST_S, LEAST_S, LEAST_S)
-    if values.size <= MANY:
-        # Of few, a sorted copy answers all at once.
-        values = np.sort(values)
-        low_s = max(float(quantile(values, LOW_QUANTILE)), LEAST_S)
-        first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
-        within_s = values[np.searchsorted(values, first_s) : np.searchsorted(values, last_s, side="right")]
-        usual_s = max(float(median(within_s)), LEAST_S) if within_s.size else low_s
-        return Band(usual_s, first_s, last_s)
-    low_s = max(quantile_of_all(values, LOW_QUANTILE), LEAST_S)
+    # Of few, a sorted copy answers all at once.
+    ordered = np.sort(values) if values.size <= MANY else None
+    low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
+    if quiet_s is not None and not low <= LEAST_FACTOR * quiet_s:
+        return _band(values[values <= LEAST_FACTOR * quiet_s])
+    low_s = max(low, LEAST_S)
     first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
+    if ordered is not None:
+        first, end = np.searchsorted(ordered, first_s), np.searchsorted(ordered, last_s, side="right")
+        usual_s = max(float(median(ordered[first:end])), LEAST_S) if end > first else low_s
+        return Band(usual_s, first_s, last_s)
     below = int(np.count_nonzero(values < first_s))
     number = values.size - below - int(np.count_nonzero(values > last_s))
     if not number:

@@ -61,18 +61,22 @@ class Workers(NamedTuple):
         return self.cells()[:, :, None, None]
 
 
-def slow_workers(logs: Tensor, hosts: Ints, order: Ints) -> tuple[Workers, Tensor, Tensor]:
+def slow_workers(
+    logs: Tensor, hosts: Ints, order: Ints, fitted: Mask | None = None
+) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, k, 1, m, s, d).
 
-    hosts : int, shape (p, d); -1 where unknown.
-    order : positions of the steps in the order of time.
+    hosts  : int, shape (p, d); -1 where unknown.
+    order  : positions of the steps in the order of time.
+    fitted : bool, shape (s,); steps whose data were taken away, but for what no line fits; None: none.
     """
     found = levels_and_variation(logs)
     level = found.level
     of_step = found.error_of_step()
     # Stages share their data: what one is slower than the others is known as well as with even data.
     of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
-    usual = usual_levels(level, np.sqrt(np.square(of_base).mean(axis=1)), hosts, ~found.is_uneven)
+    base_error, step_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
+    usual = usual_levels(level, base_error, hosts, ~found.is_uneven, step_error, fitted)
     beyond = level - usual.level[..., None]
     own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))

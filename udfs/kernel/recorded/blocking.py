@@ -32,6 +32,12 @@ TAIL: Final = (
 )
 """What follows the last compute, and blocking transfers."""
 
+FAR: Final = 2.0
+"""Steps that are this many times as far from the record as the median step may show what others do not."""
+
+ROUNDING: Final = 1e-9
+"""Part of a step by which replays that would be equal may differ."""
+
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
 
@@ -50,25 +56,27 @@ class BlockingFound(NamedTuple):
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried.
+    least       : at least so much is left with fewer of them, as of `least_discrepancy`.
     """
 
     chosen: Blocking = Blocking()
     nonblocking: float = float("nan")
     blocking: float = float("nan")
+    least: float = 0.0
 
 
 class Sample(NamedTuple):
     """Some steps as recorded, laid out for the transfers that are taken to block.
 
-    steps   : their positions.
+    steps   : their positions, ascending.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
     lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
     clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
     """
 
-    steps: range
+    steps: Sequence[int]
     plain_s: Floats
-    lay_out: Callable[[Blocking, range], list[StepBlock]]
+    lay_out: Callable[[Blocking, Sequence[int]], list[StepBlock]]
     clock: Callable[[StepBlock], Ints]
 
 
@@ -103,8 +111,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    # No replay is closer to the record than by all that it is away from it.
-    may_gain = stated is None and found.blocking >= LEAST_GAIN / 2
+    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
@@ -112,6 +119,25 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
             found = fewer
     is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
     return found if is_closer or stated is not None else found._replace(chosen=Blocking())
+
+
+def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
+    """The same by all steps, else by those that are far from the record: waits show where a link is slow.
+
+    actual_s : recorded step times, shape (step,). [s]
+    """
+    of_all = choose(sample, discrepancy(sample.plain_s, actual_s), stated)
+    if of_all.chosen.types or stated is not None:
+        return of_all
+    apart = np.abs(actual_s - sample.plain_s)
+    at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
+    if at.size < 2:
+        return of_all
+    far = sample._replace(steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at])
+    chosen = choose(far, discrepancy(far.plain_s, actual_s[at]), None).chosen
+    found = _tried(sample, chosen.types, chosen.eager, of_all.nonblocking) if chosen.types else None
+    is_as_close = found is not None and found.blocking <= of_all.nonblocking + LEAST_GAIN / 2
+    return found if found is not None and is_as_close else of_all
 
 
 def _tried(
@@ -125,7 +151,9 @@ def _tried(
             blocks = sample.lay_out(blocking, sample.steps)
         except TraceDefectError:
             continue  # Sends that wait for recvs that wait for sends: they did not.
-        return BlockingFound(blocking, nonblocking, _discrepancy(blocks, sample.clock))
+        replays = _replays(blocks, sample.clock)
+        least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
+        return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
     return None
 
 
@@ -136,24 +164,56 @@ def _may_gain(sample: Sample) -> bool:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     except TraceDefectError:
         return True
-    every_s, actual_s = _step_s(every, sample.clock)
-    return bool((every_s - sample.plain_s[at] >= LEAST_GAIN / 2 * actual_s).any())
+    replays = _replays(every, sample.clock)
+    return bool((replays.replayed_s - sample.plain_s[at] >= LEAST_GAIN / 2 * replays.actual_s).any())
 
 
-def _discrepancy(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> float:
-    return discrepancy(*_step_s(blocks, clock))
+class _Replays(NamedTuple):
+    """Of all steps of some blocks, float64, shape (step,). [s]
+
+    replayed_s, actual_s : step times, replayed and recorded.
+    negative_s           : what ops of negative time take together at most, a positive number.
+    """
+
+    replayed_s: Floats
+    actual_s: Floats
+    negative_s: Floats
 
 
-def _step_s(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> tuple[Floats, Floats]:
-    """Replayed and recorded step times of all blocks, shape (step,). [s]"""
-    replayed_s, actual_s = [], []
+def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> _Replays:
+    parts = []
     for block in blocks:
         end_s = block.start_s + block.duration_s
         duration_s = block.duration_s.copy()
         put_transfers(block.graph, block.start_s, end_s, duration_s, clock(block))
-        replayed_s.append(step_times(block.graph, duration_s))
-        actual_s.append(end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2)))
-    return np.concatenate(replayed_s), np.concatenate(actual_s)
+        actual_s = end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2))
+        negative_s = -np.minimum(duration_s.min(axis=2), 0.0).sum(axis=0)
+        parts.append((step_times(block.graph, duration_s), actual_s, negative_s))
+    return _Replays(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
+    """At least so large is the discrepancy whichever fewer types block; 0 where nothing is known of that.
+
+    Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
+    0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an
+    op without some types follows it with them too, if only behind further ops: of two ops of different turns
+    the later waits for the earlier, and two of one turn remain in one. So every path through the graph of
+    fewer types is one through that of all with ops left out, and every path where nothing blocks is one
+    through that of fewer. A step is as long as its longest path. Hence with fewer types it takes no longer
+    than with all, and no less than with none, but for what ops of negative time take back: paths pass each
+    once.
+
+    blocks  : with all types blocking, none of them eager. replays : of these.
+    plain_s : float64, shape (step,); replayed if nothing blocks, in the order of `replays`. [s]
+    """
+    if len(blocks) != 1 or not blocks[0].graph.has_dp_lanes:
+        return 0.0
+    if any(len(turn) > 2 for cell in blocks[0].graph.cells for turn in cell.program.worker_order):
+        return 0.0
+    replayed_s, actual_s, negative_s = replays
+    nearest_s = np.clip(actual_s, plain_s - negative_s, replayed_s + negative_s)
+    return discrepancy(nearest_s, actual_s)
 
 
 def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:

@@ -13,7 +13,7 @@ from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph
-from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose, discrepancy, sampled
+from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
 from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
@@ -118,7 +118,7 @@ def read(
     diagnosed    : whether to keep what the diagnosis needs.
     raises       : TraceDefectError where the ops contradict each other.
     """
-    reading = _Reading(rows, layout._replace(blocking=None), {}, ops_together, diagnosed)
+    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, ops_together, diagnosed)
     listener = None
     if limits is not None and rows.clock.any():
         listener = Listener(rows.clock, rows.time_s, layout, limits)
@@ -152,11 +152,12 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 class _Reading(NamedTuple):
-    """How a job is read."""
+    """How a job is read; at_hand: rows of all its steps, where these are laid out together."""
 
     rows: JobRows
     layout: Layout
     graphs: Graphs
+    at_hand: dict[range, list[StageRows]]
     ops_together: int
     diagnosed: bool
 
@@ -252,9 +253,10 @@ class _Reading(NamedTuple):
         is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
         laid_out = self._laid_out if is_large else cache(self._laid_out)
 
-        def lay_out(blocking: Blocking, steps: range) -> list[StepBlock]:
+        def lay_out(blocking: Blocking, steps: Sequence[int]) -> list[StepBlock]:
             layout, blocks = self.layout._replace(blocking=blocking), list[StepBlock]()
-            for part in [range(step, step + 1) for step in steps] if is_large else [steps]:
+            parts = [range(step, step + 1) for step in steps]
+            for part in [steps] if isinstance(steps, range) and not is_large else parts:
                 laid = laid_out(part)
                 for block in laid.blocks(layout, {}, laid.classes(blocking)):
                     of_job = block._replace(steps=part.start + part.step * block.steps)
@@ -262,15 +264,27 @@ class _Reading(NamedTuple):
             return blocks
 
         sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
-        return choose(sample, discrepancy(replayed_s[at], found.actual_s[at]), stated)
+        return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
-        return lay_out(self.rows.stages(steps.start, steps.stop, steps.step), self.layout, len(steps))
+        return lay_out(self._stages(steps), self.layout, len(steps))
+
+    def _stages(self, steps: range) -> list[StageRows]:
+        every = range(self.rows.number_of_steps)
+        if steps == every and steps not in self.at_hand and len(self.spans) == 1:
+            self.at_hand[every] = self.rows.stages(0, every.stop)
+        whole = self.at_hand.get(every)
+        if whole is None:
+            return self.rows.stages(steps.start, steps.stop, steps.step)
+        if steps == every:
+            return whole
+        dp_size = self.layout.dp_size
+        rows = (np.array(steps)[:, None] * dp_size + np.arange(dp_size)).ravel()
+        return [of_stage.some(rows) for of_stage in whole]
 
     def _trace(self, steps: range) -> Trace:
-        rows = self.rows.stages(steps.start, steps.stop, steps.step)
         try:
-            return build_trace(rows, self.layout, len(steps), self.graphs)
+            return build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
         except TraceDefectError as found:
             raise TraceDefectError(found.defect, found.ops, steps[found.step_index]) from None
 

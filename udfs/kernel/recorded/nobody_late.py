@@ -14,6 +14,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.graph.graph import OpGraph, as_index, once_per_graph
+from udfs.kernel.selection import medians_along
 
 LEAST_SHARE: Final = 0.05
 """Of T_actual, beyond what is usual, from which on a step is counted."""
@@ -85,7 +86,7 @@ def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
     actual_s : recorded step times, shape (step,). [s]
     """
     scattering_s = waits_s[0]
-    usual_of = np.median(waits_s, axis=2)
+    usual_of = medians_along(waits_s, 2)
     usual_of[usual_of <= 0.0] = np.inf
     others_s = usual_of[0].min() if len(scattering_s) > 1 else np.inf
     usual_s = MOST_TIMES * np.minimum(usual_of[1], others_s)[:, None]

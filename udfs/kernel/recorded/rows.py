@@ -50,6 +50,20 @@ class StageRows(NamedTuple):
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
+    def some(self, rows: Ints) -> "StageRows":
+        """Some of the rows, copied."""
+        first_op, at = kept_ops(self.first_op, rows)
+        return StageRows._make([first_op, *(values[at] for values in self[1:-1]), self.zero_us[rows]])
+
+
+def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Where the ops of each of some rows begin if they alone are kept, and where these ops stand.
+
+    first_op : where the ops of each row begin, and the last one's end; also as returned.
+    """
+    firsts = np.concatenate([[0], np.cumsum(np.diff(first_op)[rows])])
+    return firsts, np.repeat(first_op[rows] - firsts[:-1], np.diff(firsts)) + np.arange(firsts[-1])
+
 
 def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:
     """Dense arrays of a stage's rows, those with equal counts of ops together.

@@ -53,12 +53,14 @@ def test_an_op_that_is_slow_in_one_worker(job: Job, op_type: int, first: int) ->
     assert (found.pauses, found.late_s) == ({}, {})
 
 
-def test_a_worker_that_collects_garbage_in_some_steps(job: Job) -> None:
+@pytest.mark.parametrize("steps", [[2, 5, 9], [1, 3, 5, 7, 9]], ids=["some", "every second"])
+def test_a_worker_that_collects_garbage_in_some_steps(job: Job, steps: list[int]) -> None:
     factor = np.zeros((2, 10, 4))
-    factor[0, [2, 5, 9], 1] = 1.0
+    factor[0, steps, 1] = 1.0
     block = block_with(job, ot.GC, factor)
     found = own(job, block)
-    assert set(found.slow) | set(found.pauses) == {ot.GC}
+    assert (set(found.slow), found.pauses) == ({ot.GC}, {})
+    assert np.flatnonzero(found.slow[ot.GC][0, :, 1]).tolist() == steps
     (apart,) = own_times([block], job.layout, found)
     (fixed,) = without_own([block], [apart])
     gc = [op for op, each in enumerate(block.graph.op_types) if each == ot.GC]
@@ -72,11 +74,11 @@ def test_what_all_workers_collect_in_the_same_step_is_a_plan(job: Job) -> None:
     assert (found.slow, found.pauses, found.shared) == ({}, {}, {})
 
 
-def test_a_single_long_op_of_many_steps_is_a_pause_by_what_it_takes_beyond_the_usual() -> None:
-    steps = 100
+@pytest.mark.parametrize("steps", [10, 100])
+def test_a_single_long_op_is_a_pause_by_what_it_takes_beyond_the_usual(steps: int) -> None:
     job = job_of(generate_job(replace(SHAPE, steps=steps), [], seed=1))
     factor = np.ones((2, steps, 4))
-    factor[1, 60, 3] = 2.5
+    factor[1, 6, 3] = 2.5
     block = block_with(job, ot.OPTIMIZER, factor)
     found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(steps), STEP_S)
     assert not found.slow

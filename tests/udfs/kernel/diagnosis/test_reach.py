@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, FROM, HOST, REPLICA, STAGE, WORKER
+from udfs.kernel.cause import ALL, ALWAYS, BOTH, FROM, HOST, RACK, REPLICA, STAGE, WORKER
 from udfs.kernel.diagnosis.reach import Series, grouped
 
 STEPS: Final = 10
@@ -46,6 +46,17 @@ def test_a_host_is_slow_if_most_of_its_workers_are(number: int, is_host: bool) -
     chosen = [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0)][:number]
     reaches = {each.reach for each in grouped([slow(*worker) for worker in chosen], HOSTS)}
     assert (reaches == {HOST}) is is_host
+
+
+def test_hosts_of_a_rack_that_are_slow_together_are_one_culprit() -> None:
+    """Two of three hosts; and one of them alone is a host, whatever its rack."""
+    hosts, racks = np.array([[0, 0, 1, 2]] * 3), np.array([[7, 7, 7, -1]] * 3)
+    slow_rack = [slow(stage, dp_rank) for stage in range(3) for dp_rank in range(3)]
+    (found,) = grouped(slow_rack, hosts, racks)
+    assert (found.reach, found.host, found.stage, found.dp_rank) == (RACK, 7, ALL, ALL)
+    assert len(found.workers) == 9
+    (one,) = grouped([slow(*worker) for worker in HOST_0], hosts, racks)
+    assert (one.reach, one.host) == (HOST, 0)
 
 
 def test_a_stage_and_a_replica_are_named_where_hosts_are_not_known() -> None:

@@ -1,0 +1,52 @@
+"""Drain: which host to drain now, by what is expected back over the next days, less what the drain costs.
+
+`straggler drain --days 7` asks the view drain by the terms of the settings, as of the last day with results,
+and says why, how sure that is, and when the answer would be no. Nothing is written.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Final
+
+from jobs.entry_points.command import reader_entry_point
+from jobs.report.drain_words import drain_text
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
+from jobs.runtime.printing import write
+from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import complain
+from jobs.warehouse.reader import Reader
+from schemas.drain import HISTORY_DAYS, NO_VERDICT
+from schemas.views import drain_by
+
+_SHOWN: Final = 10
+_NONE: Final = f"no host to drain: none that serves jobs has lost them time in the last {HISTORY_DAYS} days"
+
+
+@reader_entry_point(
+    "drain_hosts",
+    option("--days N", "over which a drain has to pay (left out: as the settings say)", positive),
+    option("--as-of DATE", "as if the warehouse ended with this day", log_date),
+    option("--limit N", "rows to show at most; 0: all", not_negative, default=_SHOWN),
+    FORMAT,
+    AS_LISTS,
+)
+def main(reader: Reader, settings: Settings, args: Arguments) -> None:
+    """Say which hosts to drain now, the one that returns most first."""
+    terms = settings.drain.terms
+    if args.days is not None:
+        terms = replace(terms, days=args.days)
+    sql = drain_by(terms, args.as_of)
+    result = reader.ask(sql, args.limit)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
+    if args.format is not None:
+        return
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    for row in rows:
+        if row["verdict"] not in NO_VERDICT:
+            complain(drain_text(row, terms.days))
+    if not rows:
+        complain(_NONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What the view and the command drain take as given: days ahead, what a drain costs, and the prior."""
+
+from dataclasses import dataclass
+from typing import Final
+
+HISTORY_DAYS: Final = 60
+"""Days up to the last one from which hosts are judged."""
+PRIOR_HOSTS: Final = 4
+"""Hosts that the prior counts as, beside those of the fleet's own history."""
+AGAIN_ONCE: Final = 0.018
+AGAIN_OFTEN: Final = 0.025
+"""Chance a day that a host falls back after one spell, and after more: those of hosts back from repair for a
+day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
+
+NO_VERDICT: Final = ("no", "unknown")
+"""Verdicts of the view drain by which a host is left in."""
+
+
+@dataclass(frozen=True)
+class DrainTerms:
+    """Terms of a drain, which the settings state.
+
+    days            : over which a drain has to pay
+    restart_minutes : for which all GPUs of a job stand still
+    redone_minutes  : of steps that the job does again
+    spare_hours     : for which the GPUs of the host serve nothing, or a spare stands in for them
+    """
+
+    days: int = 7
+    restart_minutes: float = 15.0
+    redone_minutes: float = 15.0
+    spare_hours: float = 24.0
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Values of the placeholders of views/drain.sql."""
+        return {
+            "history_days": str(HISTORY_DAYS),
+            "drain_days": str(self.days),
+            "restart_minutes": repr(float(self.restart_minutes)),
+            "redone_minutes": repr(float(self.redone_minutes)),
+            "spare_hours": repr(float(self.spare_hours)),
+            "prior_hosts": repr(float(PRIOR_HOSTS)),
+            "again_once": repr(AGAIN_ONCE),
+            "again_often": repr(AGAIN_OFTEN),
+        }

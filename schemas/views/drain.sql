@@ -1,0 +1,205 @@
+-- Which host to drain now, most GPU-hours first: one row per host that a cause named, that what it served in the last $history_days days
+-- lost time to, and that served something in the last 7. As of as_of_day, the last day with results; over the $drain_days days after
+-- it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability. share_lost: of what it served on its last 7 slow days, the
+-- part lost to it by causes that lie in a machine, $machine_causes (fix_parts). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
+-- the last 7 days. probability: the part of the days on which it will be slow, if it is left in. It comes from what hosts
+-- in the same state did before, $drain_days days later, counted as so many hosts (hosts_alike), and from a prior that counts as
+-- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since nobody knows how long it
+-- lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail
+-- in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell, after more.
+-- expected_low, expected_high: 90 % interval of what is expected, not of what one host will return. cost_gpu_hours: all
+-- jobs there stand still for $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
+-- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays), probably
+-- (the expected pays), no, unknown (no GPU-hours stated). The command drain has other terms and days.
+WITH today AS (
+    SELECT max(log_date) AS as_of_day
+    FROM job_slowdown
+    WHERE $in_period
+),
+
+lost AS (
+    SELECT log_date, job_id, run_id, host, sum(lost_fraction) AS lost_fraction, max(is_flagged) AS is_flagged
+    FROM fix_parts
+    WHERE host IS NOT NULL AND cause IN ($machine_causes) AND $in_period
+    GROUP BY log_date, job_id, run_id, host
+),
+
+served AS (
+    SELECT log_date, job_id, run_id, host, count(*) AS workers_there
+    FROM worker_slowdown
+    WHERE host IS NOT NULL AND $in_period
+    GROUP BY log_date, job_id, run_id, host
+),
+
+host_days AS (
+    SELECT
+        host,
+        log_date,
+        datediff(as_of_day, log_date) AS age,
+        sum(gpu_hours) AS gpu_hours,
+        sum(gpu_hours * coalesce(lost_fraction, 0D)) AS lost_gpu_hours,
+        sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
+        count_if(is_flagged) > 0 AS is_flagged,
+        sum(world_size) AS job_gpus,
+        max(world_size * workers_there / workers) AS gpus,
+        array_sort(collect_set(job_id)) AS job_ids
+    FROM served
+    JOIN (
+        SELECT log_date, job_id, run_id, gpu_hours, world_size, workers
+        FROM job_slowdown
+        WHERE $is_analysed AND $in_period
+    ) AS units USING (log_date, job_id, run_id)
+    LEFT JOIN lost USING (log_date, job_id, run_id, host)
+    CROSS JOIN today
+    WHERE datediff(as_of_day, log_date) < $history_days
+    GROUP BY host, log_date, as_of_day
+),
+
+turns AS (
+    SELECT
+        *,
+        CASE WHEN lag(is_slow) OVER (PARTITION BY host ORDER BY log_date) = is_slow THEN 0 ELSE 1 END AS is_turn
+    FROM host_days
+),
+
+spells AS (
+    SELECT
+        *,
+        sum(is_turn) OVER (PARTITION BY host ORDER BY log_date) AS stretch,
+        sum(CASE WHEN is_slow THEN is_turn ELSE 0 END) OVER (PARTITION BY host ORDER BY log_date) AS spells
+    FROM turns
+),
+
+stretches AS (
+    SELECT *, row_number() OVER (PARTITION BY host, stretch ORDER BY log_date) AS days_in_row
+    FROM spells
+    WHERE spells > 0
+),
+
+states AS (
+    SELECT
+        *,
+        CASE
+            WHEN is_slow AND days_in_row = 1 THEN 'slow_1_day'
+            WHEN is_slow AND days_in_row <= 3 THEN 'slow_2_or_3_days'
+            WHEN is_slow THEN 'slow_longer'
+            WHEN spells = 1 THEN 'quiet_after_one'
+            ELSE 'quiet_after_more'
+        END AS state,
+        row_number() OVER (PARTITION BY host ORDER BY log_date DESC) AS place,
+        row_number() OVER (PARTITION BY host, is_slow ORDER BY log_date DESC) AS place_alike
+    FROM stretches
+),
+
+alike AS (
+    SELECT
+        states.state AS state,
+        count(DISTINCT states.host) AS hosts_alike,
+        avg(CASE WHEN later.is_slow THEN 1D ELSE 0D END) AS part_slow
+    FROM states
+    JOIN host_days AS later ON later.host = states.host AND states.age - later.age BETWEEN 1 AND $drain_days
+    WHERE states.age >= $drain_days
+    GROUP BY states.state
+),
+
+slow AS (
+    SELECT
+        host,
+        count(*) AS days_slow,
+        max(log_date) AS last_slow,
+        count_if(is_flagged) AS days_flagged,
+        sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7) / sum(gpu_hours) FILTER (WHERE place_alike <= 7) AS share_lost,
+        stddev_samp(lost_gpu_hours / gpu_hours) FILTER (WHERE place_alike <= 7) AS share_spread,
+        count_if(place_alike <= 7) AS share_days
+    FROM states
+    WHERE is_slow
+    GROUP BY host
+),
+
+load AS (
+    SELECT
+        host,
+        coalesce(sum(gpu_hours) FILTER (WHERE age = 0), sum(gpu_hours) / 7) AS gpu_hours_per_day,
+        coalesce(sum(job_gpus) FILTER (WHERE age = 0), 0) AS job_gpus,
+        max(gpus) AS gpus
+    FROM host_days
+    WHERE age < 7
+    GROUP BY host
+),
+
+hosts AS (
+    SELECT
+        states.*,
+        slow.* EXCEPT (host),
+        load.gpu_hours_per_day,
+        (load.job_gpus * ($restart_minutes + $redone_minutes) / 60D + load.gpus * $spare_hours) AS cost_gpu_hours,
+        coalesce(hosts_alike, 0) AS hosts_alike,
+        coalesce(part_slow, 0D) AS part_slow,
+        CASE
+            WHEN is_slow THEN aggregate(
+                sequence(1, $drain_days), 0D, (total, t) -> total + days_in_row / CAST(days_in_row + t AS DOUBLE)
+            )
+            ELSE aggregate(
+                sequence(1, $drain_days),
+                0D,
+                (total, t) -> total + 1 - power(1 - CASE WHEN spells = 1 THEN $again_once ELSE $again_often END, t)
+            )
+        END / $drain_days AS prior
+    FROM states
+    JOIN slow ON slow.host = states.host
+    JOIN load ON load.host = states.host
+    LEFT JOIN alike ON alike.state = states.state
+    WHERE place = 1
+),
+
+chances AS (
+    SELECT
+        *,
+        (hosts_alike * part_slow + $prior_hosts * prior) / (hosts_alike + $prior_hosts) AS probability,
+        share_lost * gpu_hours_per_day AS a_day,
+        coalesce(share_spread / share_lost, 0.3D) / sqrt(share_days) AS share_error
+    FROM hosts
+),
+
+returns AS (
+    SELECT
+        *,
+        a_day * $drain_days * probability AS expected_gpu_hours,
+        ln(
+            1 + share_error * share_error
+            + (1 - probability) / (probability * (hosts_alike + $prior_hosts + 1))
+        ) AS spread
+    FROM chances
+)
+
+SELECT
+    host,
+    as_of_day,
+    CASE
+        WHEN expected_gpu_hours IS NULL THEN 'unknown'
+        WHEN least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) > cost_gpu_hours
+            THEN 'drain'
+        WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
+        ELSE 'no'
+    END AS verdict,
+    expected_gpu_hours - cost_gpu_hours AS net_gpu_hours,
+    expected_gpu_hours,
+    least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_low,
+    least(expected_gpu_hours * exp(-spread / 2 + 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_high,
+    cost_gpu_hours,
+    cost_gpu_hours / a_day AS break_even_days,
+    share_lost,
+    gpu_hours_per_day,
+    probability,
+    prior,
+    hosts_alike,
+    state,
+    CASE WHEN is_slow THEN days_in_row ELSE 0 END AS days_slow_in_row,
+    days_slow,
+    days_flagged,
+    spells,
+    last_slow,
+    job_ids
+FROM returns
+CROSS JOIN today
+ORDER BY net_gpu_hours DESC NULLS LAST, host

@@ -1,0 +1,70 @@
+-- Whether a fix returned what was promised: one row per run and day on which causes went (gone in cause_news). predicted_fraction is the
+-- part of the step that they lost on day_before, the sum of lost_fraction; came_fraction is by how much of that day's step a step
+-- is shorter, over the replayed days of the week from log_date on (days_after). The GPU-hours are those that the work of these
+-- days would have taken more: as predicted, and as it came. verdict: came (at least three quarters of what was
+-- predicted), part (at least a quarter), did_not_come, not_alone (a cause is new on that day too, and hides it).
+WITH gone AS (
+    SELECT
+        log_date,
+        job_id,
+        run_id,
+        min(day_before) AS day_before,
+        array_sort(collect_set(CASE WHEN change = 'gone' THEN cause END)) AS causes,
+        sum(CASE WHEN change = 'gone' THEN lost_fraction END) AS predicted_fraction,
+        count_if(change = 'new') AS new_causes
+    FROM cause_news
+    GROUP BY log_date, job_id, run_id
+    HAVING count_if(change = 'gone') > 0
+),
+
+later AS (
+    SELECT
+        gone.log_date,
+        gone.job_id,
+        gone.run_id,
+        count(*) AS days_after,
+        sum(units.actual_total_s) / sum(units.steps) AS step_after_s,
+        sum(units.gpu_hours) AS gpu_hours
+    FROM gone
+    JOIN job_slowdown AS units
+        ON units.job_id = gone.job_id AND units.run_id = gone.run_id
+        AND datediff(units.log_date, gone.log_date) BETWEEN 0 AND 6
+    WHERE units.status IN ($replayed_statuses)
+    GROUP BY gone.log_date, gone.job_id, gone.run_id
+),
+
+compared AS (
+    SELECT
+        gone.*,
+        days_after,
+        before.actual_step_s AS step_before_s,
+        step_after_s,
+        1 - step_after_s / before.actual_step_s AS came_fraction,
+        later.gpu_hours
+    FROM gone
+    JOIN later ON later.log_date = gone.log_date AND later.job_id = gone.job_id AND later.run_id = gone.run_id
+    JOIN job_slowdown AS before
+        ON before.log_date = gone.day_before AND before.job_id = gone.job_id AND before.run_id = gone.run_id
+)
+
+SELECT
+    log_date,
+    job_id,
+    run_id,
+    causes,
+    CASE
+        WHEN new_causes > 0 THEN 'not_alone'
+        WHEN came_fraction >= 0.75 * predicted_fraction THEN 'came'
+        WHEN came_fraction >= 0.25 * predicted_fraction THEN 'part'
+        ELSE 'did_not_come'
+    END AS verdict,
+    predicted_fraction,
+    came_fraction,
+    gpu_hours * predicted_fraction / (1 - predicted_fraction) AS predicted_gpu_hours,
+    gpu_hours * came_fraction / (1 - came_fraction) AS came_gpu_hours,
+    day_before,
+    step_before_s,
+    step_after_s,
+    days_after
+FROM compared
+ORDER BY log_date, predicted_gpu_hours DESC NULLS LAST, job_id, run_id

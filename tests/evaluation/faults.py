@@ -1,0 +1,170 @@
+"""Judge what is held of hosts that come back: the prior of drain, and the test of host_record.
+
+`python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
+event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
+348 days. They are failures: they say how often a repaired host comes back, never how long slowness lasts.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Exit
+from tests.evaluation.drain_fleets import asks
+from tests.evaluation.report import FORMATS, Section, rendered
+
+AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
+"""Days after a repair, from and to; the prior of drain is of the second."""
+WEEK: Final = 7
+MOST_EARLY: Final = 3
+"""Faults in the first half that are told apart."""
+FIRST: Final = date(2026, 1, 1)
+
+
+class Fault(NamedTuple):
+    """A fault of a host, in days since the log began. A start while it is down belongs to the same fault."""
+
+    host: str
+    start: float
+    end: float
+
+
+class Quiet(NamedTuple):
+    """How long a host was up after its n-th fault, and whether a fault or the end of the log ended that."""
+
+    faults: int
+    days: float
+    failed: bool
+
+
+def read(path: Path) -> list[Fault]:
+    """Read the faults of a log by host and time."""
+    events = json.loads(path.read_text())
+    found, down = [], dict[str, list[float]]()
+    for event in sorted(events, key=lambda each: (each["event_time"], each["event_type"] == "fault_start")):
+        host, at = event["node_id"], float(event["event_time"])
+        starts = down.setdefault(host, [])
+        if event["event_type"] == "fault_start":
+            starts.append(at)
+        elif starts:
+            first = starts[0]
+            starts.pop()
+            if not starts:
+                found.append(Fault(host, first, at))
+    return sorted(found)
+
+
+def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
+    """How long hosts were up after each repair."""
+    for place, fault in enumerate(faults):
+        number = sum(each.host == fault.host for each in faults[: place + 1])
+        following = faults[place + 1] if place + 1 < len(faults) else None
+        if following is not None and following.host == fault.host:
+            yield Quiet(number, following.start - fault.end, failed=True)
+        else:
+            yield Quiet(number, until - fault.end, failed=False)
+
+
+def chances(times: Sequence[Quiet]) -> pd.DataFrame:
+    """Chance a day of the next fault, by faults before and days since the repair."""
+    rows = []
+    for name, is_meant in (("one", lambda n: n == 1), ("more", lambda n: n > 1), ("any", lambda _: True)):
+        chosen = [each for each in times if is_meant(each.faults)]
+        row: dict[str, Any] = {"faults before": name, "repairs": len(chosen)}
+        for low, high in AFTER:
+            again = sum(each.failed and low < each.days <= high for each in chosen)
+            at_risk = sum(max(min(each.days, high) - low, 0.0) for each in chosen)
+            row[f"day {low:.0f} to {high:.0f}"] = again / at_risk if at_risk else float("nan")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
+    """Hosts that host_record calls beyond chance: a week is a job of all hosts, slow are those that fail."""
+    slow = {(int(each.start // WEEK), each.host) for each in faults}
+    struck = sorted({week for week, _ in slow if week < weeks})
+    rows = [
+        {"log_date": FIRST + timedelta(WEEK * week), "job_id": f"week {week}", "run_id": "r1", "host": host}
+        | {"pp_rank": place, "is_slowest": (week, host) in slow, "slowdown": 1.5}
+        for week in struck
+        for place, host in enumerate(hosts)
+    ]
+    ask = asks({WORKER_SLOWDOWN: rows, JOB_CAUSES: [], JOB_SLOWDOWN: []})
+    return set(ask("SELECT host FROM host_record WHERE is_beyond_chance")["host"])
+
+
+def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
+    """What the test names in all of the log and in its first half, and how often it errs."""
+    names = sorted({each.host for each in faults})
+    names += [f"never {number}" for number in range(hosts - len(names))]
+    rng, rows = np.random.default_rng(seed), []
+    for part, days in (("all", until), ("first half", until / 2)):
+        seen = [each for each in faults if each.start < days]
+        weeks = int(days // WEEK) + 1
+        by_chance = [_moved(seen, rng.choice(names, len(seen)).tolist()) for _ in range(draws)]
+        wrong = sum(bool(beyond_chance(each, names, weeks)) for each in by_chance)
+        most = pd.Series([each.host for each in seen]).value_counts().iloc[0]
+        named = len(beyond_chance(seen, names, weeks))
+        rows.append({"part": part, "faults": len(seen), "most of a host": most, "beyond chance": named,
+                     "fleets of chance with any named [%]": 100 * wrong / draws})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _moved(faults: Sequence[Fault], hosts: Sequence[str]) -> list[Fault]:
+    return [each._replace(host=str(host)) for each, host in zip(faults, hosts, strict=True)]
+
+
+def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
+    """Faults in the second half, by faults in the first."""
+    early, late = (
+        pd.Series([each.host for each in faults if (each.start < until / 2) == is_early]).value_counts()
+        for is_early in (True, False)
+    )
+    silent = hosts - len({each.host for each in faults})
+    of_host = pd.DataFrame({"early": early, "late": late}).fillna(0)
+    groups = of_host["early"].clip(upper=MOST_EARLY).astype(int)
+    counts = groups.value_counts().add(pd.Series({0: silent}), fill_value=0).sort_index()
+    summed = of_host["late"].groupby(groups).sum().reindex(counts.index, fill_value=0)
+    return pd.DataFrame(
+        {"faults in the first half": counts.index, "hosts": counts.to_numpy().astype(int),
+         "later faults a host": (summed / counts).to_numpy()}
+    )  # fmt: skip
+
+
+@command(
+    "tests.evaluation.faults",
+    option("--log FILE", "events of faults, as JSON", Path, required=True),
+    option("--hosts N", "hosts of the fleet, those that never failed too", positive, default=400),
+    option("--draws N", "fleets in which faults strike by chance", positive, default=40),
+    option("--seed S", "of these", not_negative, default=0),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge recurrence by a log of faults."""
+    faults = read(args.log)
+    until = max(each.end for each in faults)
+    prior = chances(list(quiet_times(faults, until)))
+    test = recurrence(faults, args.hosts, until, args.draws, args.seed)
+    heading = f"{len(faults)} faults of {args.hosts} hosts over {until:.0f} days."
+    sections = [
+        Section("Chance a day of the next fault", "By faults before, and days since the repair.", prior),
+        Section("Hosts beyond chance", "By host_record, each week one job of all hosts.", test),
+        Section(
+            "The second half",
+            f"{MOST_EARLY} stands for as many and more.",
+            later(faults, args.hosts, until),
+        ),
+    ]
+    sys.stdout.write(rendered(heading, sections, args.format))
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The command drain over a warehouse, what the night and the page say of it, and its evaluations."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs.drain_hosts import main
+from jobs.report.drain_words import drain_row, drain_text, worth_it
+from jobs.synthetic.fleet import SHIFTS, SickSpell
+from tests.evaluation import drain, faults
+from tests.evaluation.drain_fleets import World
+from tests.jobs.conftest import Ask
+from tests.jobs.reading.warehouses import warehouse_of
+from tests.schemas.test_drain import fleet
+from tests.support.examples import DAY, table_rows
+
+COURSES = {"node-1": "..xxx", "node-2": "x....", "node-3": "....."}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tables = {name: table_rows(name, rows) for name, rows in fleet(COURSES).items()}
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
+
+
+def test_hosts_by_what_a_drain_returns(ask: Ask) -> None:
+    status, out, _ = ask(main, "--format", "json")
+    rows = json.loads(out)
+    assert (status, [row["host"] for row in rows]) == (0, ["node-1", "node-2"])
+    first, second = rows
+    assert (first["verdict"], first["state"], first["days_slow_in_row"]) == ("drain", "slow_2_or_3_days", 3)
+    assert first["cost_gpu_hours"] == pytest.approx(8 * 0.5 + 4 * 24)  # by the settings that are shipped
+    assert second["state"] == "quiet_after_one"
+    longer = json.loads(ask(main, "--format", "json", "--days", "30").out)
+    assert longer[0]["expected_gpu_hours"] > first["expected_gpu_hours"]
+    earlier = json.loads(ask(main, "--format", "json", "--as-of", str(DAY)).out)
+    assert [(row["host"], row["state"]) for row in earlier] == [("node-2", "slow_1_day")]
+
+
+def test_people_are_told_what_to_do_and_when_not_to(ask: Ask) -> None:
+    status, out, err = ask(main)
+    assert status == 0
+    assert "node-1" in out
+    said = (
+        "drain node-1: 329 GPU-hours expected back in 7 days (141 to 624), for 100; "
+        "slow for 3 days in a row; no if it stays slow for less than 1.0 days"
+    )
+    assert said in err
+    assert "node-2" not in err
+
+
+def test_a_page_shows_the_evidence(ask: Ask) -> None:
+    rows = json.loads(ask(main, "--format", "json").out)
+    shown = drain_row(rows[0])
+    assert shown == {
+        "host": "node-1", "verdict": "yes, even at the low end",
+        "expected": "329 (141 to 624)", "cost": "100",
+        "chance": "47.0 % of days, by no host: the prior alone", "share": "10.0 % of 1,000 GPU-hours a day",
+        "state": "slow for 3 days in a row", "until": "1.0 days", "is_worth_it": True,
+    }  # fmt: skip
+    assert worth_it(rows, 5) == rows[:1]
+    unknown = rows[0] | dict.fromkeys(("expected_gpu_hours", "break_even_days")) | {"verdict": "unknown"}
+    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == ("not known: no GPU-hours stated", [])
+    assert drain_text(rows[0] | {"verdict": "probably"}, 7).startswith("probably drain node-1: ")
+
+
+def test_no_host_to_drain_is_said(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = fleet({"node-3": "....."})
+    tables = {name: table_rows(name, rows) for name, rows in healthy.items()}
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
+    assert "no host to drain" in ask(main).err
+
+
+def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> None:
+    world = World(20, jobs=1, days=6, most_ops=500)
+    (job,) = world.fleet.jobs
+    slow = SickSpell(job.hosts[1], 1.5, 0, 6 * SHIFTS)
+    world.fleet = replace(world.fleet, spells=[slow])
+    course = drain.follow(world, "drain", None, np.random.default_rng(0))
+    since = course.drained.pop(slow.host)
+    assert (course.drained, course.false) == ({}, 0)
+    assert course.cost == pytest.approx(job.shape.world_size * 0.5 + 8 * 24)
+    days = [
+        (world.ran(job, day, {}), world.ran(job, day, {slow.host: 0})) for day in job.days if day >= since
+    ]
+    assert days
+    lost = sum(slowed.gpu_hours * (1 - spare.step_us / slowed.step_us) for slowed, spare in days)
+    assert course.returned == pytest.approx(lost)
+    assert lost > 0.1 * sum(slowed.gpu_hours for slowed, _ in days)
+    assert {row["host"] for row in days[0][1].rows["worker_slowdown"]} >= {f"spare of {slow.host}"}
+
+
+def test_a_log_of_faults_says_how_often_hosts_come_back(tmp_path: Path) -> None:
+    """Host a fails again after two days, b never; a second start while a is down is the same fault."""
+    events = [("a", 0.0, 1.0), ("a", 0.5, 0.6), ("a", 3.0, 4.0), ("b", 1.0, 2.0)]
+    log = [
+        {"node_id": host, "event_time": at, "event_type": kind}
+        for host, start, end in events
+        for at, kind in ((start, "fault_start"), (end, "fault_end"))
+    ]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    found = faults.read(tmp_path / "log.json")
+    assert [tuple(each) for each in found] == [("a", 0.0, 1.0), ("a", 3.0, 4.0), ("b", 1.0, 2.0)]
+    times = list(faults.quiet_times(found, 10.0))
+    assert [tuple(each) for each in times] == [(1, 2.0, True), (2, 6.0, False), (1, 8.0, False)]
+    table = faults.chances(times).set_index("faults before")
+    assert table.loc["one", "day 1 to 8"] == pytest.approx(1 / (1 + 7))
+    assert table.loc["more", "day 1 to 8"] == 0.0
+
+
+def test_the_test_of_host_record_names_who_comes_back_alone() -> None:
+    hosts = [f"host {number}" for number in range(30)]
+    often = [faults.Fault("host 0", 7.0 * week, 7.0 * week + 1) for week in range(8)]
+    once = [faults.Fault(host, 7.0 * place, 7.0 * place + 1) for place, host in enumerate(hosts[1:9])]
+    assert faults.beyond_chance([*often, *once], hosts, 8) == {"host 0"}
+    assert faults.beyond_chance(once, hosts, 8) == set()

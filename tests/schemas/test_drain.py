@@ -1,0 +1,140 @@
+"""Which host to drain: by what it is expected to cost, from what hosts like it did, or from a prior."""
+
+from datetime import timedelta
+from math import exp, log, sqrt
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
+from schemas.views import drain_by
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from tests.support.answers import answer
+from tests.support.examples import DAY, culprit
+
+TERMS = DrainTerms(days=7, restart_minutes=30.0, redone_minutes=30.0, spare_hours=1.0)
+HOURS = 1_000.0
+GPUS = 8
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
+    """Jobs of two hosts, one of them healthy: a letter per day, x slow, . not, - where no job runs."""
+    tables: Tables = {JOB_SLOWDOWN: [], WORKER_SLOWDOWN: [], JOB_CAUSES: []}
+    for host, course in courses.items():
+        for day, letter in enumerate(course):
+            if letter == "-":
+                continue
+            unit = {"log_date": DAY + timedelta(day), "job_id": f"job of {host}", "run_id": "r1"}
+            sizes = {"gpu_hours": hours, "world_size": GPUS, "workers": 4}
+            tables[JOB_SLOWDOWN].append({**unit, **sizes})
+            tables[WORKER_SLOWDOWN] += [
+                {**unit, "dp_rank": place, "host": host if place < 2 else f"other {host}"}
+                for place in range(4)
+            ]
+            named: dict[str, Any] = {
+                "lost_fraction": share,
+                "lost_gpu_hours": None if hours is None else share * hours,
+            }
+            named["culprits"] = [culprit(0.5, host=host)]
+            tables[JOB_CAUSES].append(
+                {
+                    **unit,
+                    "cause": "slow_worker",
+                    "is_cause": letter == "x",
+                    **(named if letter == "x" else {}),
+                }
+            )
+    return tables
+
+
+def drained(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> dict[str, Row]:
+    return {row.host: row for row in answer(drain_by(TERMS), fleet(courses, share, hours))}
+
+
+def test_without_history_the_prior_says_how_long_it_lasts() -> None:
+    row = drained({"a": "..xxxx"})["a"]
+    assert row.probability == pytest.approx(sum(4 / (4 + t) for t in range(1, 8)) / 7)
+    assert (row.state, row.days_slow_in_row, row.spells, row.hosts_alike) == ("slow_longer", 4, 1, 0)
+    assert row.share_lost == pytest.approx(0.1)
+    assert row.expected_gpu_hours == pytest.approx(0.1 * HOURS * 7 * row.probability)
+    assert row.cost_gpu_hours == pytest.approx(GPUS * 1.0 + GPUS / 2 * 1.0)
+    assert row.break_even_days == pytest.approx(12.0 / 100.0)
+    assert row.net_gpu_hours == pytest.approx(row.expected_gpu_hours - 12.0)
+    assert (row.as_of_day, row.last_slow, row.job_ids) == (
+        DAY + timedelta(5),
+        DAY + timedelta(5),
+        ["job of a"],
+    )
+    assert row.verdict == "drain"
+
+
+@pytest.mark.parametrize(("course", "again"), [("x.", AGAIN_ONCE), ("x.x..", AGAIN_OFTEN)])
+def test_a_quiet_host_may_fall_back(course: str, again: float) -> None:
+    row = drained({"a": course})["a"]
+    assert row.probability == pytest.approx(sum(1 - (1 - again) ** t for t in range(1, 8)) / 7)
+    assert row.days_slow_in_row == 0
+
+
+def test_own_history_moves_the_prior_by_its_hosts() -> None:
+    """Three hosts were slow for a day and then quiet; one has just become slow."""
+    history = dict.fromkeys("abc", "x.......-")
+    row = drained({**history, "new": "........x"})["new"]
+    prior = sum(1 / (1 + t) for t in range(1, 8)) / 7
+    assert (row.state, row.hosts_alike) == ("slow_1_day", 3)
+    assert row.prior == pytest.approx(prior)
+    assert row.probability == pytest.approx(PRIOR_HOSTS * prior / (3 + PRIOR_HOSTS))
+    stays = drained({**dict.fromkeys("abc", "xxxxxxxx-"), "new": "........x"})["new"]
+    assert stays.probability == pytest.approx((3 + PRIOR_HOSTS * prior) / (3 + PRIOR_HOSTS))
+    assert stays.expected_low > row.expected_low
+
+
+def test_the_interval_is_that_of_its_parts() -> None:
+    row = drained({"a": "xxxx"})["a"]
+    p = row.probability
+    relative = (1 - p) / (p * (PRIOR_HOSTS + 1))  # all days lose the same: the share is known
+    assert row.expected_low < row.expected_gpu_hours < row.expected_high <= 0.1 * HOURS * 7
+    assert row.expected_low == pytest.approx(
+        row.expected_gpu_hours / sqrt(1 + relative) * exp(-1.645 * sqrt(log(1 + relative)))
+    )
+    once = drained({"a": "x"})["a"]
+    assert once.expected_high / once.expected_low > row.expected_high / row.expected_low
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({}, "drain"),
+        ({"share": 0.004}, "probably"),
+        ({"share": 0.001}, "no"),
+        ({"hours": None}, "unknown"),
+    ],
+)
+def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
+    row = drained({"a": "xxxx"}, **more)["a"]
+    assert row.verdict == verdict
+    assert (row.net_gpu_hours is None) == (verdict == "unknown")
+
+
+def test_who_is_not_asked_about() -> None:
+    """Never slow; gone for a week; slow for what another machine would do too."""
+    tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert set(rows) == {"slow", "idle"}
+    assert rows["idle"].gpu_hours_per_day == pytest.approx(5 * HOURS / 7)
+    assert rows["idle"].cost_gpu_hours == pytest.approx(4.0)  # no job has to restart
+    tables[JOB_CAUSES] = [{**row, "cause": "pause"} for row in tables[JOB_CAUSES]]
+    assert answer(drain_by(TERMS), tables) == []
+
+
+def test_as_of_an_earlier_day() -> None:
+    tables = fleet({"a": "x......."})
+    assert [row.state for row in answer(drain_by(TERMS), tables)] == ["quiet_after_one"]
+    (row,) = answer(drain_by(TERMS, DAY), tables)
+    assert (row.state, row.as_of_day) == ("slow_1_day", DAY)
+
+
+def test_the_dearest_first() -> None:
+    tables = fleet({"a": "xx", "b": "xxxxx", "c": "xxx"})
+    assert next(row.host for row in answer("SELECT * FROM drain", tables)) == "b"

@@ -1,0 +1,48 @@
+"""Racks and switches of a unit's workers, where the labels of its manifest name them."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+
+from udfs.kernel.arrays import Ints
+from udfs.simulate.rank_rows import ReplayedRows
+
+LABELS: Final = ("rack.", "switch.")
+"""Labels of a prefix and a host say what that is in, as in {"rack.node-7": "r3"}; the first prefix rules."""
+
+
+class WorkerRacks(NamedTuple):
+    """What several hosts of a unit are in together, but not all of its workers.
+
+    names  : of the racks, by number, ascending.
+    number : int, shape (stage, dp_rank); -1 where nothing states the rack of a worker's host, or it is the
+             only host there.
+    """
+
+    names: list[str]
+    number: Ints
+
+
+def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerRacks | None:
+    """Racks of the replayed workers by the hosts of their replayed ranks; None where none has several hosts.
+
+    manifest : with `labels`, a mapping or pairs as Arrow has them.
+    """
+    labels = dict(cast(Mapping[str, str], manifest.get("labels") or {}))
+    rack_of: dict[str, str] = {}
+    for prefix in LABELS:
+        for label, name in labels.items():
+            if label.startswith(prefix):
+                rack_of.setdefault(label.removeprefix(prefix), name)
+    if not rack_of:
+        return None
+    hosts = rows.table.column("host").take(rows.host_row).to_pylist()
+    hosts_of: dict[str, set[str]] = {}
+    for host in hosts:
+        if host in rack_of:
+            hosts_of.setdefault(rack_of[host], set()).add(host)
+    names = sorted(name for name, held in hosts_of.items() if len(held) > 1)
+    place = {name: number for number, name in enumerate(names)}
+    number = np.array([place.get(rack_of.get(host, ""), -1) for host in hosts]).reshape(rows.worker_row.shape)
+    return WorkerRacks(names, number) if names and len(np.unique(number)) > 1 else None
