@@ -122,7 +122,7 @@ real-run: emitter
 
 lock: setup
 	@echo "lock: resolving pyproject.toml and conf/*.in anew ..."
-	@$(LOCK) --group dev pyproject.toml -o conf/requirements.lock
+	@$(LOCK) --all-extras --group dev pyproject.toml -o conf/requirements.lock
 	@$(LOCK) --no-annotate conf/uv.in -o conf/uv.lock
 	@$(LOCK) --no-annotate conf/build.in -o conf/build.lock
 	@$(LOCK) --no-annotate conf/java.in -o conf/java.lock

@@ -43,7 +43,11 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "changes": _Entry("job_changes", "since which day a job takes longer, and what changed with it"),
         "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
+        "serve": _Entry("serve_pages", "the report in a browser: a page for every job, made when asked for"),
         "mcp": _Entry("serve_agents", "answers for agents, by the Model Context Protocol"),
+        "register": _Entry(
+            "register_tables", "what Spark, Unity, Glue, Trino or DuckDB need to see the tables"
+        ),
         "export": _Entry("export_database", "all tables and views as one DuckDB file"),
     },
     "Run the nights": {

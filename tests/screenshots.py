@@ -25,7 +25,9 @@ def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
 
     return {
         "fleet": (report / str(LAST_DAY) / INDEX_NAME, "main", 800, 1400, False),
+        "fleet-dark": (report / str(LAST_DAY) / INDEX_NAME, "main", 800, 1400, True),
         "fleet-narrow": (report / str(LAST_DAY) / INDEX_NAME, "chain-title", 900, 400, True),
+        "fleet-narrow-light": (report / str(LAST_DAY) / INDEX_NAME, "main", 900, 400, False),
         "gpt-175b": (job(LAST_DAY, "gpt-175b", "r1"), "crop-title", 700, 1400, False),
         "published-se": (job(FIRST_DAY, "published-se", "0"), "workers-title", 800, 1400, False),
         "published-st": (job(FIRST_DAY, "published-st", "0"), "workers-title", 700, 1400, False),

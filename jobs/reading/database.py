@@ -13,13 +13,14 @@ import duckdb
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.runtime.nearest import close_match
+from jobs.runtime.places import is_url
 from jobs.warehouse.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
 from jobs.warehouse.reader import QuestionError
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
 
-_SETTINGS: Final = (
+SETTINGS: Final = (
     "SET TimeZone = 'UTC'",
     "SET parquet_metadata_cache = true",
     "SET ieee_floating_point_ops = false",  # a division by zero is an error, as it is to Spark
@@ -45,9 +46,34 @@ class Database:
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
+    def stated(self) -> tuple[bytes | None, ...]:
+        """Return what the warehouse states of its latest publication: other bytes, another publication."""
+        return self._own.stated(), self._ingested.stated()
+
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
         return self._home(name).unused_files(name)
+
+    def place_of(self, name: str) -> str:
+        """Return the root under which a table lies."""
+        return self._home(name).root
+
+    def version_of(self, name: str) -> int | None:
+        """Return the version of a table in the latest publication; None where it is in none, or not there."""
+        return self._home(name).version_of(name)
+
+    def is_there(self, name: str) -> bool:
+        """Whether readers see a table of this name."""
+        return self._home(name).is_there(name)
+
+    def files_of(self, name: str) -> str:
+        """Return SQL of the rows of a table, by its files. Raises QuestionError where they lie in a store."""
+        if is_url(self.place_of(name)):
+            raise QuestionError(
+                f"{self.root} lies in a store: straggler export FILE.duckdb writes one file of it"
+            )
+        with duckdb.connect(":memory:") as connection:
+            return self._rows(name, connection)
 
     def connection(
         self, names: Collection[str] = (*TABLES, *VIEWS), *, in_order: bool = False
@@ -58,7 +84,7 @@ class Database:
         in_order : the same rows give the same bits, see IN_ORDER
         """
         connection = duckdb.connect(":memory:", config=ALONE)
-        for statement in (*_SETTINGS, *([IN_ORDER] if in_order else []), WHOLE):
+        for statement in (*SETTINGS, *([IN_ORDER] if in_order else []), WHOLE):
             connection.execute(statement)
         for name in filter(names.__contains__, TABLES):
             connection.execute(f"CREATE VIEW {name} AS {self._rows(name, connection)}")
@@ -103,12 +129,12 @@ def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) 
     """Make these views of the warehouse views of the database."""
     for view in VIEWS.values():
         if view.name in names:
-            connection.execute(f"CREATE VIEW {view.name} AS {_in_duckdb(view.sql)}")
+            connection.execute(f"CREATE VIEW {view.name} AS {in_duckdb(view.sql)}")
 
 
 @cache
-def _in_duckdb(sql: str) -> str:
-    """SQL of a view for DuckDB; kept, as every connection needs it again."""
+def in_duckdb(sql: str) -> str:
+    """Return SQL of a view for DuckDB; kept, as every connection needs it again."""
     return question(sql).for_duckdb
 
 

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from jobs.report import wording
 from jobs.report.waterfall import waterfall
+from jobs.runtime.extras import missing
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
@@ -63,6 +65,8 @@ class Figure:
         return target
 
     def _drawn(self, how: str) -> bytes:
+        if find_spec("vl_convert") is None:
+            raise FigureError(missing(ModuleNotFoundError(name="vl_convert")))
         spec = json.dumps(dict(self.spec)).encode()
         drawn = _converted(spec, how)
         if drawn.returncode < 0:  # V8 ends its process by a signal where memory is short for a moment

@@ -2,10 +2,13 @@
 
 import io
 from dataclasses import dataclass
+from html import escape
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from jobs.runtime.extras import missing
 from jobs.runtime.fitting import write_fitting
 from jobs.runtime.printing import times_as_text
 
@@ -33,12 +36,18 @@ class Rows:
 
     def pandas(self) -> "DataFrame":
         """Return the rows as a frame of pandas."""
-        found: DataFrame = self.arrow.to_pandas()
+        try:
+            found: DataFrame = self.arrow.to_pandas()
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(missing(error), name=error.name) from None
         return found
 
     def polars(self) -> "PolarsFrame":
         """Return the rows as a frame of polars, which has to be installed."""
-        from polars import DataFrame, from_arrow  # noqa: PLC0415  # optional
+        try:
+            from polars import DataFrame, from_arrow  # noqa: PLC0415  # optional
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(missing(error), name=error.name) from None
 
         found = from_arrow(self.arrow)
         if not isinstance(found, DataFrame):
@@ -61,4 +70,6 @@ class Rows:
         return f"{out.getvalue()}{len(self):,} {'row' if len(self) == 1 else 'rows'}{shown}{more}"
 
     def _repr_html_(self) -> str:
+        if find_spec("pandas") is None:
+            return f"<pre>{escape(repr(self))}</pre>"
         return f"{Rows(self.arrow.slice(0, _SHOWN)).pandas().to_html()}<p>{len(self):,} rows</p>"

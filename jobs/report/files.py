@@ -4,6 +4,7 @@
 """
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -11,15 +12,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-import vl_convert
 
 from jobs.report import templates
 from jobs.report.dictionary import dictionary
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
+from jobs.runtime.extras import missing
 
+_LOG: Final = logging.getLogger(__name__)
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 """What of the chart library the pages call."""
@@ -55,7 +57,7 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
     target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
     for leftover in (made, old):
         shutil.rmtree(leftover, ignore_errors=True)
-    for name, content in {**_shared(root), **pages}.items():
+    for name, content in {**shared(chart_library(root)), **pages}.items():
         _write(made / name, content)
     if target.exists():
         target.rename(old)
@@ -68,8 +70,8 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
 def add_page(root: Path, path: str, content: bytes) -> Path:
     """Put one job page into the publication of its day, which may be there or not; returns the page."""
     page = root / path
-    for name, shared in _shared(root).items():
-        _write(page.parents[1] / name, shared)
+    for name, each in shared(chart_library(root)).items():
+        _write(page.parents[1] / name, each)
     _write(page, content)
     return page
 
@@ -79,17 +81,25 @@ def list_publications(root: Path) -> None:
     days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
     lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
-    publications = list(zip(days, lines, strict=True))
-    values = {"root": days[0] if days else ".", "title": "Fleet reports", "publications": publications}
-    _write(root / INDEX_NAME, templates.page("index.html", values))
+    _write(root / INDEX_NAME, list_of(dict(zip(days, lines, strict=True))))
 
 
-def _shared(root: Path) -> dict[str, bytes]:
-    """Style, script and chart library of a publication, and the dictionary of all columns."""
+def list_of(publications: Mapping[str, str]) -> bytes:
+    """Return the page that lists publications: day, the latest first, and what is said of it."""
+    root = next(iter(publications), ".")
+    values = {"root": root, "title": "Fleet reports", "publications": [*publications.items()]}
+    return templates.page("index.html", values)
+
+
+def shared(library: bytes) -> dict[str, bytes]:
+    """Style, script and chart library of a publication, and the dictionary of all columns.
+
+    library : as chart_library makes it
+    """
     return {
         **templates.shared_files(),
         templates.DICTIONARY_NAME: dictionary(),
-        templates.LIBRARY_NAME: chart_library(root),
+        templates.LIBRARY_NAME: library,
     }
 
 
@@ -107,11 +117,19 @@ def cache_folder() -> Path:
 
 
 def chart_library(root: Path) -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
+    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root.
+
+    Where they are not installed, a script that says so in the place of each chart.
+    """
+    if find_spec("vl_convert") is None:
+        _LOG.warning("pages have no charts: %s", missing(ModuleNotFoundError(name="vl_convert")))
+        return templates.shared_files("no-charts.js")[templates.SCRIPT_NAME]
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
     try:
         return cached.read_bytes()
     except OSError:  # not there yet, or nothing can be
+        import vl_convert  # noqa: PLC0415  # optional: see jobs.runtime.extras
+
         library = vl_convert.javascript_bundle(_GLOBALS).encode()
     with suppress(OSError):  # made again where it cannot be stored
         _write(cached, library)

@@ -24,6 +24,8 @@ OF_FILES_BESIDE: Final = (
     f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:"
 )
 """Of a page whose script and style lie beside it."""
+SERVED: Final = f"{_ALWAYS}; script-src 'self'; style-src 'self'; frame-ancestors 'none'"
+"""Of all that a server sends; a page's own policy holds too."""
 _BESIDE: Final = re.compile(
     r'<link rel="stylesheet" href="[^"]*/(?P<style>[\w.-]+)">'
     r'|<script defer src="[^"]*/(?P<script>[\w.-]+)"></script>'

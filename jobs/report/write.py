@@ -6,13 +6,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from jobs.report import files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
-from jobs.report.in_store import mirrored
 from jobs.report.job_page import job_page, links_of
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
@@ -25,6 +25,8 @@ from schemas.unit import Unit
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_IN_STORE: Final = "jobs.report.in_store"
+"""Imported where the report lies in a store, which an install need not reach."""
 
 
 class NoRowsError(QuestionError):
@@ -39,7 +41,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:
     started = time.monotonic()
-    fleet = read_fleet(reader, _first_day(settings, log_date), log_date, settings.drain.terms)
+    fleet = read_fleet(reader, first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
@@ -88,7 +90,7 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path |
 
 
 def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None) -> Path:
-    fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
+    fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name = warehouse_name(settings)
     if alone:
@@ -112,7 +114,7 @@ def report_root(settings: Settings) -> Iterator[Path]:
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
-        with mirrored(_report_url(settings)) as folder:
+        with import_module(_IN_STORE).mirrored(_report_url(settings)) as folder:
             yield folder
 
 
@@ -137,7 +139,8 @@ def warehouse_name(settings: Settings) -> str:
     return str(Path(path).relative_to(data_root())) if Path(path).is_relative_to(data_root()) else path
 
 
-def _first_day(settings: Settings, last_day: date) -> date:
+def first_day(settings: Settings, last_day: date) -> date:
+    """Return where the period of a report begins."""
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from jobs.runtime.errors import PlainError
+from jobs.runtime.extras import missing
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import FORMATS
 from jobs.runtime.terminal import complain, warn_on_terminal
@@ -156,7 +157,7 @@ class Command(click.Command):
         except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
             raise
         except Exception as error:
-            if self._explain is None:
+            if self._explain is None or missing(error):
                 raise
             logger.exception("%s failed", called())
             message, status = self._explain(error), Exit.FAILED
@@ -196,6 +197,12 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         complain(f"{of.name}: error: {error}")
         return Exit.FAILED
+    except ModuleNotFoundError as error:
+        said = missing(error)
+        if said is None:
+            raise
+        complain(f"{of.name}: error: {said}")
+        return Exit.WRONG_SETTINGS
     except click.Abort:
         return Exit.FAILED
 

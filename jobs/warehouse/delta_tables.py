@@ -106,7 +106,7 @@ class DeltaTables:
         if odd := not_readable(root):
             raise QuestionError(f"the warehouse {root} cannot be read: {odd}")
         check_warehouse(usual(root))
-        self._root = usual(root).rstrip("/")
+        self.root = usual(root).rstrip("/")
         self._is_store = is_url(root)
 
     @cached_property
@@ -115,7 +115,7 @@ class DeltaTables:
 
         Raises DamagedError where the log of publications has lost its end.
         """
-        stated = self._small_file(LATEST_PUBLICATION)
+        stated = self.stated()
         if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
             return known
         stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
@@ -127,20 +127,24 @@ class DeltaTables:
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0
         versions: Mapping[str, int] | None = found[1] if found else None
-        check_latest(self._root, number, stated)
+        check_latest(self.root, number, stated)
         return versions
+
+    def stated(self) -> bytes | None:
+        """Return what states the latest publication; None before the first."""
+        return self._small_file(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:
         """Digests of published files, by table; none of a store."""
-        return {} if self._is_store else kept(self._root, self._small_file(DIGESTS))
+        return {} if self._is_store else kept(self.root, self._small_file(DIGESTS))
 
     def _small_file(self, name: str) -> bytes | None:
         """Contents of a file beside the tables; None without one."""
         if self._is_store:
             with self._answering():
-                return cast("bytes | None", import_module(_OBJECTS).content(self._root, name))
-        path = Path(self._root) / name
+                return cast("bytes | None", import_module(_OBJECTS).content(self.root, name))
+        path = Path(self.root) / name
         return path.read_bytes() if path.exists() else None
 
     def is_there(self, name: str) -> bool:
@@ -149,16 +153,20 @@ class DeltaTables:
             return self._is_stored(name)
         return name in self._published
 
+    def version_of(self, name: str) -> int | None:
+        """Return the version of a table that readers see; None where that is its newest."""
+        published = self._published if name in PUBLISHED_TABLES else None
+        return None if published is None else published.get(name)
+
     def stored(self, name: str) -> Stored | None:
         """Rows of a table as readers see it; None where it has no files."""
         if not self.is_there(name):
             return None
-        published = self._published if name in PUBLISHED_TABLES else None
-        return self._open(name, None if published is None else published[name])
+        return self._open(name, self.version_of(name))
 
     def _open(self, name: str, version: int | None) -> Stored | None:
         """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
-        path, declared = f"{self._root}/{name}", TABLES[name]
+        path, declared = f"{self.root}/{name}", TABLES[name]
         with self._answering():
             table = self._log(path, version)
         log = table.get_add_actions()
@@ -170,12 +178,10 @@ class DeltaTables:
                 rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
             return Stored(f"{_IN_STORE}{name}", dataset=rows)
         for column in declared.partition_by:  # DuckDB would take its value from there
-            if f"/{column}=" in self._root:
-                raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
-        if "\\" in self._root and _PATTERN.search(self._root):
-            raise QuestionError(
-                f"{self._root}: no folder above a table may have a backslash and one of * ? ["
-            )
+            if f"/{column}=" in self.root:
+                raise QuestionError(f"{self.root}: no folder above a table may be called {column}=...")
+        if "\\" in self.root and _PATTERN.search(self.root):
+            raise QuestionError(f"{self.root}: no folder above a table may have a backslash and one of * ? [")
         check_opened(
             path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
         )
@@ -193,15 +199,15 @@ class DeltaTables:
         """Count the files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        path = f"{self._root}/{name}"
+        path = f"{self.root}/{name}"
         table = DeltaTable(path, storage_options=storage_options(path))
         return len(table.vacuum(_KEPT_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
-        if not self._is_store and not Path(self._root, name).is_dir():
+        if not self._is_store and not Path(self.root, name).is_dir():
             return False
         with self._answering():
-            path = f"{self._root}/{name}"
+            path = f"{self.root}/{name}"
             return DeltaTable.is_deltatable(path, storage_options=storage_options(path))
 
     @contextmanager
@@ -212,7 +218,7 @@ class DeltaTables:
         except OSError as error:
             if self._is_store:
                 reasons = _INDENT.sub(": ", str(error).strip())
-                raise AnswerError(f"{self._root}: {reasons}; {_REACH}") from error
+                raise AnswerError(f"{self.root}: {reasons}; {_REACH}") from error
             raise
 
 

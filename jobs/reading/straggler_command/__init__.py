@@ -1,0 +1,38 @@
+"""Starts the command `straggler`, unless other packages of a user hide those of this project.
+
+It imports nothing of the project before it has looked: `jobs` is a name that others have too.
+"""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+_HERE = Path(__file__).resolve()
+_HOMES = {_HERE.parents[1], _HERE.parents[3]}
+"""Where the packages lie: beside this one once installed, above it in a checkout."""
+_PACKAGES = ("jobs", "schemas", "udfs")
+_WRONG_SETTINGS = 2
+
+
+def hidden() -> str | None:
+    """Say which package comes before one of this project's, and where it lies; None where none does."""
+    for name in _PACKAGES:
+        spec = find_spec(name)
+        places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
+        if places and Path(places[0]).resolve().parent not in _HOMES:
+            return (
+                f"{places[0]} hides this project's package {name}: start elsewhere, take its folder out of "
+                "PYTHONPATH, or rename it"
+            )
+    return None
+
+
+def main() -> int:
+    """Run the command that the arguments name; returns its exit status."""
+    said = hidden()
+    if said is not None:
+        sys.stderr.write(f"straggler: error: {said}\n")
+        return _WRONG_SETTINGS
+    status: int = import_module("jobs.console").main()
+    return status

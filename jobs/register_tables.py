@@ -1,0 +1,47 @@
+"""Register: the statements by which a catalog of another engine sees tables and views as of a publication.
+
+`straggler register duckdb --warehouse demo/warehouse > views.sql`
+"""
+
+import re
+import sys
+
+from jobs.entry_points.command import opened, settings_entry_point
+from jobs.reading.catalog import CATALOGS, statements
+from jobs.runtime.arguments import Arguments, option
+from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import say
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+
+
+def _schema(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no schema such as straggler, or main.straggler with its catalog")
+    return text
+
+
+@settings_entry_point(
+    "register_tables",
+    option("catalog CATALOG", f"{', '.join(CATALOGS)}", choices=CATALOGS),
+    option(
+        "--schema NAME",
+        "where they go, as main.straggler with its catalog",
+        _schema,
+        default="straggler",
+    ),
+)
+def main(settings: Settings, args: Arguments) -> None:
+    """Print what a catalog needs to see tables and views as of the latest publication, as SQL.
+
+    Nothing is written, and no catalog is asked: run the statements where it is.
+    """
+    for statement in statements(opened(settings), args.catalog, args.schema):
+        if statement.startswith("--"):
+            say(statement)
+        else:
+            sys.stdout.write(f"{statement};\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

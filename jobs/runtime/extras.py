@@ -1,0 +1,30 @@
+"""Packages that only some of what this project does needs, and the extra of the install that brings each."""
+
+from typing import Final
+
+_PROJECT: Final = "straggler-fleet"
+BROUGHT_BY: Final = {
+    "airflow": "airflow",
+    "cryptography": "spark",
+    "delta": "spark",
+    "great_expectations": "gates",
+    "mcp": "agents",
+    "obstore": "stores",
+    "py4j": "spark",
+    "pyspark": "spark",
+    "viztracer": "draw",
+    "vl_convert": "draw",
+}
+"""Package -> extra."""
+_ALONE: Final = ("pandas", "polars")
+"""What answers are handed to, if it is there."""
+
+
+def missing(error: BaseException | None) -> str | None:
+    """Say how to install what an import did not find; None where it is no such package."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if name in _ALONE:
+        return f"{name} is not installed: pip install {name}"
+    if name in BROUGHT_BY:
+        return f"{name} is not installed: pip install '{_PROJECT}[{BROUGHT_BY[name]}]'"
+    return None

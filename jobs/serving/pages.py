@@ -1,0 +1,196 @@
+"""Pages of the report as they are asked for: of every day, unit and host, as of the latest publication.
+
+A path names nothing on disk: it is looked up among the pages that the warehouse's rows can make.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+from threading import BoundedSemaphore, Event, Lock, Thread
+from typing import Final, NamedTuple
+
+from jobs.entry_points.command import opened
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.report import files
+from jobs.report.fleet_page import fleet_page
+from jobs.report.host_page import host_pages
+from jobs.report.job_page import job_page, links_of
+from jobs.report.links import HOSTS_FOLDER, INDEX_NAME, JOBS_FOLDER, job_page_path
+from jobs.report.read import days_with_rows, read_fleet, read_units
+from jobs.report.rows import FleetTables, Publication
+from jobs.report.write import first_day, publication_of, warehouse_name
+from jobs.runtime.errors import PlainError
+from jobs.runtime.settings import Settings
+from jobs.warehouse.reader import AnswerError
+from schemas.unit import Unit
+from schemas.vocabulary import UNIT_KEY
+
+_MOST_WAITING: Final = 8
+"""Requests that wait for a page, the one that is made included; pages are made one at a time."""
+_MOST_DAYS: Final = 4
+"""Days whose fleet is kept."""
+_MOST_KEPT: Final = 64_000_000
+"""Pages that are kept. [B]"""
+_MOST_PAGE: Final = 32_000_000
+"""Largest page that is sent: a browser shows larger ones hardly. [B]"""
+_MOST_SECONDS: Final = 60.0
+"""Longest that the questions of a page may take, as of the command query. [s]"""
+_AGAIN_S: Final = 0.1
+
+_PATH: Final = re.compile(
+    rf"/(?P<day>\d{{4}}-\d{{2}}-\d{{2}})/(?:(?P<folder>{JOBS_FOLDER}|{HOSTS_FOLDER})/)?(?P<name>[\w.-]{{1,200}})",
+    re.ASCII,
+)
+
+
+class NoPageError(LookupError):
+    """Raised for a path that no page has."""
+
+
+class BusyError(PlainError):
+    """Raised where too many pages are being made, or one takes too long or is too large."""
+
+
+class _Day(NamedTuple):
+    """What pages of one day are made of."""
+
+    fleet: FleetTables
+    publication: Publication
+    units: dict[str, Unit]
+    """The units of that day, by the path of their page."""
+
+
+class Pages:
+    """The pages of one warehouse. Any thread may ask.
+
+    Raises QuestionError unless tables are there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._shared = files.shared(files.chart_library(files.cache_folder()))
+        self._waiting, self._lock = BoundedSemaphore(_MOST_WAITING), Lock()
+        self._open(opened(settings))
+
+    def _open(self, database: Database) -> None:
+        """Answer from now on as of the latest publication."""
+        self._stated = database.stated()
+        self._reader = DuckDbReader(database, in_order=True)
+        self._with_rows: list[date] | None = None
+        self._days: OrderedDict[date, _Day] = OrderedDict()
+        self._made: OrderedDict[str, bytes] = OrderedDict()
+
+    def latest(self) -> str:
+        """Return the path of the latest fleet's page. Raises NoPageError where no day has rows."""
+        return f"/{self._all_days()[0]}/{INDEX_NAME}"
+
+    def _all_days(self) -> list[date]:
+        """Days with rows, the latest first."""
+        with self._turn():
+            if not self._known():
+                raise NoPageError("no rows yet: run a night first")
+            return self._known()[::-1]
+
+    def page(self, path: str) -> bytes:
+        """Return the page of a path. Raises NoPageError without one, BusyError where it cannot be had now."""
+        if path == f"/{INDEX_NAME}":
+            return files.list_of({day.isoformat(): "" for day in self._all_days()})
+        asked = _PATH.fullmatch(path)
+        if asked is None:
+            raise NoPageError("no such page")
+        if asked["folder"] is None and asked["name"] in self._shared:
+            return self._shared[asked["name"]]
+        try:
+            day = date.fromisoformat(asked["day"])
+        except ValueError as error:
+            raise NoPageError("no such day") from error
+        with self._turn():
+            if path not in self._made:
+                self._keep(path, self._make(day, path))
+            self._made.move_to_end(path)
+            return self._made[path]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for the reader, which then is of the latest publication; what takes too long ends."""
+        if not self._waiting.acquire(blocking=False):
+            raise BusyError(f"{_MOST_WAITING} pages are being made: try again in a moment")
+        try:
+            with self._lock:
+                paths = self._settings.paths
+                if Database(paths.warehouse, paths.ingested).stated() != self._stated:
+                    self._reader.close()
+                    self._open(opened(self._settings))
+                with _stopped_after(_MOST_SECONDS, self._reader.stop):
+                    yield
+        finally:
+            self._waiting.release()
+
+    def _known(self) -> list[date]:
+        if self._with_rows is None:
+            self._with_rows = days_with_rows(self._reader)
+        return self._with_rows
+
+    def _make(self, day: date, path: str) -> bytes:
+        found = self._day(day)
+        if path == f"/{day}/{INDEX_NAME}":
+            return fleet_page(found.fleet, found.publication)
+        unit = found.units.get(path[1:])
+        if unit is not None:
+            (tables,) = read_units(self._reader, [unit], found.fleet.hosts)
+            links = links_of(unit, found.fleet, found.publication)
+            return job_page(tables, found.publication.warehouse, links)
+        host = {host: name for host, name in found.publication.hosts.items() if path == f"/{day}/{name}"}
+        for page in host_pages(found.fleet, replace(found.publication, hosts=host)).values():
+            return page
+        raise NoPageError("no such page")
+
+    def _day(self, day: date) -> _Day:
+        """Return what the pages of a day are made of. Raises NoPageError for a day without rows."""
+        if day not in self._known():
+            raise NoPageError("no rows of that day")
+        if day not in self._days:
+            fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
+            units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]
+            of_day = {job_page_path(*unit): unit for unit in units if unit.log_date == day}
+            pages = [job_page_path(*unit) for unit in units]
+            hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
+            publication = publication_of(fleet, day, pages, hosts, warehouse_name(self._settings))
+            self._days[day] = _Day(fleet, publication, of_day)
+            if len(self._days) > _MOST_DAYS:
+                self._days.popitem(last=False)
+        self._days.move_to_end(day)
+        return self._days[day]
+
+    def _keep(self, path: str, page: bytes) -> None:
+        if len(page) > _MOST_PAGE:
+            raise BusyError(f"the page has {len(page) / 1e6:.0f} MB: straggler job-page --out FILE writes it")
+        self._made[path] = page
+        while sum(map(len, self._made.values())) > _MOST_KEPT:
+            self._made.popitem(last=False)
+
+
+@contextmanager
+def _stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+    """Stop what is asked within, again and again: a stop between two questions ends neither."""
+    done, late = Event(), Event()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            late.set()
+            while not done.wait(_AGAIN_S):
+                stop()
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    except AnswerError as error:
+        if late.is_set():
+            raise BusyError(f"the page takes longer than {seconds:g} s") from error
+        raise
+    finally:
+        done.set()

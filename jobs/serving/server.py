@@ -1,0 +1,127 @@
+"""Serves pages over HTTP on the loopback interface: read-only, and to this machine's own pages alone.
+
+A page of another site may send a browser here. Its name then stands in the header Host (DNS rebinding), which
+is refused; what it embeds or fetches, the browser keeps from it.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from mimetypes import guess_type
+from pathlib import Path
+from socket import socket
+from threading import BoundedSemaphore
+from typing import Any, Final
+
+from jobs.report.templates import SERVED
+from jobs.runtime.errors import PlainError
+from jobs.serving.pages import BusyError, NoPageError, Pages
+
+_LOG: Final = logging.getLogger(__name__)
+LOOPBACK: Final = "127.0.0.1"
+_MOST_CONNECTIONS: Final = 32
+_SILENCE_S: Final = 10
+"""How long a connection may say nothing before it ends. [s]"""
+_LONGEST_PATH: Final = 500
+_TEXT: Final = "text/plain; charset=utf-8"
+_HEADERS: Final = {
+    "Content-Security-Policy": SERVED,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request, by a page or by one line."""
+
+    server_version, sys_version, timeout = "straggler", "", _SILENCE_S
+    _pages: Pages
+
+    def __init__(self, pages: Pages, *args: Any) -> None:  # noqa: ANN401  # what the server hands on
+        self._pages = pages
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        """Send a page."""
+        port = self.connection.getsockname()[1]
+        if self.headers.get_all("Host") not in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"]):
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, f"only http://{LOOPBACK}:{port} is answered")
+            return
+        path = self.path.partition("?")[0][:_LONGEST_PATH]
+        try:
+            if path == "/":
+                self._send(HTTPStatus.FOUND, b"", _TEXT, {"Location": self._pages.latest()})
+                return
+            page = self._pages.page(path)
+        except NoPageError as error:
+            self._say(HTTPStatus.NOT_FOUND, f"{error}; the fleet's page is /")
+        except BusyError as error:
+            self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except PlainError as error:
+            _LOG.warning("%s: %s", path, error)
+            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"no page: {error}")
+        else:
+            self._send(HTTPStatus.OK, page, guess_type(Path(path).name)[0] or _TEXT)
+
+    do_HEAD = do_GET  # noqa: N815  # as http.server spells it
+
+    def _say(self, status: HTTPStatus, line: str) -> None:
+        self._send(status, f"{line}\n".encode(), _TEXT)
+
+    def _send(
+        self, status: HTTPStatus, content: bytes, kind: str, more: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in (_HEADERS | (more or {})).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, form: str, *values: object) -> None:
+        """Log a request where somebody wants to see it."""
+        _LOG.info(form, *values)
+
+
+class PageServer(ThreadingHTTPServer):
+    """A server of the pages of one warehouse; port 0: a free one."""
+
+    daemon_threads = True
+
+    def __init__(self, pages: Pages, port: int) -> None:
+        self._free = BoundedSemaphore(_MOST_CONNECTIONS)
+        handler: Callable[..., BaseHTTPRequestHandler] = partial(_Handler, pages)
+        super().__init__((LOOPBACK, port), handler)
+
+    @property
+    def address(self) -> str:
+        """What a browser is given."""
+        return f"http://{LOOPBACK}:{self.server_address[1]}/"
+
+    def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
+        """Answer in a thread of its own; a connection beyond the bound ends at once."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
+        """Answer, and let another one in."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # socketserver's
+        """Log a fault of ours, not that a browser went away; the next request is answered."""
+        if not isinstance(sys.exception(), OSError):
+            _LOG.exception("a request was not answered")
