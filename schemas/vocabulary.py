@@ -1,4 +1,4 @@
-"""The words of the warehouse: op types, reject reasons, statuses, causes, table names.
+"""The vocabulary of the warehouse: op types, reject reasons, statuses, causes, table names.
 
 Standard library only, so that DAGs, executors and writers in a training loop can import it.
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.

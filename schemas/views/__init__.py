@@ -1,4 +1,4 @@
-"""The views: one .sql file each, filled in from the vocabulary; the comment at its top is its meaning."""
+"""The views: one .sql template each, filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
 from datetime import date, timedelta
@@ -25,7 +25,7 @@ def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
 
 
 def mentioned(sql: str) -> set[str]:
-    """Return the tables and views that a query names, with all that those read; everything if none."""
+    """Return the tables and views that a query names, and all that those read; all names if it names none."""
     words = set(re.findall(r"\w+", sql.lower()))
     found = words.intersection((*TABLE_NAMES, *VIEW_NAMES))
     for view in reversed(VIEWS.values()):
