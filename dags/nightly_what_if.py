@@ -6,10 +6,10 @@ stragglers.
 | task | publishes |
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
-| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, `run_events` |
+| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, and two more |
 | `simulate_what_if` | `job_slowdown` and its companions, `job_baseline`, and `job_causes` as measured |
 | `revise_causes` | `job_causes`, with what earlier days and other jobs say |
-| `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
+| `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, and more |
 | `publish_night` | the reports; checks the tables against each other, sums the night up in log and XCom |
 
 **The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight
@@ -116,7 +116,7 @@ with DAG(
     ingest_rank_logs = SparkSubmitOperator(
         task_id="ingest_rank_logs",
         doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, "
-        "`run_events`.",
+        "`run_events`, `host_health`.",
         entry_point="ingest_rank_logs",
         outlets=INGESTED,
         execution_timeout=timedelta(hours=4),

@@ -22,12 +22,12 @@ from jobs.report.cause_words import described
 from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.sections import effective_time
-from jobs.runtime.arguments import Arguments, called, command, log_date, option
+from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
-from jobs.runtime.printing import Result, fit
+from jobs.runtime.printing import Result, fit, write
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, Exit
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
@@ -49,6 +49,7 @@ _NUMBERS: Final = ("time_saved", "gpu_hours")
     option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
     option("--page FILE", "file for the page; default: JOB-RUN-DATE.html beside FOLDER", Path),
     option("--open", "also open the page in a browser"),
+    AS_JSON,
 )
 def main(args: Arguments) -> int:
     """Print how slow one run is, why, and the time that fixes save; write its page.
@@ -61,20 +62,36 @@ def main(args: Arguments) -> int:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
         found = analysis(run)
-        say(*_answer(run, found))
-        _write_causes(found)
-        say(*_time(found), *_trust(found), *_rejects(found))
         page = args.page or _beside(args.folder) / _file_name(found.unit)
+        if args.format:
+            write(_for_programs(found, page), args.format, sys.stdout)
+        else:
+            say(*_answer(run, found))
+            _write_causes(found)
+            say(*_time(found), *_trust(found), *_rejects(found))
         content = alone(job_page(found.tables, None), library.result())
     try:
         page.write_bytes(content)
     except OSError as error:
         complain(f"{called()}: error: --page: {page}: {error.strerror}")
         return Exit.WRONG_SETTINGS
-    say("", f"Page: {page.resolve()}")
+    if not args.format:
+        say("", f"Page: {page.resolve()}")
     if args.open:
         webbrowser.open(page.resolve().as_uri())
     return Exit.DONE if found.tables.workers else Exit.FAILED
+
+
+def _for_programs(found: Analysis, page: Path) -> Result:
+    """The unit's row of job_slowdown, its causes and rejects as tables have them, and where the page lies."""
+    (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
+    causes = [
+        {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes
+    ]
+    rejects = found.read.rejects.select(["source_file", "line", "reason", "detail"]).to_pylist()
+    beside = {JOB_CAUSES: causes, REJECTS: rejects, "page": str(page.resolve())}
+    values = {**found.unit._asdict(), **row, **beside}
+    return Result([*values], [[*values.values()]])
 
 
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:

@@ -25,6 +25,9 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
     "One run": {
         "analyse": _Entry("analyse", "print how slow a run is, why, and the time a fix saves, from its logs"),
         "convert": _Entry("convert", "convert another tool's logs to rank logs, or print a summary of them"),
+        "convert-health": _Entry(
+            "convert_health", "convert what DCGM, NVSentinel, Slurm and others say of hosts, for a landing"
+        ),
         "diff": _Entry("diff_runs", "print what made one run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "write the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "replay one unit of the warehouse with some ops ideal or scaled"),

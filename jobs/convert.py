@@ -17,15 +17,18 @@ from jobs.landing.conversion import Conversion, ConversionError
 from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
-from jobs.reading.analysis import analysed, manifest_template
+from jobs.reading.analysis import Analysis, analysed, manifest_template
 from jobs.report.loss import headline
-from jobs.runtime.arguments import Arguments, called, command, log_date, option
+from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
+from jobs.runtime.printing import Result, write
 from jobs.runtime.terminal import complain, say
 from schemas.vocabulary import Exit, Status
 from udfs.simulate.implausible import implausible_times
 from udfs.simulate.odd_records import of_log_date
 from udfs.what_if import SimulationSettings
 
+_SAID: Final = ("source_format", "transfers", *SIZES, "manifest_status", "manifest_detail", "warm_up_steps")
+"""Of the row of jobs, for programs."""
 _MOST_LAST: Final = 3
 _MOST_RUNS: Final = 5
 
@@ -38,12 +41,15 @@ _MOST_RUNS: Final = 5
     option("--job-id JOB", "the job"),
     option("--run-id RUN", "its run"),
     option("--log-date DATE", "log date to write under, such as 2026-01-05", log_date),
+    AS_JSON,
 )
 def main(args: Arguments) -> int:
     """Convert the logs of one run of another tool, or print a summary of them.
 
     Exits with 1 for a log that cannot be replayed.
     """
+    if args.format and not args.check:
+        raise click.UsageError("--format json goes with --check")
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
         raise click.UsageError("--landing, --job-id, --run-id and --log-date are required, or else --check")
     for name in filter(None, (args.job_id, args.run_id)):
@@ -57,10 +63,14 @@ def main(args: Arguments) -> int:
         logs = [Path(file.path) for file in run.files if not file.is_one_of(MANIFEST, META, *EVENTS)]
         found = Conversion(logs, {**given, **own}, unit)
         found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
-        say(*_report(found))
+        if not args.format:
+            say(*_report(found))
         if args.check:
             outcome = analysed(unit, found.read, has_day=run.has_day)
-            say(headline(outcome.tables.job), *manifest_template(outcome))
+            if args.format:
+                write(_for_programs(found, outcome), args.format, sys.stdout)
+            else:
+                say(headline(outcome.tables.job), *manifest_template(outcome))
         else:
             if (wrong := implausible_times(found.rows)) is not None:
                 say(f"status: implausible_times; {wrong}")
@@ -106,6 +116,22 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
                 raise click.UsageError(f"{file} is no JSON object")
             return found
     return {}
+
+
+def _for_programs(found: Conversion, outcome: Analysis) -> Result:
+    """What was understood of the logs, and the status that a night would give the run."""
+    values = {
+        **outcome.unit._asdict(),
+        **{name: found.job[name] for name in _SAID},
+        "ops": found.ops,
+        "rows": found.rows.num_rows,
+        "ranks": _distinct(found, "rank"),
+        "steps": _distinct(found, "step"),
+        "broken": dict(found.broken),
+        "left_out": dict(found.left_out),
+        **{name: outcome.tables.job[name] for name in ("status", "status_detail")},
+    }
+    return Result([*values], [[*values.values()]])
 
 
 def _report(found: Conversion) -> Iterator[str]:

@@ -53,6 +53,8 @@ VIEW_NAMES: Final = (
     "exposed_month",
     "slower_than_before",
     "waterfall",
+    "health_predicts",
+    "slow_with_clean_health",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 

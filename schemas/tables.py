@@ -7,6 +7,7 @@ from schemas import (
     exposed_communication,
     fleet_tables,
     gpu_types,
+    health_tables,
     ingested_tables,
     job_causes,
     job_slowdown,
@@ -29,6 +30,7 @@ _MODULES: Final = (
     role_tables,
     power_tables,
     fleet_tables,
+    health_tables,
     log_tables,
 )
 _DECLARED: Final = {

@@ -59,6 +59,7 @@ class Scope:
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
 RUN_EVENTS_FORMAT: Final = "run-events/1"
+HEALTH_FORMAT: Final = "health/1"
 
 
 class RunEvent:
@@ -74,6 +75,19 @@ class RunEvent:
 
 
 EVENTS: Final = _values(RunEvent)
+
+HEALTH_COMPONENTS: Final = ("gpu", "nic", "link", "disk", "node")
+HEALTH_STARTS: Final = "starts"
+HEALTH_ENDS: Final = "ends"
+HEALTH_SAMPLE: Final = "sample"
+HEALTH_STATES: Final = (HEALTH_STARTS, HEALTH_ENDS, HEALTH_SAMPLE)
+HEALTH_OK: Final = "ok"
+HEALTH_INFO: Final = "info"
+HEALTH_WARNING: Final = "warning"
+HEALTH_ERROR: Final = "error"
+HEALTH_FATAL: Final = "fatal"
+HEALTH_SEVERITIES: Final = (HEALTH_OK, HEALTH_INFO, HEALTH_WARNING, HEALTH_ERROR, HEALTH_FATAL)
+"""What is checked on a host, what an event says of a check, and how bad that is, the worst last."""
 
 KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
@@ -230,6 +244,7 @@ REJECTS: Final = "rejects"
 SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
 RUN_EVENTS: Final = "run_events"
+HOST_HEALTH: Final = "host_health"
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -255,11 +270,20 @@ GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
 ROLE_ITERATION: Final = "role_iteration"
 ROLE_EFFECT: Final = "role_effect"
+CAUSE_EVIDENCE: Final = "cause_evidence"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
-INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL, RUN_EVENTS)
+INGESTED_TABLES: Final = (
+    RANK_STEPS,
+    JOBS,
+    REJECTS,
+    SOURCE_FILES,
+    COLLECTIVE_ARRIVAL,
+    RUN_EVENTS,
+    HOST_HEALTH,
+)
 REPLAY_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,
@@ -288,6 +312,7 @@ FLEET_TABLES: Final = (
     JOB_MEGAWATTS,
     POWER_DAY,
     POWER_IN_PHASE,
+    CAUSE_EVIDENCE,
 )
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""

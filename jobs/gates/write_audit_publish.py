@@ -29,10 +29,10 @@ from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.stored import STORE_ERRORS, keep
 from jobs.warehouse.tables import Warehouse
-from schemas.table import Expectation
+from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
+from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS, UNIT_KEY
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def publish(
     Nothing is published in either case.
     """
     started = time.monotonic()
-    broken = _broken(warehouse, tables, on_units(log_dates, units), rules)
+    broken = _broken(warehouse, tables, log_dates, units, rules)
     seconds = time.monotonic() - started
     counts = {name: rows.num_rows for name, rows in tables.items()}
     checks = table_checks(counts, rules, [check for each in broken for check in each.checks])
@@ -92,23 +92,30 @@ def publish(
 
 
 def _broken(
-    warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, rules: Sequence[Rule]
+    warehouse: Warehouse,
+    tables: Mapping[str, Rows],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+    rules: Sequence[Rule],
 ) -> list[_Broken]:
     """Audit every table and every rule; returns all failures, not only the first.
 
     Raises GateError if what was found together is not found again: that is never a pass.
     """
-    on_time = Expectation(ON_TIME_EXPECTATION, scope, OF_EVERY_TABLE[ON_TIME_EXPECTATION])
     # What has no rows breaks no rule, and Spark would take as long to say so as of a thousand.
     filled = {TABLES[name]: rows for name, rows in tables.items() if rows.num_rows}
     frames = [(table, frame_of(warehouse.spark, table, rows)) for table, rows in filled.items()]
     scalars = [(table, scalars_of(filled[table], frame)) for table, frame in frames]
     sound = {name for name, rows in tables.items() if isinstance(rows, StagedRows) and rows.are_sound}
-    found = []
-    if not all_hold(scalars, [on_time], sound):
+    found: list[_Broken] = []
+    on_time = {table: _on_time(table, log_dates, units) for table in filled}
+    alike: dict[Expectation, list[tuple[Table, DataFrame]]] = {}
+    for table, frame in scalars:
+        alike.setdefault(on_time[table], []).append((table, frame))
+    if not all(all_hold(some, [expected], sound) for expected, some in alike.items()):
         for table, frame in frames:
-            if checks := audit(table, frame, [on_time]):
-                found.append(_Broken(table.name, broken_rows(table, frame, [on_time]), checks))
+            if checks := audit(table, frame, [on_time[table]]):
+                found.append(_Broken(table.name, broken_rows(table, frame, [on_time[table]]), checks))
         if not found:
             named = ", ".join(tables)
             raise GateError(f"{named}: broken when checked together, but not when each is checked alone")
@@ -118,6 +125,21 @@ def _broken(
         *found,
         *(_Broken(rule.name, spark.createDataFrame(rule.rows), [rule.check]) for rule in of_rules),
     ]
+
+
+def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | None) -> Expectation:
+    """The rule that rows of a table are of what is published."""
+    condition = on_units(*_scope(table, log_dates, units))
+    return Expectation(ON_TIME_EXPECTATION, condition, OF_EVERY_TABLE[ON_TIME_EXPECTATION])
+
+
+def _scope(
+    table: Table, log_dates: Sequence[date], units: Collection[Unit] | None
+) -> tuple[Sequence[date], Collection[Unit] | None]:
+    """Days and units whose rows of a table are replaced: whole days of one without units."""
+    if units is None or set(UNIT_KEY) <= set(table.column_names):
+        return log_dates, units
+    return sorted({unit.log_date for unit in units if unit.is_of_day}), None
 
 
 def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page:
@@ -176,7 +198,9 @@ def _replace_all(
     units: Collection[Unit] | None,
 ) -> None:
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        each = [(TABLES[name], rows, log_dates, units) for name, rows in tables.items()]
+        each = [
+            (TABLES[name], rows, *_scope(TABLES[name], log_dates, units)) for name, rows in tables.items()
+        ]
         writes = [writers.submit(warehouse.replace, *arguments) for arguments in each]
     for write in writes:
         write.result()  # raises a writer's error after all have ended

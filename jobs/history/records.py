@@ -23,7 +23,7 @@ from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOBS, Phase
+from schemas.vocabulary import HOST_HEALTH, JOBS, Phase
 
 
 class Records:
@@ -50,8 +50,10 @@ class Records:
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Units in the table jobs."""
-        return set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
+        """Units of the table jobs, and days with health of their hosts."""
+        healthy = self._tables.rows(TABLES[HOST_HEALTH], self.log_dates)["log_date"].unique().to_pylist()
+        units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
+        return units | set(map(Unit.of_day, healthy))
 
     @cached_property
     def context(self) -> dict[date, str]:

@@ -95,6 +95,7 @@ class UnitAccount:
     repeats : lines of later files about rows of earlier ones
     contested : how often two files differ about a row, by their names
     outside : lines with a rank or a coordinate for which the manifest has no place
+    health : rows of host_health, of a unit of the day
     failure : why it could not be read at all, because reading it ended its process; empty if it was read
     """
 
@@ -108,6 +109,7 @@ class UnitAccount:
     repeats: Repeats = field(default_factory=dict)
     contested: Counter[tuple[str, str]] = field(default_factory=Counter)
     outside: Outside = NOWHERE
+    health: pa.Table | None = None
     failure: str = ""
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
@@ -187,7 +189,14 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all files of a unit as one part, sorted into manifests, logs, evidence, events and surplus."""
+    """Return all of a unit as one part: manifests, logs, evidence, events, files beyond `unit_files`.
+
+    A unit of the day has health instead, and no row of jobs.
+    """
+    if unit.is_of_day:
+        return UnitPart(
+            unit, [], files[: bounds.unit_files], surplus=files[bounds.unit_files :], is_first=False
+        )
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
     own = [file for file in files if file.is_one_of(*LOGS)]
     others = [file for file in files if file.is_log_of_other_tool]

@@ -20,6 +20,8 @@ TRACE: Final = "trace-*.parquet"
 MANIFEST: Final = "job.json"
 META: Final = "meta-*.yaml"
 EVENTS: Final = ("events.jsonl", "events.jsonl.gz")
+HEALTH: Final = ("health.jsonl", "health.jsonl.gz", "health-*.jsonl", "health-*.jsonl.gz")
+"""Health of hosts, in a day's folder beside its runs."""
 LOGS: Final = (RANK_LOG, PACKED_RANK_LOG, TRACE)
 _OWN: Final = (*LOGS, MANIFEST, META, *EVENTS)
 _OTHERS: Final = re.compile(
@@ -83,8 +85,9 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log_of_other_tool(self) -> bool:
-        """Whether the name fits a log of another tool."""
-        return _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
+        """Whether its name allows that another tool wrote it."""
+        is_other = _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
+        return is_other and not self.unit.is_of_day
 
     @property
     def is_evidence(self) -> bool:
@@ -93,13 +96,13 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log of ops or events, rather than a manifest."""
-        return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool
+        """Whether it is a log, of ops, of events or of health, and not a manifest."""
+        return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool or self.unit.is_of_day
 
     @property
     def is_input(self) -> bool:
-        """Whether files of this name are read."""
-        return self.is_one_of(*_OWN) or self.is_log_of_other_tool
+        """Whether a file of this name is read."""
+        return self.is_one_of(*_OWN) or self.is_log_of_other_tool or self.unit.is_of_day
 
     def is_one_of(self, *patterns: str) -> bool:
         """Whether the name matches any of these patterns."""
@@ -137,7 +140,10 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Files of every unit, by name. A run folder with any file is a unit, even if no file is read."""
+        """Files of every unit, by name. A run folder with any file is a unit, even if none is read.
+
+        Health of a day's hosts is a unit of the day, first of all.
+        """
         return self._listed[0]
 
     @property
@@ -227,6 +233,8 @@ def _folder(day: date) -> str:
 
 
 def _unit(day: date, entry: Entry) -> Unit | None:
-    """Unit whose run folder contains an entry; None if there is none."""
+    """The unit whose run folder contains an entry, or that of the day's health; None elsewhere."""
+    if len(entry.names) == 1 and any(fnmatchcase(spelled(entry.names[0]), each) for each in HEALTH):
+        return Unit.of_day(day)
     found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))
     return Unit(day, found.group(1), found.group(2)) if found else None

@@ -142,7 +142,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
     A large unit is split into tasks of its own, by files.
     """
     parts = [whole_unit(unit, files, bounds) for unit, files in units.items()]
-    small = [part for part in parts if _bytes(part.logs) <= _LARGE_UNIT]
+    small = [part for part in parts if not _is_large(part)]
     total = sum(_bytes([*part.logs, *part.evidence]) for part in small)
     most = min(_TASK_BYTES, total // least + 1)
     tasks: list[list[UnitPart]] = []
@@ -154,7 +154,12 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
             filled = 0
         tasks[-1].append(part)
         filled += size
-    return tasks + [[piece] for part in parts if _bytes(part.logs) > _LARGE_UNIT for piece in _split(part)]
+    return tasks + [[piece] for part in parts if _is_large(part) for piece in _split(part)]
+
+
+def _is_large(part: UnitPart) -> bool:
+    """Whether a unit has several tasks; health of a day never has, because its files speak of one check."""
+    return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
 def _split(part: UnitPart) -> Iterable[UnitPart]:

@@ -21,6 +21,7 @@ from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
 from jobs.landing.formats.run_events import Events, read_events
+from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.stores import Store
@@ -38,6 +39,9 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
     rows of earlier files later ones say something else.
     """
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
+    if part.unit.is_of_day:
+        read_health(rows)
+        return rows.end({})
     job = _read(rows)
     if rows.repeats:
         rows.drop()

@@ -130,12 +130,15 @@ class UnitRows:
         except FileError as error:
             self.refuse(file, error.reject)
             return
-        self._buffer.add(file.source_file, NO_ROWS, rejects)
         if rows:
             found = pa.Table.from_pylist(rows, EVENT_ROWS)
             self._further.append((RUN_EVENTS, with_files(found, [file.source_file] * len(rows))))
-        account = FileAccount(file, self.files.digest(file), lines, len(rows), len(rejects))
-        self.account.files.append(account)
+        self.add_file(file, lines, len(rows), rejects)
+
+    def add_file(self, file: LandedFile, lines: int, rows: int, rejects: Sequence[Reject]) -> None:
+        """Account for a file that is not of ops, and add its rejects."""
+        self._buffer.add(file.source_file, NO_ROWS, rejects)
+        self.account.files.append(FileAccount(file, self.files.digest(file), lines, rows, len(rejects)))
 
     @property
     def repeats(self) -> Repeats:

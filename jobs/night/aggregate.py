@@ -1,7 +1,8 @@
 """Aggregate days: fleet, causes, hosts, groups, op types, coverage, power and roles.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
-op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect.
+op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect;
+host_health, job_causes -> cause_evidence.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.gates.result_rules import ROLE_RULES
+from jobs.history.records import days_before
 from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings
 from jobs.transforms.fleet import (
@@ -30,10 +32,12 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
+    CAUSE_EVIDENCE,
     COVERAGE_DAY,
     FLEET_DAY,
     GROUP_DAY,
     HOST_DAY,
+    HOST_HEALTH,
     JOB_CAUSES,
     JOB_POWER,
     JOB_SLOWDOWN,
@@ -46,6 +50,7 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
     Phase,
 )
+from udfs.health.evidence import cause_evidence
 from udfs.power.days import Watts, power_tables
 from udfs.roles.role_tables import role_tables
 
@@ -73,7 +78,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     watts = {gpu_type: Watts(**each.model_dump()) for gpu_type, each in settings.power.watts.items()}
     tables |= power_tables(tables.pop(JOB_POWER), watts)
     roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
-    return phase.publish(tables | roles, [rule(roles) for rule in ROLE_RULES if roles])
+    evidence = beside_culprits(phase.warehouse, log_dates, tables[HOST_DAY], settings.revision.days)
+    return phase.publish(tables | roles | evidence, [rule(roles) for rule in ROLE_RULES if roles])
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
@@ -87,3 +93,23 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
         parts = parts.join(lost.rename_columns([*UNIT_KEY, "lost_fraction"]), UNIT_KEY)
         return role_tables(warehouse.rows(TABLES[ROLE_STEP], log_dates), parts)
     return {}
+
+
+def beside_culprits(
+    warehouse: Warehouse, log_dates: Sequence[date], host_day: pa.Table, days: int
+) -> dict[str, pa.Table]:
+    """cause_evidence; no table where these days have no health of hosts, and had none.
+
+    host_day : rows of these days
+    days : how many before a day say how often checks fail by chance
+    """
+    if not any(warehouse.rows_by_day(TABLES[name], log_dates) for name in (HOST_HEALTH, CAUSE_EVIDENCE)):
+        return {}
+    before = days_before(log_dates, days)
+    health, causes = (
+        warehouse.rows(TABLES[name], [*before, *log_dates]) for name in (HOST_HEALTH, JOB_CAUSES)
+    )
+    earlier = warehouse.rows(TABLES[HOST_DAY], before)
+    columns = ["log_date", "host"]
+    hosts = pa.concat_tables([earlier.select(columns), host_day.select(columns)])
+    return {CAUSE_EVIDENCE: cause_evidence(health, causes, hosts, log_dates, days)}

@@ -1,6 +1,6 @@
 """Ingest: load the logs and manifests of the given days into tables.
 
-landing -> rank_steps, jobs, rejects, source_files, collective_arrival, run_events.
+landing -> rank_steps, jobs, rejects, source_files, collective_arrival, run_events, host_health.
 """
 
 import logging
@@ -23,10 +23,12 @@ from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.frames import StagedRows, staged_rows
 from jobs.warehouse.staging import STAGED_TABLES
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
+    HOST_HEALTH,
     JOBS,
     RANK_STEPS,
     REJECTS,
@@ -74,6 +76,7 @@ def run(
             SOURCE_FILES: source_files,
             COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
             RUN_EVENTS: staged[RUN_EVENTS],
+            **_health(phase.warehouse, landed.accounts, log_dates, units),
         }
         phase.done = of_units(landed.accounts, settings)
         rows = phase.publish(tables)
@@ -81,6 +84,20 @@ def run(
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
     return rows | {ROWS_IN: lines}
+
+
+def _health(
+    warehouse: Warehouse,
+    accounts: Sequence[UnitAccount],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> dict[str, pa.Table]:
+    """Rows of host_health; no table where these days have no health and had none: most fleets log none."""
+    days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
+    found = [each.health for each in accounts if each.health is not None]
+    if not found and not (days and warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):
+        return {}
+    return {HOST_HEALTH: pa.concat_tables([TABLES[HOST_HEALTH].arrow_schema.empty_table(), *found])}
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:

@@ -8,6 +8,7 @@ import numpy as np
 
 from jobs.report import loss, wording
 from jobs.report.culprit_words import IN_SECONDS, culprit_words, identity, members
+from jobs.report.health_words import explanations
 from jobs.report.rows import Row, UnitTables
 from schemas.vocabulary import JUDGED_BY_HISTORY
 
@@ -48,7 +49,8 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
                 first_day_of(tables, cause, each),
                 tables.workers,
             )
-            for each in culprits[:_SHOWN]
+            | {"explained_by": explanations(tables, cause, number)}
+            for number, each in enumerate(culprits[:_SHOWN])
         ],
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),

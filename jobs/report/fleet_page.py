@@ -250,6 +250,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         "page": publication.hosts.get(row["host"]),
         "jobs": _listed(row["job_ids"], _MOST_JOBS),
         "verdict": verdicts.get(row["host"], ""),
+        "explained_by": row["explained_by"],
         "lost": loss.amount(row[measure.lost], totals[measure.of], measure),
     }
 

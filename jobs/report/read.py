@@ -23,6 +23,7 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import drain_by
 from schemas.vocabulary import (
+    CAUSE_EVIDENCE,
     FLEET_DAY,
     FURTHER_TABLES,
     JOB_CAUSES,
@@ -51,7 +52,7 @@ _NAMED: Final = {
 _JOB_DAYS: Final = "job_days"
 _HISTORY: Final = "culprit_history"
 _WATERFALL: Final = "waterfall"
-_FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
+_FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS, CAUSE_EVIDENCE)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),

@@ -76,8 +76,8 @@ class UnitTables:
     job      : of job_days. workers, steps, op_types, causes : of worker_slowdown, step_slowdown,
                op_type_slowdown and job_causes, ordered by their keys.
     hosts    : host -> row of the named query hosts, of those that were slow.
-    further  : of each of FURTHER_TABLES, and job_megawatts, ordered by its key; none where the logs do not
-               answer it.
+    further  : of each of FURTHER_TABLES, job_megawatts and cause_evidence, ordered by its key; none where the
+               logs do not answer it.
     roles    : of role_effect, all roles of the whole that it is part of; none where it is part of none.
     history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
     rejects  : of its lines and files by reason, the most first: reason, count, detail of one.

@@ -297,4 +297,8 @@ FORMAT: Final = option(
     choices=FORMATS,
 )
 """Rows for people or for programs."""
+AS_JSON: Final = option(
+    "--format FORMAT", "json: an array of one object, exact; left out: text for people", choices=("json",)
+)
+"""The same of a command whose answer is text."""
 AS_LISTS: Final = option("-x", "print each row as a list of columns, nothing truncated", dest="as_lists")

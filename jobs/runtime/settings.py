@@ -17,6 +17,7 @@ from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
     DrainSettings,
+    HealthSettings,
     HistorySettings,
     LandingSettings,
     MaintenanceSettings,
@@ -51,6 +52,7 @@ class Settings(Section):
 
     paths: PathSettings
     landing: LandingSettings
+    health: HealthSettings = HealthSettings()
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings

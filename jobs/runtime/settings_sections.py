@@ -60,6 +60,13 @@ class LandingSettings(Section):
     rejects: Annotated[int, Field(ge=1)]
 
 
+class HealthSettings(Section):
+    """How `convert-health --from csv` reads a CSV: column or =constant of each key, words for others."""
+
+    csv: dict[str, str] = {}
+    words: dict[str, str] = {}
+
+
 class HistorySettings(Section):
     """Look-back for late data, and size limits of a backfill's batches."""
 

@@ -53,6 +53,21 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "source_file": "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/events.jsonl", "line": 3,
         "event": "checkpoint", "at_us": 1767600000000000, "step": 1300, "duration_us": 4.5e6,
     },
+    "host_health": {
+        "log_date": DAY, "host": "node-0123", "component": "gpu", "device": 3, "peer": "",
+        "check_name": "throttle_thermal", "severity": "warning",
+        "first_at": datetime(2026, 1, 5, 8, 1, tzinfo=UTC), "last_at": datetime(2026, 1, 5, 9, 0, tzinfo=UTC),
+        "began_before": False, "is_open": False, "events": 12, "value_min": 32.0, "value_max": 96.0,
+        "source_file": "log_date=2026-01-05/health.jsonl",
+    },
+    "cause_evidence": {
+        **_UNIT, "cause": "slow_worker", "culprit": 0, "culprit_host": "node-0123", "host": "node-0123",
+        "component": "gpu", "device": 3, "check_name": "throttle_thermal", "severity": "warning", "peer": "",
+        "first_at": datetime(2026, 1, 5, 8, 1, tzinfo=UTC), "last_at": datetime(2026, 1, 5, 9, 0, tzinfo=UTC),
+        "began_before": False, "is_open": False, "slow_from": datetime(2026, 1, 5, 8, 2, tzinfo=UTC),
+        "lead_s": 60.0, "slow_host_days": 3, "slow_host_days_with": 2, "other_host_days": 40,
+        "other_host_days_with": 0, "lift": (2.5 / 4) / (0.5 / 41), "chance": 1e-4, "explains": True,
+    },
     "job_slowdown": {
         **_UNIT, "status": "analysed", "slowdown": 1.25, "waste_fraction": 1 - 1 / 1.25,
         "actual_step_s": 5.1, "simulated_step_s": 5.0, "ideal_step_s": 4.0, "actual_total_s": 51.0,

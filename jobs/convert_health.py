@@ -1,0 +1,117 @@
+"""Convert health: writes what other tools say of hosts as health/1, into a day's folder of a landing.
+
+Without --landing it prints the lines.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from jobs.landing.health.known import SOURCES
+from jobs.landing.health.source import Given, Record, SourceError
+from jobs.runtime.arguments import Arguments, called, command, log_date, option
+from jobs.runtime.settings import load_settings
+from jobs.runtime.terminal import complain, say
+from schemas.vocabulary import HEALTH_STARTS, Exit
+
+_LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"{text!r} is no time zone, such as Europe/Berlin") from None
+
+
+def _instant(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@command(
+    "convert_health",
+    option("path PATH", "files of the tool's output", Path, nargs=-1, required=True),
+    option("--from TOOL", _LISTED, dest="source", choices=tuple(SOURCES), required=True),
+    option("--landing DIR", "where to write; left out, lines are printed", Path),
+    option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
+    option("--host HOST", "whose output it is, where it does not say so"),
+    option("--time TIME", "when it was taken, ISO 8601, where it does not say so", _instant),
+    option("--zone ZONE", "time zone of times that state none; left out, UTC", _zone),
+    option("--settings FILE", "settings on top of conf/"),
+)
+def main(args: Arguments) -> int:
+    """Convert what another tool says of the health of hosts.
+
+    Exits with 1 for output that cannot be read as that tool's.
+    """
+    if (args.landing is None) != (args.log_date is None):
+        raise click.UsageError("--landing and --log-date go together")
+    mapping = load_settings(args.settings).health
+    left_out: Counter[str] = Counter()
+    found: list[Record] = []
+    digest = hashlib.sha256()
+    for path in args.path:
+        given = Given(args.host, args.time, args.zone or UTC, mapping.csv, mapping.words, left_out)
+        content = path.read_bytes()
+        digest.update(content)
+        lines = content.decode("utf-8", "replace").splitlines()
+        try:
+            found += SOURCES[args.source].convert(lines, given)
+        except SourceError as error:
+            complain(f"{called()}: error: {path}: {error}")
+            return Exit.FAILED
+    if args.landing is None:
+        sys.stdout.writelines(_lines(found))
+    else:
+        kept = list(_of_day(found, args.log_date, left_out))
+        name = f"health-{args.source}-{digest.hexdigest()[:8]}.jsonl"
+        say(f"written: {_write(args.landing, args.log_date, name, kept)}")
+        hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
+        say(f"{len(kept):,} events of {len(checks):,} checks on {len(hosts):,} hosts")
+    for what, count in left_out.items():
+        if count:
+            complain(f"left out: {count:,} {what}")
+    return Exit.DONE
+
+
+def _of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
+    """Events of a day; what began before it, and may go on, begins with it."""
+    midnight = datetime.combine(day, time(), UTC)
+    for each in records:
+        at = datetime.fromisoformat(each["time"])
+        if at.date() == day:
+            yield each
+        elif at < midnight and each["state"] == HEALTH_STARTS:
+            said = " ".join(filter(None, (each.get("message"), f"(since {each['time']})")))
+            yield each | {"time": midnight.isoformat(), "message": said}
+        else:
+            left_out["events of other days"] += 1
+
+
+def _lines(records: Iterable[Record]) -> Iterator[str]:
+    return (
+        json.dumps(each, allow_nan=False) + "\n" for each in sorted(records, key=lambda each: each["time"])
+    )
+
+
+def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:
+    """Write a file whole or not at all; the same output gives the same file."""
+    folder = landing / f"log_date={day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{name}.{os.getpid()}.tmp"
+    unfinished.write_text("".join(_lines(records)), encoding="utf-8")
+    return unfinished.replace(folder / name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

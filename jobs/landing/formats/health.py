@@ -1,0 +1,147 @@
+"""Health of hosts, format health/1: what a check of a host said, and when.
+
+One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, read_record
+from jobs.landing.formats.rows import MOST_TEXT, Bounds, plain
+from jobs.landing.formats.strict_json import is_integer, is_name, is_text, shown
+from schemas.health_tables import NO_DEVICE
+from schemas.vocabulary import (
+    HEALTH_COMPONENTS,
+    HEALTH_FORMAT,
+    HEALTH_SEVERITIES,
+    HEALTH_STATES,
+    HEALTH_WARNING,
+    Reason,
+)
+
+MOST_MESSAGE: Final = 300
+"""Characters of a message that are stored."""
+
+_REQUIRED: Final = ("format", "time", "host", "component", "check", "state")
+_KNOWN: Final = {*_REQUIRED, "index", "peer", "value", "unit", "severity", "message"}
+_CHOICES: Final = {
+    "component": HEALTH_COMPONENTS,
+    "state": HEALTH_STATES,
+    "severity": HEALTH_SEVERITIES,
+}
+_LARGEST: Final = 1e300
+"""Values beyond are no measurements."""
+_MOST_INDEX: Final = 2**31
+_DAY: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Check(NamedTuple):
+    """What a check is of: the key under which its events are folded.
+
+    device : NO_DEVICE where it is not one of several;  peer : the other end of a link, empty where it is none
+    """
+
+    host: str
+    component: str
+    device: int
+    check_name: str
+    peer: str
+
+
+class Event(NamedTuple):
+    """What a check said. at_us : Unix time; severity : its place in HEALTH_SEVERITIES."""
+
+    at_us: int
+    state: str
+    severity: int
+    value: float | None
+    unit: str | None
+    message: str | None
+
+
+def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Event]:
+    """Return what a line says. Unknown keys are ignored.
+
+    log_date : the day of the folder; a time more than a day beside it is of another folder
+    Raises LineError for the first reason that applies.
+    """
+    if len(line) > bounds.line_bytes:
+        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
+    record = read_record(line, bounds.nesting, _KNOWN)
+    for name in _REQUIRED:
+        if record.get(name) is None:
+            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+    _check_types(record)
+    at_us = _time_us(record["time"], log_date)
+    index = NO_DEVICE if record.get("index") is None else record["index"]
+    check = Check(record["host"], record["component"], index, record["check"], record.get("peer") or "")
+    severity = HEALTH_SEVERITIES.index(record.get("severity") or HEALTH_WARNING)
+    message = record.get("message")
+    return check, Event(
+        at_us,
+        record["state"],
+        severity,
+        _value(record.get("value")),
+        record.get("unit"),
+        None if message is None else plain(message)[:MOST_MESSAGE],
+    )
+
+
+def _check_types(record: Mapping[str, Any]) -> None:
+    if record["format"] != HEALTH_FORMAT:
+        raise bad_type("format", record["format"], shown(HEALTH_FORMAT))
+    for name in ("host", "check", "peer", "unit"):
+        value = record.get(name)
+        if value is not None and not (is_name(value, MOST_TEXT) and (value or name == "unit")):
+            raise bad_type(name, value, NAME)
+    if record.get("message") is not None and not is_text(record["message"]):
+        raise bad_type("message", record["message"], "text")
+    for name, allowed in _CHOICES.items():
+        value = record.get(name)
+        if value is not None and value not in allowed:
+            close = get_close_matches(value[:64], allowed, n=1) if isinstance(value, str) else ()
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise bad_type(name, value, f"one of {', '.join(allowed)}{hint}")
+    index = record.get("index")
+    if index is not None and not is_integer(index, 0, _MOST_INDEX):
+        raise bad_type("index", index, "an integer from 0 to 2^31")
+
+
+def _value(value: object) -> float | None:
+    """A value as a number. Raises LineError for any other."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad_type("value", value, "a number")
+    if not abs(value) <= _LARGEST:
+        raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
+    return float(value)
+
+
+def _time_us(time: object, log_date: date) -> int:
+    """Unix time in microseconds, of such a number or of ISO 8601 with a zone, near the folder's day."""
+    if isinstance(time, str):
+        try:
+            found = datetime.fromisoformat(time)
+        except ValueError:
+            found = None
+        if found is None or found.tzinfo is None:
+            raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
+        at_us = (found - _EPOCH) // _MICROSECOND
+    elif is_integer(time):
+        at_us = time
+    else:
+        raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
+    if at_us < 0:
+        raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
+    begin = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
+    first, last = (begin - _DAY - _EPOCH) // _MICROSECOND, (begin + 2 * _DAY - _EPOCH) // _MICROSECOND
+    if not first <= at_us < last:
+        raise LineError(
+            Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"
+        )
+    return at_us

@@ -1,0 +1,146 @@
+"""Health that others write as JSON: events of NVSentinel, and what node-problem-detector says of nodes."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jobs.landing.health.source import Given, Lines, Record, SourceError, record
+from schemas.vocabulary import (
+    HEALTH_ENDS,
+    HEALTH_ERROR,
+    HEALTH_FATAL,
+    HEALTH_OK,
+    HEALTH_SAMPLE,
+    HEALTH_STARTS,
+    HEALTH_WARNING,
+)
+
+_COMPONENTS: Final = {
+    "gpu": "gpu",
+    "nic": "nic",
+    "network": "nic",
+    "infiniband": "nic",
+    "nvswitch": "link",
+    "nvlink": "link",
+    "disk": "disk",
+    "storage": "disk",
+}
+"""Component classes of NVSentinel; all others are of the node."""
+_INSIDE: Final = ("data", "fulldocument", "healthevent")
+"""Keys under which an event may lie: of a CloudEvent, of a change stream, of the stored document."""
+_READY: Final = "ready"
+"""The one condition of a node that is true where all is well."""
+
+
+def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read HealthEvents of NVSentinel: one JSON document, or one a line, also within their envelopes."""
+    for document in _documents(lines):
+        event = _lower(document)
+        while inner := next((event[key] for key in _INSIDE if isinstance(event.get(key), dict)), None):
+            event = _lower(inner)
+        host, check = event.get("nodename") or given.host, event.get("checkname")
+        at = _time(event.get("generatedtimestamp"), given)
+        if not (isinstance(host, str) and host and isinstance(check, str) and check) or at is None:
+            given.left_out["documents without nodeName, checkName or a time"] += 1
+            continue
+        is_healthy = event.get("ishealthy") is True
+        severity = HEALTH_FATAL if event.get("isfatal") is True else HEALTH_ERROR
+        codes = " ".join(map(str, event.get("errorcode") or ()))
+        yield record(
+            at,
+            host,
+            _COMPONENTS.get(str(event.get("componentclass")).lower(), "node"),
+            check,
+            HEALTH_ENDS if is_healthy else HEALTH_STARTS,
+            HEALTH_OK if is_healthy else severity,
+            index=_gpu(event.get("entitiesimpacted")),
+            message=" ".join(filter(None, (codes, str(event.get("message") or "")))) or None,
+        )
+
+
+def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read nodes, or events, as kubectl prints them with -o json: where node-problem-detector writes."""
+    for document in _documents(lines):
+        for item in document["items"] if isinstance(document.get("items"), list) else [document]:
+            if not isinstance(item, dict):
+                given.left_out["items that are no objects"] += 1
+            elif item.get("kind") == "Event" or "involvedObject" in item:
+                yield from _of_event(item, given)
+            else:
+                yield from _of_node(item, given)
+
+
+def _of_node(node: Mapping[str, Any], given: Given) -> Iterator[Record]:
+    host = _at(node, "metadata", "name") or given.host
+    for each in _at(node, "status", "conditions") or ():
+        kind, status = each.get("type"), each.get("status")
+        changed, seen = (_time(each.get(f"last{name}Time"), given) for name in ("Transition", "Heartbeat"))
+        if not host or not kind or changed is None:
+            given.left_out["conditions without a node, a type or a time"] += 1
+            continue
+        failed = status != ("True" if kind.lower() == _READY else "False")
+        if failed:
+            severity = HEALTH_ERROR if status in ("True", "False") else HEALTH_WARNING
+            message = f"{each.get('reason')}: {each.get('message')}"
+            yield record(changed, host, "node", kind, HEALTH_STARTS, severity, message=message)
+        else:
+            yield record(seen or changed, host, "node", kind, HEALTH_SAMPLE, HEALTH_OK)
+
+
+def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
+    about = event.get("involvedObject") or {}
+    host, check = about.get("name") or given.host, event.get("reason")
+    times = [_time(event.get(name), given) for name in ("firstTimestamp", "lastTimestamp", "eventTime")]
+    known = sorted({time for time in times if time is not None})
+    if about.get("kind") != "Node" or not host or not check or not known:
+        given.left_out["events not of a node, or without a reason or a time"] += 1
+        return
+    severity = HEALTH_WARNING if event.get("type") == "Warning" else HEALTH_OK
+    for at in known:
+        yield record(at, host, "node", check, HEALTH_SAMPLE, severity, message=event.get("message"))
+
+
+def _documents(lines: Lines) -> Iterator[dict[str, Any]]:
+    """Objects of one JSON document, of an array, or of a line each. Raises SourceError for anything else."""
+    text = "\n".join(lines)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError) as error:
+            raise SourceError(f"not JSON: {error}") from None
+    for each in found if isinstance(found, list) else [found]:
+        if not isinstance(each, dict):
+            raise SourceError("not a JSON object, nor several")
+        yield each
+
+
+def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys as NVSentinel's store spells them."""
+    return {key.lower(): value for key, value in document.items()}
+
+
+def _time(value: object, given: Given) -> datetime | None:
+    """A time in ISO 8601, or as protobuf's seconds and nanos; None for none."""
+    if isinstance(value, dict) and isinstance(value.get("seconds"), int | float):
+        return datetime.fromtimestamp(value["seconds"] + (value.get("nanos") or 0) / 1e9, UTC)
+    return given.time_of(value) if isinstance(value, str) and value else None
+
+
+def _gpu(entities: object) -> int | None:
+    """Number of the one GPU that is named by number."""
+    found = set()
+    for each in entities if isinstance(entities, list) else ():
+        one = _lower(each) if isinstance(each, dict) else {}
+        text = str(one.get("entityvalue")).removeprefix("GPU-")
+        if str(one.get("entitytype")).upper() == "GPU" and text.isdecimal() and len(text) < 6:
+            found.add(int(text))
+    return found.pop() if len(found) == 1 else None
+
+
+def _at(value: Any, *path: str) -> Any:  # noqa: ANN401  # any JSON value
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

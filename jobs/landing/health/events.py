@@ -1,0 +1,153 @@
+"""What happened to a host, as others record it: Slurm's drains, kernel lines with an XID, rows of a CSV."""
+
+import csv
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from jobs.landing.health.source import Given, Lines, Record, SourceError, record
+from schemas.vocabulary import (
+    HEALTH_ENDS,
+    HEALTH_ERROR,
+    HEALTH_FATAL,
+    HEALTH_INFO,
+    HEALTH_OK,
+    HEALTH_SAMPLE,
+    HEALTH_STARTS,
+    HEALTH_WARNING,
+)
+
+_REASON: Final = re.compile(r"(.*?)\s+(\S+)\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s+(\S+)\s*")
+_SET_BY: Final = re.compile(r"Reason=(.*?)\s*\[(?:[^\]@]*)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]")
+_BRACKETS: Final = re.compile(r"([^\[\],]*)\[([^\]]*)\]([^\[\],]*)|([^\[\],]+)")
+_MOST_NODES: Final = 100_000
+_TAKEN_OUT: Final = ("DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "MAINT")
+
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]*)\): (\d+)(.*)")
+_ISO: Final = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\s+(?:(\S+)\s+kernel\b)?"
+)
+_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}\s+\d+ \d\d:\d\d:\d\d)\s+(\S+)\s+kernel\b")
+_XID_SEVERITY: Final = {
+    **dict.fromkeys(("48", "63", "64", "74", "94", "95", "119", "120"), HEALTH_ERROR),
+    "79": HEALTH_FATAL,
+    **dict.fromkeys(("13", "31", "43", "45"), HEALTH_INFO),
+}
+"""By NVIDIA's list: errors of memory, NVLink and the GPU's controller; those that programs cause are info."""
+
+_COLUMNS: Final = ("time", "host", "component", "check")
+_OPTIONAL: Final = ("state", "severity", "index", "value", "unit", "message", "peer")
+
+
+def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read `sinfo -R`: one line per reason, the user who gave it, since when, and its nodes."""
+    for line in lines:
+        found = _REASON.fullmatch(line.rstrip())
+        if found is None:
+            given.left_out["lines without reason, user, time and nodes"] += bool(line.strip())
+            continue
+        for host in nodes(found[4]):
+            at = given.time_of(found[3])
+            yield record(at, host, "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=found[1].strip())
+
+
+def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read `scontrol show node`: nodes that are taken out, with reason and time; others pass, by --time."""
+    for block in re.split(r"(?m)^(?=\s*NodeName=)", "\n".join(lines)):
+        name, state = (re.search(rf"\b{key}=(\S+)", block) for key in ("NodeName", "State"))
+        if name is None or state is None:
+            given.left_out["blocks without NodeName and State"] += bool(block.strip())
+            continue
+        reason = _SET_BY.search(block)
+        if not any(word in state[1] for word in _TAKEN_OUT):
+            if given.at is not None:
+                yield record(given.at, name[1], "node", "drained", HEALTH_SAMPLE, HEALTH_OK)
+        elif reason is None:
+            given.left_out["nodes taken out without a time"] += 1
+        else:
+            at, message = given.time_of(reason[2]), f"{reason[1]} ({state[1]})"
+            yield record(at, name[1], "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=message)
+
+
+def nodes(listed: str) -> Iterator[str]:
+    """Names of a list of Slurm's, such as gpu[001-003,7],login. Raises SourceError for one without an end."""
+    count = 0
+    for head, inside, tail, plain in _BRACKETS.findall(listed):
+        for part in inside.split(",") if inside else [""]:
+            first, _, last = part.partition("-")
+            if part and not (first.isdecimal() and (last or first).isdecimal()):
+                raise SourceError(f"no list of nodes: {listed[:60]!r}")
+            numbers = range(int(first), int(last or first) + 1) if part else range(1)
+            count += len(numbers)
+            if count > _MOST_NODES:
+                raise SourceError(f"more than {_MOST_NODES} nodes in {listed[:60]!r}")
+            for number in numbers:
+                yield f"{head}{number:0{len(first)}d}{tail}" if part else plain
+
+
+def kernel(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read kernel lines with an XID: of journalctl -o short-iso, dmesg --time-format iso, or a syslog."""
+    for line in lines:
+        xid = _XID.search(line)
+        if xid is None:
+            given.left_out["lines without an XID"] += bool(line.strip())
+            continue
+        before = line[: xid.start()]
+        if found := _ISO.match(before):
+            at = given.time_of(found[1])
+        elif found := _SYSLOG.match(before):
+            at = _of_year(found[1], given)
+        else:
+            given.left_out["XIDs without a time of day"] += 1
+            continue
+        host = given.host or found[2] or given.named_host()
+        severity = _XID_SEVERITY.get(xid[2], HEALTH_WARNING)
+        message = f"{xid[1]}{xid[3]}"
+        yield record(at, host, "gpu", f"xid_{xid[2]}", HEALTH_SAMPLE, severity, message=message)
+
+
+def _of_year(text: str, given: Given) -> datetime:
+    """A syslog's time, which has no year: of the year in which the output was taken, or the one before."""
+    taken = given.taken_at()
+    try:
+        at = datetime.strptime(f"{taken.year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=given.zone)
+    except ValueError:
+        raise SourceError(f"no time: {text!r}") from None
+    return at.replace(year=at.year - 1) if at > taken.replace(hour=23, minute=59, second=59) else at
+
+
+def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
+    """Read rows of a CSV with a head, by the mapping of the settings, [health.csv]."""
+    if missing := [name for name in _COLUMNS if name not in given.columns]:
+        raise SourceError(f"the settings' [health.csv] lack {', '.join(missing)}: a column, or =constant")
+    rows = csv.DictReader(lines)
+    heads = rows.fieldnames or ()
+    for name, column in given.columns.items():
+        if not column.startswith("=") and column not in heads:
+            raise SourceError(f"[health.csv] {name}: no column {column!r} among {', '.join(heads)[:200]}")
+    for row in rows:
+        found = {name: _cell(row, column, given) for name, column in given.columns.items()}
+        if any(not found[name] for name in _COLUMNS):
+            given.left_out["rows without time, host, component or check"] += 1
+            continue
+        try:
+            at = given.time_of(found["time"])
+            numbers = {
+                name: kind(found[name])
+                for name, kind in (("index", int), ("value", float))
+                if found.get(name)
+            }
+        except (SourceError, ValueError):
+            given.left_out["rows with a time, index or value that is none"] += 1
+            continue
+        texts = {name: found.get(name) or None for name in ("unit", "message", "peer")}
+        state, severity = found.get("state") or HEALTH_SAMPLE, found.get("severity") or HEALTH_WARNING
+        ended = severity if state != HEALTH_ENDS else HEALTH_OK
+        yield record(at, found["host"], found["component"], found["check"], state, ended, **numbers, **texts)
+
+
+def _cell(row: dict[str, str], column: str, given: Given) -> str:
+    """What a row has in a column, or the constant instead; words of the settings stand for others."""
+    text = column[1:] if column.startswith("=") else (row.get(column) or "").strip()
+    return given.words.get(text, text)

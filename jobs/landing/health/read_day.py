@@ -1,0 +1,86 @@
+"""Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.landing.files import LandedFile
+from jobs.landing.formats.health import Check, Event, read_event
+from jobs.landing.formats.rank_log_line import LineError
+from jobs.landing.formats.rows import FileError, Reject, text_of
+from jobs.landing.health.spans import spans_of
+from jobs.landing.unit_rows import UnitRows
+from schemas.tables import TABLES
+from schemas.vocabulary import HOST_HEALTH, Reason
+
+MOST_LINES: Final = 1_000_000
+"""Lines of a day's files together: they are in memory until they are folded."""
+MOST_CHECKS: Final = 100_000
+"""Checks of a day: eight on each GPU of ten thousand."""
+
+
+class _File(NamedTuple):
+    """What a file says: how many lines that are not blank, and the events and rejects that they are."""
+
+    lines: int
+    events: Mapping[Check, Sequence[Event]]
+    rejects: Sequence[Reject]
+
+
+def read_health(rows: UnitRows) -> None:
+    """Read the files of a unit of the day; their spans are the health of its account."""
+    events: dict[Check, list[Event]] = {}
+    names: dict[Check, str] = {}
+    read = 0
+    for file in rows.part.logs:
+        try:
+            found = _read(rows, file, MOST_LINES - read, events)
+        except FileError as error:
+            rows.refuse(file, error.reject)
+            continue
+        for check, more in found.events.items():
+            events.setdefault(check, []).extend(more)
+            names.setdefault(check, file.source_file)
+        read += found.lines
+        rows.add_file(file, found.lines, found.lines - len(found.rejects), found.rejects)
+    for file in rows.part.surplus:
+        detail = f"the day has more than {rows.bounds.unit_files} files of health"
+        rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
+    spans = [
+        {"log_date": rows.part.unit.log_date, **span}
+        for check, some in events.items()
+        for span in spans_of(check, some, names[check])
+    ]
+    if spans:
+        rows.account.health = pa.Table.from_pylist(spans, TABLES[HOST_HEALTH].arrow_schema)
+
+
+def _read(rows: UnitRows, file: LandedFile, most_lines: int, known: Collection[Check]) -> _File:
+    """Judge every line of a file. Raises FileError where it has too many, or hardly any that is one.
+
+    known : checks of the files before it
+    """
+    events: dict[Check, list[Event]] = {}
+    rejects: list[Reject] = []
+    number = lines = 0
+    with rows.files.content(file) as content:
+        for block in content.lines(is_packed=file.name.endswith(".gz")):
+            for line in block:
+                number += 1
+                if not line.strip():
+                    continue
+                lines += 1
+                try:
+                    check, event = read_event(line, file.log_date, rows.bounds)
+                    events.setdefault(check, []).append(event)
+                except LineError as error:
+                    rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
+            new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
+            if lines > most_lines or len(known) + new > MOST_CHECKS:
+                most = f"{MOST_LINES} lines of health on a day, or {MOST_CHECKS} checks"
+                raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
+            if len(rejects) > rows.bounds.rejects and 2 * len(rejects) > lines:
+                detail = f"{len(rejects)} rejects in {lines} lines"
+                raise FileError(Reason.TOO_MANY_REJECTS, detail)
+    return _File(lines, events, rejects)

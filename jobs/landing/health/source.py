@@ -1,0 +1,109 @@
+"""What converters of other tools' output share: what they are given, and how they say what a check found."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, NamedTuple
+
+from schemas.vocabulary import HEALTH_FORMAT, HEALTH_OK
+
+Record = dict[str, Any]
+Lines = Iterable[str]
+_AT: Final = re.compile(r"#\s*at\s+(\S+)")
+
+
+class SourceError(Exception):
+    """Output that cannot be read as what it is said to be, or lacks what its reader must be told."""
+
+
+@dataclass
+class Given:
+    """What the output itself may not say, and what of it was left out.
+
+    host : whose output it is;  at : when it was taken;  zone : of times that state none
+    columns, words : of the settings, for a CSV: column or =constant of each key, and words that mean others
+    """
+
+    host: str | None = None
+    at: datetime | None = None
+    zone: tzinfo = UTC
+    columns: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def taken_at(self) -> datetime:
+        """When the output was taken. Raises SourceError where nothing says so."""
+        if self.at is None:
+            raise SourceError("it does not say when it was taken: use --time, or a line '# at TIME'")
+        return self.at
+
+    def named_host(self) -> str:
+        """Whose output it is. Raises SourceError where nothing says so."""
+        if self.host is None:
+            raise SourceError("it does not name its host: state it by --host")
+        return self.host
+
+    def moves_on(self, line: str) -> bool:
+        """Whether a line says when what follows was taken; then that counts from here on."""
+        found = _AT.match(line)
+        if found:
+            self.at = self.time_of(found[1])
+        return found is not None
+
+    def time_of(self, text: str) -> datetime:
+        """Return a time that is spelled in ISO 8601, with its own zone or that given. Raises SourceError."""
+        try:
+            found = datetime.fromisoformat(text.replace(",", "."))
+        except ValueError:
+            raise SourceError(f"no time: {text[:60]!r}") from None
+        return found if found.tzinfo is not None else found.replace(tzinfo=self.zone)
+
+
+Convert = Callable[[Lines, Given], Iterator[Record]]
+
+
+class Source(NamedTuple):
+    """A converter: what its input is, in one line."""
+
+    convert: Convert
+    meaning: str
+
+
+def record(
+    at: datetime, host: str, component: str, check: str, state: str, severity: str, **more: object
+) -> Record:
+    """Return what a check found, in the format of the landing; what is None is left out."""
+    known = {name: value for name, value in more.items() if value is not None}
+    return {
+        "format": HEALTH_FORMAT,
+        "time": at.astimezone(UTC).isoformat(),
+        "host": host,
+        "component": component,
+        "check": check,
+        "state": state,
+        "severity": severity,
+        **known,
+    }
+
+
+class Grown:
+    """What counters were before: one that is higher than at the last look counts, its level does not."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[object, ...], float] = {}
+
+    def severity(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
+        """Severity of a counter's value; None at the first look, which says nothing about now."""
+        before, self._before[key] = self._before.get(key), value
+        if before is None:
+            return None
+        return severity if value > before else HEALTH_OK
+
+    def changed(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
+        """The same of a value that stays until another comes: any new one that is not 0 counts."""
+        before, self._before[key] = self._before.get(key), value
+        if before is None:
+            return None
+        return severity if value not in (0.0, before) else HEALTH_OK

@@ -1,0 +1,73 @@
+"""Answers for programs: every command that answers does so in JSON, as the page of commands says."""
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from jobs import analyse, convert, describe, diff_runs, make_fleet, mitigate_job
+from jobs.console import COMMANDS, GROUPS
+from jobs.runtime.project import PROJECT
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, REJECTS
+from tests.jobs.conftest import Ask
+from tests.jobs.landing.formats.foreign_logs import LOGS
+
+COMMAND_PAGE = (PROJECT / "jobs" / "README.md").read_text()
+PAGE = COMMAND_PAGE.partition("## Answers for programs\n")[2].partition("\n## ")[0]
+LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs, of two days of one generated job."""
+    landing = tmp_path_factory.mktemp("fleet") / "landing"
+    few = ("--jobs", "2", "--days", "1", "--most-ops", "1000", "--seed", "3")
+    assert make_fleet.main(["--landing", str(landing), *few]) == 0
+    return sorted(path.parent for path in landing.glob("log_date=*/*/*/job.json"))
+
+
+def test_the_page_lists_every_command_that_answers_and_names_the_others() -> None:
+    has_json = set()
+    for name, entry in COMMANDS.items():
+        for each in import_module(f"jobs.{entry.module}").main.params:
+            if "--format" in each.opts and "json" in getattr(each.type, "choices", ()):
+                has_json.add(name)
+    assert set(LISTED) == has_json
+    answering = {*GROUPS["One run"], *GROUPS["Ask the warehouse"]}
+    assert {name for name in answering - has_json if f"`{name}`" not in PAGE} == set()
+
+
+def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_beside(
+    folders: list[Path], tmp_path: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
+    page = tmp_path / "page.html"
+    asked = {
+        "analyse": call(analyse.main, folders[0], "--page", page, "--format", "json"),
+        "convert": call(convert.main, LOGS / "megascan", "--check", "--format", "json"),
+        "diff": call(diff_runs.main, *folders, "--format", "json"),
+        "mitigate": call(mitigate_job.main, folders[0], "--format", "json"),
+        "describe": call(describe.main, "--format", "json"),
+    }
+    for name, (status, out, _) in asked.items():
+        found = json.loads(out)
+        assert (status, isinstance(found, dict)) == (0, name == "diff"), name
+        if name == "mitigate" and not found:  # nothing of this job would return anything
+            continue
+        keys = set(found if name == "diff" else found[0])
+        stated = re.findall(r"`(\w+)`", LISTED[name].partition(";")[0])
+        documented = set(stated) - {JOB_SLOWDOWN}
+        assert documented <= keys, (name, documented - keys)
+    (run,) = json.loads(asked["analyse"].out)
+    assert set(TABLES[JOB_SLOWDOWN].column_names) <= set(run)
+    assert set(run[JOB_CAUSES][0]) == set(TABLES[JOB_CAUSES].column_names) - {"log_date", "job_id", "run_id"}
+    assert run[REJECTS] == []
+    assert Path(run["page"]) == page
+
+
+def test_what_is_written_is_not_what_is_asked(folders: list[Path], tmp_path: Path, call: Ask) -> None:
+    to = ("--landing", tmp_path, "--job-id", "j", "--run-id", "r", "--log-date", "2026-01-05")
+    assert call(convert.main, folders[0], *to, "--format", "json").status == 2

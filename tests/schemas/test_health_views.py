@@ -1,0 +1,93 @@
+"""Views of health, on rows whose answers are known: what explains, what predicts, and what no check sees."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from schemas.vocabulary import CAUSE_EVIDENCE, HOST_DAY, HOST_HEALTH, JOB_CAUSES, JOB_SLOWDOWN
+from tests.schemas.test_cause_views import UNITS, cause, worker
+from tests.schemas.test_views import view
+from tests.support.examples import DAY, NEXT_DAY
+
+
+def evidence(host: str, check: str, **more: object) -> dict[str, Any]:
+    return {"job_id": "a", "culprit_host": host, "host": host, "check_name": check, **more}
+
+
+def health(host: str, check: str, day: date = DAY, **more: object) -> dict[str, Any]:
+    return {"log_date": day, "host": host, "check_name": check, **more}
+
+
+def test_fix_first_says_what_explains_a_host_and_nothing_of_what_only_stands_beside_it() -> None:
+    rows = view(
+        "fix_first",
+        {
+            JOB_CAUSES: [cause("a", DAY, 8.0, 8.0, culprits=[worker("x", 0.5), worker("y", 0.5)])],
+            JOB_SLOWDOWN: UNITS,
+            CAUSE_EVIDENCE: [
+                evidence("x", "hot"),
+                evidence("x", "hot", log_date=NEXT_DAY),
+                evidence("x", "drained", component="node", device=-1),
+                evidence("y", "hot", explains=False),
+                evidence("y", "hot", cause="pause"),
+            ],
+        },
+    )
+    assert {row.host: row.explained_by for row in rows} == {"x": ["gpu 3 hot", "node drained"], "y": None}
+    assert [row.lost_gpu_hours for row in rows] == [4.0, 4.0], "evidence multiplies no hours"
+
+
+def test_health_predicts_counts_host_days_that_train() -> None:
+    """Of six host-days two are slow; hot fails on three, two of them slow; one host never trained."""
+    hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
+    rows = view(
+        "health_predicts",
+        {
+            HOST_DAY: hosts,
+            JOB_CAUSES: [cause("a", day, 8.0, 8.0, culprits=[worker("x", 0.5)]) for day in (DAY, NEXT_DAY)],
+            JOB_SLOWDOWN: UNITS,
+            CAUSE_EVIDENCE: [evidence("x", "hot", device=number) for number in (1, 2)],
+            HOST_HEALTH: [
+                health("x", "hot"),
+                health("x", "hot", device=4),
+                health("x", "hot", NEXT_DAY),
+                health("y", "hot"),
+                health("y", "fan", severity="ok"),
+                health("idle", "fan"),
+                health("z", "fan"),
+            ],
+        },
+    )
+    found = {row.check_name: row for row in rows}
+    hot = found["hot"]
+    assert (hot.host_days, hot.slow_host_days, hot.explained) == (3, 2, 1)
+    assert (hot.slow_share, hot.other_slow_share) == (pytest.approx(2 / 3), 0.0)
+    assert hot.lift == pytest.approx((2.5 / 4) / (0.5 / 4))
+    assert (found["fan"].host_days, found["fan"].slow_host_days, found["fan"].explained) == (1, 0, 0)
+
+
+def test_hosts_that_are_slow_with_clean_health_are_listed_on_days_with_health() -> None:
+    culprits = [worker(host, 0.5) for host in ("failed", "passed", "silent", "informed")]
+    rows = view(
+        "slow_with_clean_health",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 8.0, culprits=culprits),
+                cause("b", DAY, 4.0, 4.0, culprits=[worker("passed", 0.1)]),
+                cause("a", NEXT_DAY, 8.0, 8.0, culprits=culprits),
+            ],
+            JOB_SLOWDOWN: UNITS,
+            HOST_HEALTH: [
+                health("failed", "hot"),
+                health("failed", "fan", severity="ok"),
+                health("passed", "hot", severity="ok"),
+                health("informed", "hot", severity="info"),
+            ],
+        },
+    )
+    names = ("log_date", "is_watched", "job_ids", "lost_gpu_hours")
+    assert {row.host: tuple(row[name] for name in names) for row in rows} == {
+        "passed": (DAY, True, ["a", "b"], 6.0),
+        "silent": (DAY, False, ["a"], 2.0),
+    }

@@ -1,0 +1,135 @@
+"""What stands beside a culprit, and what of that explains it: small fleets drawn by hand."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.health_tables import EXPLAINS_CHANCE, LEAST_LIFT
+from schemas.tables import TABLES
+from schemas.vocabulary import CAUSE_EVIDENCE, HOST_HEALTH, JOB_CAUSES
+from tests.support.examples import culprit, table_rows
+from udfs.health.evidence import cause_evidence
+
+DAY = date(2026, 1, 5)
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+OTHERS = [f"other-{n}" for n in range(50)]
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def span(begin: float, end: float, host: str = "sick", **changes: object) -> dict[str, Any]:
+    """A span of a check, in minutes from noon."""
+    return {
+        "host": host, "check_name": "hot", "first_at": NOON + minutes(begin), "last_at": NOON + minutes(end),
+        "log_date": DAY, **changes,
+    }  # fmt: skip
+
+
+def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
+    """A culprit on the host that is sick, slow from some minutes after noon on."""
+    return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
+
+
+def beside(
+    *spans: Mapping[str, Any],
+    culprits: list[dict[str, Any]] | None = None,
+    trained: tuple[date, ...] = (DAY,),
+) -> list[dict[str, Any]]:
+    health = table_rows(HOST_HEALTH, list(spans)) if spans else TABLES[HOST_HEALTH].arrow_schema.empty_table()
+    rows = [{"cause": "slow_worker", "is_cause": True, "culprits": culprits or [slow()]}]
+    causes = table_rows(JOB_CAUSES, rows)
+    hosts = pa.Table.from_pylist(
+        [{"log_date": day, "host": host} for day in trained for host in ["sick", *OTHERS]]
+    )
+    found = cause_evidence(health, causes, hosts, [DAY], 14)
+    assert found.schema == TABLES[CAUSE_EVIDENCE].arrow_schema
+    rows_: list[dict[str, Any]] = found.to_pylist()
+    return rows_
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (span(-5, 60), [300.0]),  # before it, and goes on
+        (span(1.5, 60), [-90.0]),  # with it: clocks and scrapes
+        (span(3, 60), []),  # after it
+        (span(-60, -5), []),  # over before it
+        (span(-60, -1.5), [3600.0]),
+        (span(-60, -30, is_open=True), [3600.0]),  # no end is known
+        (span(-5, 60, host="other-1"), []),
+        (span(-5, 60, severity="ok"), []),
+        (span(-5, 60, began_before=True), [43200.0]),  # since midnight, or earlier
+        (span(-5, 60, log_date=date(2026, 1, 4)), []),
+        (span(-1440, -1440, log_date=date(2026, 1, 4), is_open=True), [86400.0]),
+    ],
+)
+def test_what_began_before_or_with_a_culprit_and_goes_on_stands_beside_it(
+    one: dict[str, Any], wanted: list[float]
+) -> None:
+    assert [row["lead_s"] for row in beside(one)] == wanted
+
+
+def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_check() -> None:
+    yesterday = span(-1440, -1440, log_date=date(2026, 1, 4), is_open=True)
+    assert beside(yesterday, span(30, 31)) == []
+
+
+def test_lift_and_chance_are_those_of_the_equations() -> None:
+    """One slow host has the check, and 2 of 50 others; another check fails as rarely on 1, a third on 20."""
+    rest = [span(0, 1, host) for host in OTHERS[:2]]
+    rest += [span(0, 1, OTHERS[2], check_name="rare")]
+    rest += [span(0, 1, host, check_name="often") for host in OTHERS[:20]]
+    (row,) = beside(span(-5, 60), *rest)
+    assert (row["slow_host_days"], row["slow_host_days_with"]) == (1, 1)
+    assert (row["other_host_days"], row["other_host_days_with"]) == (50, 2)
+    assert row["lift"] == pytest.approx((1.5 / 2) / (2.5 / 51))
+    near = (300 + 2 * 120) / 86_400
+    assert row["chance"] == pytest.approx(near * (2 + 1 + 0.5) / 51)
+    assert row["explains"]
+
+
+def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_more() -> None:
+    everywhere = [span(-5, 60, host) for host in OTHERS]
+    (row,) = beside(span(-5, 60), *everywhere)
+    assert row["lift"] < LEAST_LIFT
+    assert not row["explains"]
+    always = slow(course="always")
+    (row,) = beside(span(-5, 60), culprits=[always])
+    assert row["chance"] == pytest.approx(0.5 / 51)
+    assert row["explains"]
+    (row,) = beside(span(-5, 60), *[span(0, 1, host) for host in OTHERS[:2]], culprits=[always])
+    assert row["chance"] > EXPLAINS_CHANCE
+    assert not row["explains"]
+
+
+def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
+    """Of 101 host-days that are not slow it fails on two, 0.0245; of 50 hosts on one, 0.0294: that counts."""
+    before = date(2026, 1, 4)
+    days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
+    found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))
+    assert [row["other_host_days_with"] for row in found] == [2]
+    assert [row["chance"] for row in found] == pytest.approx([1.5 / 51])
+
+
+def test_what_explains_far_worse_than_another_span_is_not_named() -> None:
+    near, far = span(-0.5, 60), span(-700, 60, check_name="cold")
+    rest = [span(0, 1, host, check_name="cold") for host in OTHERS[:4]]
+    found = {row["check_name"]: row["explains"] for row in beside(near, far, *rest)}
+    assert found == {"hot": True, "cold": False}
+
+
+def test_a_link_has_two_ends_and_a_stage_has_no_host() -> None:
+    link = span(-5, 60, host="other-1", component="link", peer="sick")
+    assert [row["host"] for row in beside(link)] == ["other-1"]
+    assert beside(span(-5, 60, host="other-1", component="disk", peer="sick")) == []
+    ends = [{"pp_rank": n, "dp_rank": 0, "rank": n, "host": host} for n, host in enumerate(("a", "sick"))]
+    both = slow(reach="link", host=None, rank=None, dp_rank=None, workers=ends)
+    assert [row["culprit_host"] for row in beside(span(-5, 60), culprits=[both])] == [None]
+    stage = slow(reach="stage", host=None, rank=None, dp_rank=None, workers=ends)
+    timeless = slow(first_time=None)
+    assert beside(span(-5, 60), culprits=[stage, timeless]) == []

@@ -1,0 +1,1 @@
+"""What the health of hosts says about culprits."""
