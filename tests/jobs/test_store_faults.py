@@ -83,5 +83,7 @@ def test_a_log_that_its_store_does_not_deliver_is_not_taken_for_a_bad_one(server
     objects.write(root, name, b"one")
     server.spoil(403, pattern=f"GET .*{name}")
     file = LandedFile(DAYS[0], "job", "run", name, f"{BUCKET}/refused/{name}", 3)
-    with pytest.raises(StoreError, match=f"{name} was not delivered by its store: .*; run it again"):
+    with pytest.raises(
+        StoreError, match=f"{name} could not be read from its store: .*403.*; run the command again"
+    ):
         UnitFiles(store_of(root), Bounds()).digest(file)
