@@ -1,1 +1,1 @@
-"""Entry points, one module each; their machinery is in the folders below."""
+"""Entry points, one module each; the folders beside them hold what they use."""

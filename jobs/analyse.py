@@ -41,13 +41,13 @@ _NUMBERS: Final = ("time_saved", "gpu_hours")
     "analyse",
     option(
         "folder FOLDER",
-        "logs of a run: rank-*.jsonl with job.json, a published trace, or another tool's; one file will do",
+        "folder or file with a run's logs: rank-*.jsonl and job.json, a published trace, or another tool's",
         Path,
     ),
-    option("--job-id JOB", "which job, where the folder holds several runs"),
-    option("--run-id RUN", "which run"),
-    option("--log-date DATE", "which day, as 2026-01-05", log_date),
-    option("--page FILE", "where the page goes; beside FOLDER, as JOB-RUN-DATE.html, if left out", Path),
+    option("--job-id JOB", "the job, if the folder holds several runs"),
+    option("--run-id RUN", "the run, if the folder holds several"),
+    option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
+    option("--page FILE", "file for the page; default: JOB-RUN-DATE.html beside FOLDER", Path),
     option("--open", "also open the page in a browser"),
 )
 def main(args: Arguments) -> int:
@@ -56,7 +56,7 @@ def main(args: Arguments) -> int:
     Ends with 1 for a run that no replay can be made of.
     """
     if args.page is not None and (args.page.is_dir() or not args.page.parent.is_dir()):
-        raise click.UsageError(f"--page: {args.page} is no file in a folder that is there")
+        raise click.UsageError(f"--page: {args.page} is not a file in an existing folder")
     with ThreadPoolExecutor(1) as beside:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
@@ -78,7 +78,7 @@ def main(args: Arguments) -> int:
 
 
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
-    """Return the run that the arguments name. Raises NoRunError where none fits, or several."""
+    """Return the run that the arguments select. Raises NoRunError unless exactly one fits."""
     asked = (args.log_date, args.job_id, args.run_id)
     fitting = [
         run
@@ -150,7 +150,7 @@ def _write_causes(found: Analysis) -> None:
         listed = "; ".join(named) + (f"; {more} more" if more else "")
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
-        say("Why, and what each fix alone saves (shares of the step time do not add up):")
+        say("Causes, and the time that each fix alone saves (shares of the step time do not add up):")
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes):
         say(f"Unexplained: {unexplained}")
@@ -188,7 +188,7 @@ def _rejects(found: Analysis) -> Iterator[str]:
 
 
 def _beside(folder: Path) -> Path:
-    """Folder that holds the logs' own; where that is part of a landing, the one that holds the landing."""
+    """Folder beside the logs' own folder, or beside the landing that contains it."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:

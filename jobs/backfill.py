@@ -1,4 +1,4 @@
-"""Backfill: the phases of a night over a range of days, in batches that share a session, gates and commits.
+"""Backfill: run phases over a range of days, in batches that share a session, gates and commits.
 
 What is done and unchanged is skipped, so an interrupted backfill continues when started again. history.plan
 decides what is done, history.do_batches does it.
@@ -33,7 +33,7 @@ _COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "second
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Do what was planned; returns rows per table and the work of each phase."""
+    """Run what was planned; returns rows per table and the work of each phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
@@ -59,7 +59,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
-    """Print what was done."""
+    """Print what the backfill did."""
     say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
@@ -71,7 +71,7 @@ def _duration(seconds: float) -> str:
 
 
 def _phases(text: str) -> list[str]:
-    """Phases as named on the command line, in the order in which they depend on each other."""
+    """Parse a comma-separated list of phases; returns them in order of dependency."""
     named = text.split(",")
     unknown = [name for name in named if name not in PHASE_NAMES]
     if unknown:
@@ -80,14 +80,14 @@ def _phases(text: str) -> list[str]:
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """Days of the range, both ends included; raises SettingsError if it runs backwards."""
+    """Days from first to last, both included. Raises SettingsError if last is before first."""
     if last < first:
         raise SettingsError(f"--to {last} lies before --from {first}")
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Settings, days and phases of the arguments; raises SettingsError if they are at odds."""
+    """Settings, days and phases from the arguments. Raises SettingsError if they contradict each other."""
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
@@ -104,7 +104,7 @@ def _writes_to(settings: Settings, args: Arguments) -> str:
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what would be done, without Spark if DuckDB reaches the warehouse."""
+    """Print what a backfill would do, without Spark if DuckDB can read the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings) as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
@@ -113,7 +113,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 
 def _reads(settings: Settings, args: Arguments) -> None:
-    """Raise SettingsError, or NoLandingError, if the arguments name what does not exist."""
+    """Raise SettingsError or NoLandingError if an input named by the arguments does not exist."""
     asked, _, phases = _asked(settings, args)
     if Phase.INGEST in phases:
         inputs.a_landing(settings, args)
@@ -128,21 +128,21 @@ def _reads(settings: Settings, args: Arguments) -> None:
     option("--to DATE", "last day", log_date, dest="last", required=True),
     option(
         "--phases A,B",
-        f"some of {','.join(PHASE_NAMES)}; all when left out",
+        f"some of {','.join(PHASE_NAMES)}; default: all",
         _phases,
         also="--stages",
         dest="phases",
     ),
     option(
         "--job-id JOB",
-        "only this job, and the aggregates of its days; may be given several times",
+        "only this job, and the aggregates of its days; repeatable",
         multiple=True,
         default=[],
     ),
-    option("--dry-run", "print what would be done and do nothing"),
+    option("--dry-run", "only print what would be done"),
     option(
         "--warehouse-new DIR",
-        "write results there and read ingested tables from --warehouse: see compare_versions",
+        "write results to this warehouse, reading ingested tables from --warehouse; see compare",
     ),
     SUMMARY,
     reads=_reads,
@@ -150,7 +150,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Run phases of the night over a range of log dates, where not done."""
+    """Run phases over a range of log dates, wherever they are not done yet."""
     settings, log_dates, phases = _asked(settings, args)
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for work"):

@@ -1,4 +1,4 @@
-"""Compare: what a new version, or other settings, would change, before its results become current.
+"""Compare versions: what a new version or other settings would change, before they become current.
 
 A new version is backfilled into a separate warehouse beside the current one, whose ingested tables it
 reads: `backfill --warehouse-new DIR`. This command compares it with the current one, and makes it current
@@ -36,7 +36,7 @@ from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES, Phase
 def run(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
 ) -> DataFrame:
-    """Return the units whose new results differ, as transforms.versions.changed_units defines it.
+    """Return the units whose results differ, as defined by transforms.versions.changed_units.
 
     new : the settings with the new warehouse
     """
@@ -51,7 +51,7 @@ def run(
 def make_current(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date]
 ) -> dict[str, int]:
-    """Replace the current results by new ones, a batch of days at a time, and run the later phases again.
+    """Replace the current results by the new ones in batches of days, and rerun the later phases.
 
     Units without new results keep theirs. If this ends early, a second call, or a backfill,
     does what is left.
@@ -65,7 +65,7 @@ def make_current(
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Replace the results of these days by those of the other warehouse, with their fingerprints."""
+    """Replace results and fingerprints of these days by those of the other warehouse."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
@@ -79,32 +79,32 @@ def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Days of the range with results in the new warehouse."""
+    """Days in the range that have results in the new warehouse."""
     rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
     days = sorted(row["log_date"] for row in rows)
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
 def _both(settings: Settings, args: Arguments) -> str | None:
-    """Raise SettingsError unless the two warehouses differ and exist."""
+    """Raise SettingsError unless both warehouses exist and differ."""
     return inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args)
 
 
 @entry_point(
     "compare_versions",
     option(
-        "--warehouse-new DIR", "warehouse of the new results, made by backfill --warehouse-new", required=True
+        "--warehouse-new DIR", "warehouse with the new results, from backfill --warehouse-new", required=True
     ),
     *PERIOD,
     option(
         "--tolerance X",
-        "ignore differences of slowdown up to this",
+        "ignore differences of slowdown up to this value",
         not_negative_number,
         default=1e-9,
     ),
     FORMAT,
-    option("--limit N", "rows to show; 0: all", not_negative, default=0),
-    option("--make-current", "then replace the current results by the new ones"),
+    option("--limit N", "maximum number of rows; 0: all", not_negative, default=0),
+    option("--make-current", "then replace the current results with the new ones"),
     reads=_both,
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )

@@ -1,4 +1,4 @@
-"""The one console command: `straggler NAME ...` starts the command of that name.
+"""The console command: `straggler NAME ...` runs the command of that name.
 
 A command's module is imported when it is called: help and questions start no JVM and import no Spark.
 """
@@ -15,7 +15,7 @@ from jobs.runtime.arguments import Command, run
 
 
 class _Entry(NamedTuple):
-    """A command: its module in jobs/, and its description in one line."""
+    """One command: its module in jobs/, and a one-line description."""
 
     module: str
     meaning: str
@@ -23,48 +23,54 @@ class _Entry(NamedTuple):
 
 GROUPS: Final[dict[str, dict[str, _Entry]]] = {
     "One run": {
-        "analyse": _Entry("analyse", "how slow a run is, why, and what a fix saves, straight from its logs"),
-        "convert": _Entry("convert", "reads logs of another tool: prints a summary, or writes rank logs"),
-        "diff": _Entry("diff_runs", "what made a run slower than another: two folders, runs or days"),
-        "job-page": _Entry("report_job", "the page of one job of the warehouse"),
-        "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),
-        "mitigate": _Entry("mitigate_job", "what moving layers, balancing or planned pauses would save"),
-        "timeline": _Entry("export_timeline", "one step as recorded, replayed and ideal, for Perfetto"),
+        "analyse": _Entry("analyse", "print how slow a run is, why, and the time a fix saves, from its logs"),
+        "convert": _Entry("convert", "convert another tool's logs to rank logs, or print a summary of them"),
+        "diff": _Entry("diff_runs", "print what made one run slower than another: two folders, runs or days"),
+        "job-page": _Entry("report_job", "write the page of one job of the warehouse"),
+        "what-if": _Entry("what_if", "replay one unit of the warehouse with some ops ideal or scaled"),
+        "mitigate": _Entry(
+            "mitigate_job", "print the time that moved layers, balancing or planned pauses would save"
+        ),
+        "timeline": _Entry("export_timeline", "write one step as recorded, replayed and ideal, for Perfetto"),
     },
     "Ask the warehouse": {
-        "query": _Entry("query", "SQL over tables and views"),
-        "headline": _Entry("named_query", "a headline figure over any period"),
-        "cookbook": _Entry("cookbook", "the cookbook's questions, answered by this warehouse"),
-        "describe": _Entry("describe", "what tables, views and columns mean"),
-        "drain": _Entry("drain_hosts", "which host to drain now, what that returns, and what it costs"),
-        "changes": _Entry("job_changes", "since which day a job takes longer, and what changed with it"),
-        "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
-        "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
-        "serve": _Entry("serve_pages", "the report in a browser: a page for every job, made when asked for"),
-        "mcp": _Entry("serve_agents", "answers for agents, by the Model Context Protocol"),
-        "register": _Entry(
-            "register_tables", "what Spark, Unity, Glue, Trino or DuckDB need to see the tables"
+        "query": _Entry("query", "run an SQL query over the tables and views"),
+        "headline": _Entry("named_query", "print a headline figure over any period"),
+        "cookbook": _Entry("cookbook", "run the cookbook's queries on this warehouse"),
+        "describe": _Entry("describe", "print what tables, views and columns mean"),
+        "drain": _Entry("drain_hosts", "print which host to drain now, what that saves, and what it costs"),
+        "changes": _Entry(
+            "job_changes", "print since which day a job takes longer, and what changed with it"
         ),
-        "export": _Entry("export_database", "all tables and views as one DuckDB file"),
+        "fix-effect": _Entry("fix_effect", "compare a job before and after a date: did the fix help?"),
+        "report": _Entry("report_fleet", "write the report of a day, as the nightly run does"),
+        "serve": _Entry(
+            "serve_pages", "serve the report to a browser: a page for every job, made when asked for"
+        ),
+        "mcp": _Entry("serve_agents", "serve the warehouse to agents by the Model Context Protocol"),
+        "register": _Entry(
+            "register_tables", "print what Spark, Unity, Glue, Trino or DuckDB need to see the tables"
+        ),
+        "export": _Entry("export_database", "write all tables and views to one DuckDB file"),
     },
     "Run the nights": {
-        "night": _Entry("run_nightly", "a whole night: the five phases below"),
-        "ingest": _Entry("ingest_rank_logs", "logs into the warehouse"),
-        "simulate": _Entry("simulate_what_if", "each unit's slowdown and causes"),
-        "revise": _Entry("revise_causes", "causes decided by other jobs and earlier days"),
-        "aggregate": _Entry("aggregate_fleet", "the fleet, day by day"),
-        "publish": _Entry("publish_night", "checks all tables against each other; the report"),
-        "release": _Entry("release_night", "releases what a gate refused"),
+        "night": _Entry("run_nightly", "run a whole night: the five phases below"),
+        "ingest": _Entry("ingest_rank_logs", "read rank logs into the warehouse"),
+        "simulate": _Entry("simulate_what_if", "compute each unit's slowdown and causes"),
+        "revise": _Entry("revise_causes", "decide the causes that need other jobs and earlier days"),
+        "aggregate": _Entry("aggregate_fleet", "sum up the fleet of each day"),
+        "publish": _Entry("publish_night", "check all tables against each other; write the report"),
+        "release": _Entry("release_night", "release what a gate refused"),
     },
     "History and upkeep": {
-        "backfill": _Entry("backfill", "phases of the night over a range of days, where not done"),
-        "refresh": _Entry("refresh_changed_days", "late and corrected logs of the days before"),
-        "maintain": _Entry("maintain_tables", "old recorded ops expire, small files become few"),
-        "compare": _Entry("compare_versions", "what a new version changes, before it becomes current"),
+        "backfill": _Entry("backfill", "run the missing phases of the night for a range of days"),
+        "refresh": _Entry("refresh_changed_days", "process late and corrected logs of earlier days"),
+        "maintain": _Entry("maintain_tables", "delete old recorded ops, merge small files"),
+        "compare": _Entry("compare_versions", "print what a new version changes, before it becomes current"),
     },
     "Try it out": {
-        "demo": _Entry("make_demo", "three nights of a small generated fleet; from a checkout"),
-        "fleet": _Entry("make_fleet", "a generated fleet with known truth, in a landing"),
+        "demo": _Entry("make_demo", "run three nights of a small generated fleet; needs a checkout"),
+        "fleet": _Entry("make_fleet", "write a generated fleet with known truth to a landing"),
     },
 }
 """All commands by what they are for."""
@@ -79,7 +85,7 @@ _COMPLETION: Final = (
 
 
 class _Console(click.Group):
-    """All commands; only the one called is imported."""
+    """Group of all commands; imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
         return list(COMMANDS)
@@ -117,14 +123,14 @@ class _Console(click.Group):
 
 CONSOLE: Final = _Console(
     "straggler",
-    help="Which training jobs straggle, why, and what fixing it saves. "
+    help="Which training jobs straggle, why, and how much time a fix saves. "
     "`straggler NAME --help` lists the arguments of a command.",
     epilog=_COMPLETION,
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name; returns its exit status."""
+    """Run the command named by the arguments; returns its exit status."""
     return run(CONSOLE, argv)
 
 

@@ -1,4 +1,4 @@
-"""Convert: writes logs of another tool as rank logs into a landing; with --check, only prints a summary.
+"""Convert: write another tool's logs as rank logs into a landing; --check only prints a summary.
 
 `python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files adds what they lack.
 """
@@ -32,12 +32,12 @@ _MOST_RUNS: Final = 5
 
 @command(
     "convert",
-    option("path PATH", "files of the run, or its folder", Path, nargs=-1, required=True),
+    option("path PATH", "the run's files, or its folder", Path, nargs=-1, required=True),
     option("--check", "only print what would be written"),
-    option("--landing DIR", "where to write", Path),
+    option("--landing DIR", "landing to write to", Path),
     option("--job-id JOB", "the job"),
     option("--run-id RUN", "its run"),
-    option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
+    option("--log-date DATE", "log date to write under, such as 2026-01-05", log_date),
 )
 def main(args: Arguments) -> int:
     """Convert the logs of one run of another tool, or print a summary of them.
@@ -45,7 +45,7 @@ def main(args: Arguments) -> int:
     Exits with 1 for a log that cannot be replayed.
     """
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
-        raise click.UsageError("--landing, --job-id, --run-id and --log-date say where to; or --check")
+        raise click.UsageError("--landing, --job-id, --run-id and --log-date are required, or else --check")
     for name in filter(None, (args.job_id, args.run_id)):
         if not SAFE_NAME.fullmatch(name):
             raise click.UsageError(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
@@ -73,7 +73,7 @@ def main(args: Arguments) -> int:
 
 
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
-    """Return the run in a folder, as `analyse` takes it, or of these files; and other names in the folder.
+    """Return the run in a folder or made of these files, and names of other files in the folder.
 
     Raises NoRunError for a folder without a run, or with several.
     """
@@ -88,7 +88,7 @@ def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file, or the files of a folder except hidden ones."""
+    """Return a file itself, or the files of a folder except hidden ones."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
@@ -131,7 +131,7 @@ def _report(found: Conversion) -> Iterator[str]:
 
 
 def _refuse_other_day(found: Conversion, log_date: date) -> None:
-    """Raise ConversionError where a night of that date would leave out every line."""
+    """Raise ConversionError if a daily run of that date would leave out every line."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
         day = datetime.fromtimestamp(min(found.rows["t0_us"].drop_null().to_pylist()) // 10**6, UTC).date()

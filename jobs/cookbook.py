@@ -1,4 +1,4 @@
-"""Cookbook: questions with their SQL, answered by a warehouse, as Markdown on standard output.
+"""Cookbook: answer a list of questions from a warehouse, as Markdown on standard output.
 
 `straggler cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
 page of this project; another warehouse gives its answers.
@@ -29,7 +29,7 @@ straggler query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
 
 
 def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
-    """Return questions, SQL and answers as Markdown."""
+    """Return questions, SQL and answers as one Markdown page."""
     parts = [_HEAD]
     for number, (recipe, result) in enumerate(answers, start=1):
         table = io.StringIO()

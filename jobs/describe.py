@@ -32,16 +32,16 @@ _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula"
     "describe",
     option(
         "name TABLE",
-        "a table, view or named query; all are listed if left out",
+        "a table, view or named query; default: list all",
         choices=(*TABLES, *VIEWS, *QUERIES),
         required=False,
     ),
-    option("--html FILE", "write the whole dictionary as one page", Path),
-    option("--warehouse DIR", "as for other commands; the meaning is the same in every warehouse"),
+    option("--html FILE", "write the whole dictionary to this file as one page", Path),
+    option("--warehouse DIR", "accepted but not needed: meanings are the same in all warehouses"),
     FORMAT,
 )
 def main(args: Arguments) -> int:
-    """Print what tables, views and columns mean."""
+    """Print the meaning of tables, views and columns."""
     name = args.name
     if args.html is not None:
         return _write_page(args.html)
@@ -96,7 +96,7 @@ def _describe_table(table: Table, form: str | None) -> None:
 
 
 def _lines(entry: Entry) -> list[str]:
-    """A column as a screen shows it: its name and type, below them its meaning and formula."""
+    """Lines that describe a column: name and type, then its meaning and formula."""
     column, kind, unit, is_key, is_nullable, meaning, formula = _row(entry)
     notes = (f"[{unit}]" if unit else "", "key" if is_key else "", "may be null" if is_nullable else "")
     head = "  ".join([column, *(note for note in (kind, *notes) if note)])
@@ -104,7 +104,7 @@ def _lines(entry: Entry) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """A text in lines as wide as the screen."""
+    """Wrap a text to the screen's width."""
     width = max(min(screen_width(sys.stdout), WITHOUT_SCREEN), _NARROWEST)
     return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 

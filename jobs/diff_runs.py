@@ -1,4 +1,4 @@
-"""Diff: what made this run slower? Two runs, two folders of logs, two days, or before and after a date.
+"""Diff: what made this run slower? Compares two runs, folders of logs, days, or before and after a date.
 
 `straggler diff RUN_A RUN_B`: by how much a step of B takes longer, and what causes, op types, stages, hosts
 and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written.
@@ -37,13 +37,13 @@ _SHOWN: Final = 0.02
 
 
 class SlowerError(PlainError):
-    """Raised where B is slower by more than --fail-above allows."""
+    """Raised when B is slower than --fail-above allows."""
 
     exit_status: ClassVar[int] = Exit.SLOWER
 
 
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
-    """Compare two sides, and say what to know about the answer."""
+    """Compare two sides; returns the result, and notes on how to read it."""
     divided, why_not = by_ops(a, b)
     found = find(a.side, b.side, confidence, divided)
     return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
@@ -61,7 +61,7 @@ def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]
 
 
 def says(found: Found) -> str:
-    """Say the answer in one sentence."""
+    """Return the answer in one sentence."""
     interval = ""
     if found.reach_s:
         low, high = ((found.difference_s + sign * found.reach_s) / found.a.step_s for sign in (-1, 1))
@@ -77,7 +77,7 @@ def _of_side(side: Side) -> dict[str, object]:
 
 
 def _print(found: Found, notes: list[str], args: Arguments) -> None:
-    """Print the answer: of JSON one object; programs find the parts alone on standard output."""
+    """Print the answer; JSON as one object, other formats for programs as rows only."""
     if args.format == "json":
         answer = {
             "a": _of_side(found.a),
@@ -113,7 +113,7 @@ def _is_large(part: Part, found: Found) -> bool:
 
 
 def limit(text: str) -> float:
-    """Read a share such as 3% or 0.03; raises ValueError."""
+    """Parse a share such as 3% or 0.03. Raises ValueError."""
     number = text.removesuffix("%").strip()
     try:
         value = float(number) / (100 if text.endswith("%") else 1)
@@ -125,7 +125,7 @@ def limit(text: str) -> float:
 
 
 def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
-    """Say what is compared: a folder by its name, else units of the warehouse."""
+    """Decide what each side is: an existing folder, else units of the warehouse."""
     if (args.b is None) == (args.date is None):
         raise click.UsageError("give either B, or --date for before and after it")
     try:
@@ -140,17 +140,19 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
 @settings_entry_point(
     "diff",
     ENGINE,
-    option("a A", "a folder of logs; or of the warehouse JOB, JOB/RUN, either with @DAY or @DAY..DAY"),
-    option("b B", "what is compared with A, named likewise", required=False),
-    option("--date DATE", "instead of B: before and from this day on, as 2026-01-05", log_date),
-    option("--days N", "days on either side of --date", positive, default=WINDOW_DAYS),
-    option("--fail-above SHARE", "end with the exit status 4 where B is slower by more, as 3%", limit),
-    option("--confidence P", "of the interval", probability, default=CONFIDENCE),
+    option("a A", "a folder of logs, or JOB or JOB/RUN in the warehouse, optionally with @DAY or @DAY..DAY"),
+    option("b B", "run to compare with A, named in the same way", required=False),
+    option(
+        "--date DATE", "instead of B: compare A before this day and from it on, such as 2026-01-05", log_date
+    ),
+    option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
+    option("--fail-above SHARE", "exit with status 4 if B is slower by more than this, such as 3%", limit),
+    option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
     AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Say by how much run B is slower than run A, and what makes the difference."""
+    """Print how much slower run B is than run A, and what makes the difference."""
     with ExitStack() as stack:
         readers: list[Reader] = []
         how = SimulationSettings(**settings.simulation.model_dump())

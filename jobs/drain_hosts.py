@@ -1,4 +1,4 @@
-"""Drain: which host to drain now, by what is expected back over the next days, less what the drain costs.
+"""Drain: name the hosts to drain now, by GPU-hours expected back in the next days less the cost of the drain.
 
 `straggler drain --days 7` asks the view drain by the terms of the settings, as of the last day with results,
 and says why, how sure that is, and when the answer would be no. Nothing is written.
@@ -31,7 +31,7 @@ _NONE: Final = f"no host to drain: none that serves jobs has lost them time in t
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Say which hosts to drain now, the one that returns most first."""
+    """Print which hosts to drain now, those that save most first."""
     terms = settings.drain.terms
     if args.days is not None:
         terms = replace(terms, days=args.days)

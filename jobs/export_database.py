@@ -27,7 +27,7 @@ OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in ment
 
 
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
-    """Write these tables and views, all as of one publication; replaces the file once all is written.
+    """Write tables and views as of one publication to a DuckDB file, replacing it atomically.
 
     Raises SettingsError where something else than a regular file is in its place, AnswerError if it
     cannot be written.
@@ -47,8 +47,10 @@ def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
 
 @settings_entry_point(
     "export_database",
-    option("file FILE", "such as fleet.duckdb; replaced if it exists", Path),
-    option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
+    option("file FILE", "file to write, such as fleet.duckdb; replaced if it exists", Path),
+    option(
+        "--with-ops", "include all recorded ops: the table rank_steps, by far the largest, and the view ops"
+    ),
 )
 def main(settings: Settings, args: Arguments) -> None:
     """Write all tables and views as of one publication into one DuckDB file."""

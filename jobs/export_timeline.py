@@ -25,7 +25,7 @@ from udfs.what_if import SimulationSettings
 
 
 def _worker(text: str) -> Worker | int:
-    """Read DP,PP, or a rank."""
+    """Parse DP,PP or a rank."""
     numbers = [not_negative(each) for each in text.split(",")]
     if len(numbers) > 2:
         raise ValueError(f"{text!r} is neither DP,PP such as 3,1 nor a rank such as 17")
@@ -79,21 +79,21 @@ def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], 
 @reader_entry_point(
     "export_timeline",
     *OF_UNIT,
-    option("--step N", "training step; the slowest replayed one if left out", not_negative),
+    option("--step N", "training step; default: the slowest replayed one", not_negative),
     option(
         "--out FILE",
-        "the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
+        "file for the trace, gzipped if it ends in .gz; default: timeline-JOB-RUN-DATE-step-N.json.gz",
         Path,
     ),
     option(
         "--worker DP,PP",
-        "show this worker, by dp rank and stage or by rank; may be given several times. Left out: those that "
+        "show this worker, by dp rank and stage or by rank; repeatable. Default: those that "
         "lose most in the step, each beside a worker of its stage and the stages before and after it",
         _worker,
         multiple=True,
     ),
-    option("--stage N", "show all workers of this stage, from 0", not_negative),
-    option("--open", "then show it in Perfetto, in a browser on this machine, until Ctrl+C"),
+    option("--stage N", "show all workers of this stage, counted from 0", not_negative),
+    option("--open", "then show it in Perfetto in a local browser, until Ctrl+C"),
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""

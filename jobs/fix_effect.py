@@ -1,4 +1,4 @@
-"""Fix effect: did it help? Before and after a date, for a job, a host, a team or a setting.
+"""Fix effect: did it help? Compares days before and after a date, for a job, host, team or setting.
 
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
 analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
@@ -26,7 +26,7 @@ _KEY: Final = ", ".join(UNIT_KEY)
 
 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
-    """Compare the job days of the window on both sides of the date.
+    """Compare the job days in the window on both sides of the date.
 
     Raises QuestionError for an unknown job, team or host.
     """
@@ -46,7 +46,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
 
 
 def _check(reader: Reader, args: Arguments) -> None:
-    """Raise QuestionError if no row has this name."""
+    """Raise QuestionError if no row has the named job, team or host."""
     for name, table in (("job_id", JOBS), ("team", JOBS), ("host", WORKER_SLOWDOWN)):
         asked = getattr(args, name)
         if asked is None:
@@ -58,7 +58,7 @@ def _check(reader: Reader, args: Arguments) -> None:
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """SQL of units that the host served, twice: its waste, and the others' mean as host null."""
+    """SQL of units that the host served: the waste on it, and the mean on the others with host null."""
     of_host = f"IF(host = {sql_strings([host])}, host, NULL)"
     return (
         f"WITH by_host AS (SELECT {_KEY}, host, 1 - 1 / max(slowdown) AS by_slowest FROM {WORKER_SLOWDOWN} "
@@ -70,14 +70,14 @@ def _of_host(host: str, of_window: str) -> str:
 
 
 def _is_chosen(args: Arguments) -> str:
-    """SQL: whether a row is one of those that the fix was meant for."""
+    """SQL condition: whether a row belongs to what the fix was meant for."""
     asked = {name: getattr(args, name) for name in ("job_id", "team", "host")}
     wanted = [f"{name} = {sql_strings([value])}" for name, value in asked.items() if value is not None]
     return " AND ".join(wanted) or "true"
 
 
 def _has_label(label: tuple[str, str] | None) -> str:
-    """SQL: whether a row carries the label; null where no label is asked about."""
+    """SQL condition: whether a row has the label; null if no label is asked about."""
     if label is None:
         return "CAST(NULL AS BOOLEAN)"
     key, value = (sql_strings([each]) for each in label)
@@ -85,7 +85,7 @@ def _has_label(label: tuple[str, str] | None) -> str:
 
 
 def _row(found: Comparison) -> dict[str, object]:
-    """One line of the answer; GPU-hours are those of the days after, times what they waste less."""
+    """One row of the answer; GPU-hours saved are those of the days after, times the drop in waste."""
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
     return {
@@ -112,14 +112,14 @@ def _label(text: str) -> tuple[str, str]:
 
 @reader_entry_point(
     "fix_effect",
-    option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
-    option("--job-id JOB", "of this job"),
-    option("--team TEAM", "of the jobs of this team"),
-    option("--host HOST", "of this host: waste by its slowest worker alone"),
-    option("--fleet", "of all jobs"),
-    option("--label KEY=VALUE", "days after with this label against days before without", _label),
-    option("--days N", "days on each side", positive, default=WINDOW_DAYS),
-    option("--confidence P", "of the interval", probability, default=CONFIDENCE),
+    option("--date DATE", "first day with the fix, such as 2026-01-05", log_date, required=True),
+    option("--job-id JOB", "only this job"),
+    option("--team TEAM", "only jobs of this team"),
+    option("--host HOST", "only this host: waste caused by its slowest worker alone"),
+    option("--fleet", "all jobs"),
+    option("--label KEY=VALUE", "compare days after with this label to days before without it", _label),
+    option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
+    option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
     AS_LISTS,
     one_of=("job_id", "team", "host", "fleet"),

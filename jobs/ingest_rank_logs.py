@@ -1,4 +1,4 @@
-"""Ingest one log date: what producers left, into the tables of ingest."""
+"""Ingest one log date: load the logs and manifests of producers into tables."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Changes: since which day does a job take longer, or lose more, to which cause, and what changed with it?
+"""Changes: since which day does a job take longer or lose more, to which cause, and what else changed?
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
 what it loses or a cause is on another level. Without a job, of all. Nothing is written.
@@ -36,7 +36,7 @@ Rows = dict[Unit, list[dict[str, Any]]]
 
 
 def run(reader: Reader, args: Arguments) -> list[Change]:
-    """Find the changes of a job, or of all. Raises QuestionError for an unknown job."""
+    """Find the changes of one job, or of all. Raises QuestionError for an unknown job."""
     units = _by_unit(reader, args, JOBS, [*_FACTS, "labels"])
     if args.job_id is not None and not units:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
@@ -59,7 +59,7 @@ def run(reader: Reader, args: Arguments) -> list[Change]:
 
 
 def _by_unit(reader: Reader, args: Arguments, table: str, columns: list[str]) -> Rows:
-    """Rows of a table that the arguments mean, by unit."""
+    """Rows of a table selected by the arguments, grouped by unit."""
     wanted = ["true"] if args.job_id is None else [f"job_id = {sql_strings([args.job_id])}"]
     wanted += [f"log_date >= DATE'{args.first}'"] if args.first is not None else []
     wanted += [f"log_date <= DATE'{args.last}'"] if args.last is not None else []
@@ -77,7 +77,7 @@ def point_of(
     causes: Sequence[Mapping[str, Any]],
     hosts: Sequence[Mapping[str, Any]],
 ) -> Point:
-    """Make a point of a unit.
+    """Summarise a unit as one point of a job's history.
 
     manifest : its row of jobs, or its job.json
     steps, causes, hosts : its rows of step_slowdown, job_causes and worker_slowdown
@@ -95,12 +95,12 @@ def point_of(
 
 @reader_entry_point(
     "job_changes",
-    option("--job-id JOB", "of this job alone"),
+    option("--job-id JOB", "only this job"),
     *PERIOD,
     FORMAT,
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Say from which day on jobs take longer or lose more, and what changed with it."""
+    """Print since which day jobs take longer or lose more, and what else changed then."""
     rows = [astuple(each) for each in run(reader, args)]
     write(Result([field.name for field in fields(Change)], rows), args.format, sys.stdout)
 

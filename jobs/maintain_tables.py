@@ -1,4 +1,4 @@
-"""Maintain: old ingested rows expire, small files are merged, unused files are deleted.
+"""Maintain: expire old ingested rows, merge small files, delete unused files.
 
 First the digests of published files are checked: a file that changed on its disk ends it with an error.
 Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
@@ -60,20 +60,20 @@ def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, 
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what would expire and be deleted, without Spark if DuckDB reaches the warehouse."""
+    """Print what would expire or be deleted, without Spark if DuckDB can read the warehouse."""
     _check(settings.paths.warehouse)
     with reader_of(settings, "maintain_tables") as reader:
         _print(_PLANNED, plan(reader, settings, args.log_date))
 
 
 def _own_tables(settings: Settings) -> list[Table]:
-    """Tables of this warehouse; those of another that it reads are maintained there."""
+    """Tables of this warehouse, without those that it reads from another."""
     shared = INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 
 def _oldest(last: date | None, settings: Settings, log_date: date) -> date:
-    """The oldest day whose recorded ops stay. A date mistyped into the future expires nothing.
+    """Oldest day whose recorded ops are kept. A log date in the future expires nothing.
 
     last : latest ingested day
     """
@@ -81,7 +81,7 @@ def _oldest(last: date | None, settings: Settings, log_date: date) -> date:
 
 
 def _expire(warehouse: Warehouse, oldest: date) -> int:
-    """Remove recorded ops of days before the oldest; returns rows.
+    """Delete recorded ops of days before the oldest; returns the number of rows.
 
     Their fingerprints are removed first: a later simulation then leaves those units, and the results
     of them, alone.
@@ -91,12 +91,12 @@ def _expire(warehouse: Warehouse, oldest: date) -> int:
 
 
 def _check(root: str) -> None:
-    """Compare the published files of a folder with their digests. Raises DamagedError where they differ."""
+    """Verify published files against their digests. Raises DamagedError if any differ."""
     started = time.monotonic()
     files, size = check_digests(root)
     if files:
         took_s = time.monotonic() - started
-        say(f"{files:,} files, {size / 1e6:,.1f} MB, are as they were written ({took_s:.1f} s)")
+        say(f"{files:,} files, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
 
 
 def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

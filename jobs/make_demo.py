@@ -114,7 +114,7 @@ NEXT: Final = (
 
 
 def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
-    """Write the fleet into the landing folder, run every night, print the summary; returns rows per table."""
+    """Generate the fleet, run every night, print the summary; returns rows per table."""
     landing = Path(settings.paths.landing)
     _say(f"generating {len(planted())} jobs on {DAYS} days into {landing} ...")
     with working("demo: generating logs"):
@@ -131,7 +131,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Make the landing folder anew: fleet, and published traces if present; returns the log dates.
+    """Recreate the landing folder: fleet, and published traces if present; returns the log dates.
 
     Raises SettingsError as check_own does.
     """
@@ -151,7 +151,7 @@ def check_own(landing: Path) -> None:
 
 
 def _copy_traces(traces: Path, landing: Path) -> None:
-    """Put each published trace into the landing as a separate job."""
+    """Copy each published trace into the landing as a separate job."""
     for trace in sorted(traces.glob("*/trace-*.parquet")):
         name = trace.stem.removeprefix("trace-")
         folder = landing / f"log_date={TRACE_DAY}" / f"job_id=published-{name.lower()}" / "run_id=0"
@@ -161,7 +161,7 @@ def _copy_traces(traces: Path, landing: Path) -> None:
 
 
 def show(spark: SparkSession, settings: Settings) -> None:
-    """Print the fleet's summary, its place, and queries to try next."""
+    """Print the fleet's summary, where it is stored, and queries to try next."""
     Warehouse(spark, settings.paths.warehouse).register_views()
     spark.createDataFrame(planted(), "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
@@ -171,7 +171,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
     say(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.", "")
-    say(f"The tables lie in {warehouse}. Ask more:", "")
+    say(f"The tables are in {warehouse}. Ask more:", "")
     for sql in NEXT:
         question = " ".join(sql.split())
         say(f'straggler query --warehouse {warehouse} "{question}"', "")
@@ -184,13 +184,13 @@ def _say(text: str) -> None:
 
 @entry_point(
     "make_demo",
-    option("--seed N", "another fleet", not_negative, default=0),
+    option("--seed N", "random seed: another number gives another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
     reads=lambda settings, _: check_own(Path(settings.paths.landing)),
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Generate a small fleet with known faults, run its nights, show them."""
+    """Generate a small fleet with known faults, run its nights, print the results."""
     return run(spark, settings, args.seed)
 
 

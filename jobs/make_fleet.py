@@ -1,4 +1,4 @@
-"""Make a fleet of generated jobs with known truth: a landing folder, and the truth in its `_truth`.
+"""Make a fleet: generated jobs with known truth, as a landing folder with the truth in `_truth`.
 
 With `--history`, months of a fleet drawn like the paper's, of any size, written as fast as it can be
 read: its truth has what was planned, but not what each cause costs.
@@ -23,15 +23,19 @@ OPS_PER_JOB: Final = 100_000
 
 @command(
     "make_fleet",
-    option("--landing DIR", "an empty or new folder", Path, required=True),
-    option("--history", "months of a fleet drawn like the paper's, without true savings"),
-    option("--jobs N", f"jobs over all days; a history has {paper.JOBS:,} if left out", positive),
-    option("--days N", f"days (1; of a history {paper.DAYS})", positive),
-    option("--seed N", "another fleet", not_negative, default=0),
-    option("--workers N", "processes", positive, default=1),
+    option("--landing DIR", "an empty or new folder for the logs", Path, required=True),
+    option("--history", "generate months of a fleet like the paper's, without true savings"),
+    option("--jobs N", f"number of jobs over all days (default for a history: {paper.JOBS:,})", positive),
+    option("--days N", f"number of days (default: 1; for a history: {paper.DAYS})", positive),
+    option("--seed N", "random seed: another number gives another fleet", not_negative, default=0),
+    option("--workers N", "number of worker processes", positive, default=1),
     option("--first-day DATE", "first log date", log_date, default=FIRST_DAY),
-    option("--most-ops N", f"ops of a job of a fleet a day (about {MOST_OPS})", positive),
-    option("--ops N", f"ops of a history (about {OPS_PER_JOB:,} for each job)", positive),
+    option(
+        "--most-ops N",
+        f"maximum ops per job and day, without --history (default: about {MOST_OPS})",
+        positive,
+    ),
+    option("--ops N", f"total ops of a history (default: about {OPS_PER_JOB:,} per job)", positive),
 )
 def main(args: Arguments) -> int:
     """Generate rank logs of a fleet, with the truth about every job under _truth."""
@@ -52,7 +56,7 @@ def main(args: Arguments) -> int:
 
 
 def _plan(args: Arguments) -> Fleet:
-    """Draw the fleet; raises ValueError for a history that does not fit into the ops given."""
+    """Draw the fleet; raises ValueError if a history does not fit into the given number of ops."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
     jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS

@@ -1,4 +1,4 @@
-"""Mitigate: what would layers between stages, balanced sequences or planned garbage collection return?
+"""Mitigate: what would moved layers, balanced sequences or planned garbage collection save?
 
 `straggler mitigate gpt-175b --layers 96` replays one unit with each of them, slow workers and slow transfers
 as they are. Nothing is written.
@@ -36,7 +36,7 @@ _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
 
 
 def layers(text: str) -> tuple[int, ...]:
-    """Read one number of layers, or one for each chunk of the model; raises ValueError."""
+    """Parse one number of layers, or one per model chunk; raises ValueError."""
     found = tuple(int(each) if each.isdecimal() else 0 for each in text.replace(" ", "").split(","))
     if min(found) < 1:
         raise ValueError(f"{text!r} is no number of layers such as 32, or 9,8,8,7 by chunk of the model")
@@ -62,7 +62,7 @@ def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
 
 
 def _layers(args: Arguments, manifest: Mapping[str, Any]) -> Sequence[int] | None:
-    """Layers as they were given, else as a label of the manifest says; None where neither does."""
+    """Layers as given, else from the manifest's label; None if neither states them."""
     label = (manifest.get("labels") or {}).get(LABEL)
     given: Sequence[int] | None = args.layers
     if given is not None or label is None:
@@ -83,10 +83,10 @@ def _heading(unit: Unit, found: Mitigations) -> str:
 @settings_entry_point(
     "mitigate",
     ENGINE,
-    option("of RUN", "a folder of logs; or of the warehouse JOB or JOB/RUN, of its latest day or @DAY"),
+    option("of RUN", "a folder of logs, or JOB or JOB/RUN in the warehouse, on its latest day or @DAY"),
     option(
         "--layers N|N,N,...",
-        f"layers of the model, or of each of its chunks; as its label {LABEL!r} says, if left out",
+        f"layers of the model, or of each chunk; default: the manifest's label {LABEL!r}",
         layers,
     ),
     FORMAT,

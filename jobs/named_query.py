@@ -21,19 +21,19 @@ _HOSTS_SHOWN: Final = 10
 
 @reader_entry_point(
     "named_query",
-    option("name NAME", "one of those below", choices=QUERIES),
+    option("name NAME", "name of a query listed below", choices=QUERIES),
     *PERIOD,
     FORMAT,
     AS_LISTS,
     option(
         "--limit N",
-        f"rows to show at most; 0: all (left out: all; of hosts for people {_HOSTS_SHOWN})",
+        f"maximum number of rows, 0 for all (default: all; {_HOSTS_SHOWN} of `hosts` on a terminal)",
         not_negative,
     ),
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Answer a named query over a period, both of its ends included."""
+    """Answer a named query over a period, both ends included."""
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     limit = args.limit

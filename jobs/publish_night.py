@@ -1,4 +1,4 @@
-"""Publish one log date: checks its tables against each other, logs a summary, writes the report."""
+"""Publish one log date: check its tables against each other, log a summary, write the report."""
 
 import sys
 from datetime import date
@@ -17,7 +17,7 @@ from schemas.vocabulary import Phase
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Check a log date, and later days that depend on it, across tables; log the night's summary."""
+    """Check a log date and dependent later days across tables, and log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
         days = touched_days(Phase.PUBLISH, spark, settings, [day])

@@ -1,4 +1,4 @@
-"""Query: SQL over tables and views, as wide as the terminal, or as tabs, CSV, JSON, Markdown or a table.
+"""Query: SQL over tables and views, printed for the terminal, or as tabs, CSV, JSON, Markdown or a table.
 
 The SQL is the argument, or standard input: `straggler query < question.sql`. At a keyboard there is a
 prompt: tables stay open, so that the next answer comes at once.
@@ -26,7 +26,7 @@ _STANDARD_INPUT: Final = "-"
 
 
 def _sql(text: str) -> str | None:
-    """The SQL of the argument or of standard input; None at a keyboard."""
+    """SQL from the argument or standard input; None at a terminal."""
     if text != _STANDARD_INPUT:
         return text
     return None if sys.stdin.isatty() else sys.stdin.read()
@@ -42,10 +42,10 @@ def _sql(text: str) -> str | None:
     ),
     FORMAT,
     AS_LISTS,
-    option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
+    option("--limit N", "maximum number of rows; 0: all", not_negative, default=DEFAULT_LIMIT),
     option(
         "--timeout S",
-        "seconds that an answer may take, with a quarter of the machine's memory; 0: no limit of either",
+        "time limit [s], with a memory limit of a quarter of the machine; 0: no limits",
         not_negative,
         default=DEFAULT_TIMEOUT_S,
     ),

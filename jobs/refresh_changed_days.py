@@ -1,4 +1,4 @@
-"""Refresh: late and corrected data of the days before a log date, found by fingerprint and done again.
+"""Refresh: repeat units with late or corrected data on the days before a log date.
 
 Only units with changed data are done: changes by another version or other settings are for a backfill, and
 for compare_versions before it. A day counts once its producers have written _SUCCESS.
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
 ) -> dict[str, int]:
-    """Redo what has changed in the days before this one; returns rows per table and the phases' work.
+    """Repeat what changed in the days before this one; returns rows per table and the phases' work.
 
     summary : file for what was done, as JSON
     """
@@ -56,7 +56,7 @@ def run(
 
 @entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Do changed units of the days before a log date again."""
+    """Repeat changed units of the days before a log date."""
     return run(spark, settings, args.log_date, args.summary)
 
 

@@ -1,4 +1,4 @@
-"""Register: the statements by which a catalog of another engine sees tables and views as of a publication.
+"""Register: SQL that shows the tables and views of a publication to another engine's catalog.
 
 `straggler register duckdb --warehouse demo/warehouse > views.sql`
 """

@@ -1,4 +1,4 @@
-"""Release: accepts, for one log date, what a gate has refused, and records who did it and why.
+"""Release: accept for one log date what a gate refused, and record who did so and why.
 
 It publishes nothing: run the refused phase again, which then publishes with a warning.
 """
@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Release(NamedTuple):
-    """Names of refusals that no longer stop a log date; released by whom, and why."""
+    """Names of refusals accepted for a log date, by whom, and why."""
 
     log_date: date
     accepted: Sequence[str]
@@ -36,7 +36,7 @@ class Release(NamedTuple):
 
 
 def run(spark: SparkSession, settings: Settings, release: Release, arguments: str = "") -> None:
-    """Record a release; raises SettingsError for what no gate of this warehouse has refused on any day."""
+    """Record a release. Raises SettingsError for names that no gate of this warehouse has refused."""
     warehouse = Warehouse(spark, settings.paths.warehouse)
     known = refused(warehouse)
     unknown = [name for name in release.accepted if name not in known]
@@ -88,17 +88,17 @@ def _not_blank(text: str) -> str:
     LOG_DATE,
     option(
         "--accept NAME",
-        "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times",
+        "name in the refusal, such as fleet_day.every_unit_has_one_status; repeatable",
         _refusal,
         multiple=True,
         required=True,
     ),
-    option("--by WHO", "who takes the responsibility", _not_blank, required=True),
-    option("--because WHY", "why the rows are good enough", _not_blank, required=True),
+    option("--by WHO", "person who takes responsibility", _not_blank, required=True),
+    option("--because WHY", "reason why the rows are acceptable", _not_blank, required=True),
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Accept what a gate has refused on a log date."""
+    """Accept for a log date what a gate has refused."""
     release = Release(args.log_date, args.accept, args.by, args.because)
     run(spark, settings, release, shlex.join(args.arguments))
     return {}

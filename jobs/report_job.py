@@ -17,7 +17,7 @@ from jobs.warehouse.reader import Reader
 
 
 @reader_entry_point(
-    "report_job", *OF_UNIT, option("--out FILE", "one file instead, to be sent or kept", Path), in_order=True
+    "report_job", *OF_UNIT, option("--out FILE", "write one self-contained file instead", Path), in_order=True
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the page of one job on one of its days."""

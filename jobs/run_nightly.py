@@ -1,4 +1,4 @@
-"""A whole night in one session: ingest, simulate, revise, aggregate, publish."""
+"""The daily run in one session: ingest, simulate, revise, aggregate, publish."""
 
 import sys
 

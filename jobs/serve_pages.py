@@ -1,4 +1,4 @@
-"""Serve the report in a browser: the page of every unit, made when it is asked for. Nothing is written.
+"""Serve the report to a browser, making each unit's page on request; writes nothing.
 
 `straggler serve --warehouse W` listens on 127.0.0.1 alone.
 """

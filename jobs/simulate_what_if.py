@@ -1,4 +1,4 @@
-"""Simulate one log date: what each unit would have taken without stragglers."""
+"""Simulate one log date: how long each unit would have taken without stragglers."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What if: a cause or a custom scenario of one unit, read from the warehouse and answered at once.
+"""What if: replay one unit with a cause or a custom scenario fixed.
 
 `straggler what-if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
 `--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
@@ -27,7 +27,7 @@ _SAME: Final = 1e-3
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
-    """What the answers are measured against, on three lines."""
+    """Three lines with the baseline that the answers are compared with."""
     return (
         f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {answers.steps} steps, {answers.ops:,} ops\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
@@ -55,7 +55,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
 
 
 def _result(answers: Sequence[Answer], factor: float | None) -> Result:
-    """One row per answer."""
+    """Table of answers, one row each."""
     scenario, *figures = (field.name for field in fields(Answer))
     change = "ideal" if factor is None else f"x {factor:g}"
     rows = [(each.scenario, "fixed" if each.ops is None else change, *astuple(each)[1:]) for each in answers]
@@ -76,7 +76,7 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     ),
     option(
         "--set FACTOR",
-        "these ops take FACTOR times as long, instead of the ideal",
+        "let these ops take FACTOR times their own duration instead of the ideal",
         not_negative_number,
         dest="factor",
     ),

@@ -1,1 +1,1 @@
-"""The contract: tables, views and the words of the warehouse."""
+"""The data contract: declared tables, views and the vocabulary of the warehouse."""

@@ -71,7 +71,7 @@ ANALYSED_S: Final = seconds(
 
 
 def same(name: str, left: str, right: str, tolerance: float, meaning: str) -> Expectation:
-    """Return the expectation that two SQL numbers agree, relative to the larger of 1 and the right one.
+    """Return the expectation that two SQL numbers agree, relative to the larger of 1 and |right|.
 
     Below 1 the tolerance is absolute: 1 - 1/slowdown always loses digits near 0.
     """

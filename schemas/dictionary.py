@@ -13,7 +13,7 @@ from schemas.views import VIEWS
 
 
 class Entry(NamedTuple):
-    """The dictionary's entry of one column."""
+    """One column's entry in the data dictionary."""
 
     table: str
     column: str
@@ -42,7 +42,7 @@ def entries() -> list[Entry]:
 
 
 def listed() -> Iterator[tuple[str, str, str, str]]:
-    """Name, kind, key and meaning of all that can be asked for."""
+    """Return name, kind, key and meaning of every table, view and named query."""
     for table in TABLES.values():
         yield table.name, "table", ", ".join(table.grain), first_sentence(table.meaning)
     for kind, files in (("view", VIEWS), ("named query", QUERIES)):
@@ -75,7 +75,7 @@ _SQL_NAMES: Final = {
 
 
 def _with_bounds(column: Column) -> str:
-    """Return the meaning of a column with its allowed values."""
+    """Return a column's meaning followed by its allowed values or bounds."""
     bounds = []
     if column.allowed is not None:
         bounds.append(f"one of {', '.join(column.allowed)}")

@@ -1,4 +1,4 @@
-"""What the view and the command drain take as given: days ahead, what a drain costs, and the prior."""
+"""Assumptions of the view and the command drain: days ahead, cost of a drain, and the prior."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,7 @@ NO_VERDICT: Final = ("no", "unknown")
 
 @dataclass(frozen=True)
 class DrainTerms:
-    """Terms of a drain, which the settings state.
+    """Assumptions about a drain, from the settings.
 
     days            : over which a drain has to pay
     restart_minutes : for which all GPUs of a job stand still

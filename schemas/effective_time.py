@@ -1,4 +1,4 @@
-"""The table of what GPU-hours of a run were spent on."""
+"""The table run_effective_time: what the GPU-hours of a run were spent on."""
 
 from typing import Final
 
@@ -14,8 +14,8 @@ KNOWN_PARTS: Final = {
     "the replay takes longer",
     "lost_work": "steps that were done again after a restart, or have to be",
     "outage": "from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
-    "startup": "from a start to the first step",
-    "checkpoint": "training stood still to save",
+    "startup": "GPU-hours from a start to the first step",
+    "checkpoint": "GPU-hours in which training stood still to save a checkpoint",
 }
 """Parts of a run's time that its events show, by the beginnings of their columns."""
 MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
@@ -47,7 +47,7 @@ JOB_TIME: Final = Table(
             "scheduled_gpu_hours; at least, as unknown time counts as not effective. Over several units: "
             "the sums of both over rows of this table",
         ),
-        col.fraction("productive_fraction", "the same at ideal speed: productive over scheduled"),
+        col.fraction("productive_fraction", "productive_gpu_hours over scheduled_gpu_hours"),
         col.gpu_hours(
             "lost_to_causes_gpu_hours",
             "of productive, straggling and late starts, what is lost, unexplained included, as lost_fraction "
@@ -88,7 +88,7 @@ JOB_TIME: Final = Table(
         Expectation(
             "unknown_is_hardly_negative",
             "unknown_gpu_hours >= -0.010001 * scheduled_gpu_hours",
-            "the parts exceed the GPU-hours by 1 % at most",
+            "the parts of job_time exceed the GPU-hours by 1 % at most",
         ),
         col.same(
             "ettr_of_parts",

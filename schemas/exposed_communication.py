@@ -1,4 +1,4 @@
-"""What communication delays the steps of a unit, beside what of it workers hide behind their computes."""
+"""Communication that delays the steps of a unit, and communication hidden behind computes."""
 
 from typing import Final
 

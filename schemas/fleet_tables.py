@@ -95,7 +95,8 @@ CAUSE_DAY: Final = Table(
             "its share of what all fixes together return; null if no unit states GPU-hours",
         ),
         col.gpu_hours(
-            "recoverable_gpu_hours", "what fixing this cause alone saves; null if no unit states GPU-hours"
+            "recoverable_gpu_hours",
+            "GPU-hours saved by fixing this cause alone; null if no unit states GPU-hours",
         ),
         col.count("analysed_jobs", "analysed units with the cause", nullable=True),
         col.LOST_GPU_HOURS,

@@ -1,4 +1,4 @@
-"""gpu_type_slowdown: what unlike GPUs cost a unit whose logs say which host has which."""
+"""gpu_type_slowdown: what mixing types of GPU costs a unit whose logs state the type of each host."""
 
 from typing import Final
 
@@ -39,8 +39,8 @@ GPU_TYPE_SLOWDOWN: Final = Table(
             nullable=True,
             minimum=1,
         ),
-        col.ratio("forward_factor", "the same of forward-computes alone", nullable=True, minimum=0),
-        col.ratio("backward_factor", "the same of backward-computes alone", nullable=True, minimum=0),
+        col.ratio("forward_factor", "factor of forward-computes alone", nullable=True, minimum=0),
+        col.ratio("backward_factor", "factor of backward-computes alone", nullable=True, minimum=0),
         col.flag("is_slower", "the factor is beyond doubt: its log is above 0.03 and 3.5 standard errors"),
         col.ratio(
             "slowdown",

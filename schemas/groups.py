@@ -1,4 +1,4 @@
-"""How units are grouped and what makes a unit straggle, as SQL that tables and views share."""
+"""SQL shared by tables and views: how units are grouped, and when a unit straggles."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ SIZE_BUCKET: Final = (
 
 
 def group_of(dimension: str) -> str:
-    """SQL of the group of a unit; units whose manifest does not state it form one group."""
+    """Return SQL for the group of a unit; units whose manifest lacks the dimension share one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
     return f"coalesce({value}, {sql_strings([NOT_STATED])})"
 

@@ -1,4 +1,4 @@
-"""The tables that ingest writes: what the landing's logs and manifests say, and what of them was rejected."""
+"""The tables that ingest writes: rows of rank logs and manifests, and rejected rows."""
 
 from typing import Final
 
@@ -193,8 +193,12 @@ REJECTS: Final = Table(
         *col.UNIT,
         col.SOURCE_FILE,
         col.integer("line", "1-based, blank lines counted; null: the whole file", nullable=True, minimum=1),
-        col.text("reason", "why, the first that applies", allowed=REJECT_REASONS),
-        col.text("detail", "what was wrong, in a sentence"),
+        col.text(
+            "reason",
+            "why the line or file was rejected, the first reason that applies",
+            allowed=REJECT_REASONS,
+        ),
+        col.text("detail", "what was wrong with the line or file, in a sentence"),
         col.text("text", "the line's first 2,000 characters; null: the whole file", nullable=True),
     ),
     expectations=(
@@ -241,7 +245,7 @@ SOURCE_FILES: Final = Table(
         ),
         col.count(
             "hard_links",
-            "names that it has in its filesystem: more than one are usual where backups are made by links; "
+            "names of the file in its filesystem: more than one are usual where backups are made by links; "
             "null like owner_uid",
             nullable=True,
         ),

@@ -1,4 +1,4 @@
-"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge other units."""
+"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge later units."""
 
 from typing import Final
 
@@ -134,7 +134,7 @@ JOB_CAUSES: Final = Table(
         ),
         Column(
             "culprits",
-            "who causes it, worst first. pp_rank, dp_rank: null is all; rank, host: of the replayed "
+            "workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of the replayed "
             "rank, null unless it is one worker, the host that of 90 % of the steps from first_step to "
             "last_step, else null; effect: how much longer its ops took as a share of the "
             "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "

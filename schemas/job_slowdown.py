@@ -1,4 +1,4 @@
-"""job_slowdown: the status of every unit, and its slowdown with its parts."""
+"""job_slowdown: the status of every unit, its slowdown and the components of that slowdown."""
 
 from collections.abc import Sequence
 from dataclasses import replace

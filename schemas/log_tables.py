@@ -1,4 +1,4 @@
-"""What the pipeline writes about itself: the inputs of each unit, its publications and its runs."""
+"""The pipeline's own records: inputs of each unit, publications and runs."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What each part of a unit alone slows it: op types, stages, dp ranks, workers; beside them steps, clocks."""
+"""Slowdown caused by each op type, stage, dp rank and worker alone; also step times and host clocks."""
 
 from typing import Final
 
@@ -124,9 +124,9 @@ HOST_CLOCK: Final = Table(
         col.count("part", "clocks with equal numbers are joined by transfers or collectives"),
         col.seconds("offset_s", "how far the clock is ahead, mean over steps"),
         col.seconds("largest_offset_s", "offset at the greatest distance from the median clock, signed"),
-        col.real("drift_ppm", "how fast it gains on the median clock", unit="ppm"),
-        col.count("jumps", "how often it was set within the recorded steps"),
-        col.seconds("largest_jump_s", "the largest of these, signed; 0 without one"),
+        col.real("drift_ppm", "how much faster the clock runs than the median clock", unit="ppm"),
+        col.count("jumps", "how often the clock was set within the recorded steps"),
+        col.seconds("largest_jump_s", "largest jump of the clock, signed; 0 without one"),
         col.seconds(
             "error_s", "standard error of offset_s; null for a clock with nothing to compare", nullable=True
         ),

@@ -1,4 +1,4 @@
-"""What the swing of computing and waiting means for power: of each unit, of a day, and of units in phase."""
+"""Power swings from computing and waiting: of each unit, of a day, and of units that swing in phase."""
 
 from functools import partial
 from typing import Final
@@ -38,10 +38,15 @@ JOB_POWER: Final = Table(
             nullable=True,
         ),
         col.seconds(
-            "dominant_period_s", "its period, actual_step_s / dominant_harmonic; null likewise", nullable=True
+            "dominant_period_s",
+            "period of the dominant component, actual_step_s / dominant_harmonic; null without one",
+            nullable=True,
         ),
         col.fraction(
-            "dominant_amplitude", "its amplitude, half of its swing; null likewise", nullable=True, minimum=0
+            "dominant_amplitude",
+            "amplitude of the dominant component, half of its swing; null without one",
+            nullable=True,
+            minimum=0,
         ),
         Column(
             "harmonic_amplitudes",
@@ -51,7 +56,7 @@ JOB_POWER: Final = Table(
             minimum=0,
         ),
         _instant("first_us", "start of the first recorded step, Unix time; null without times of day"),
-        _instant("last_us", "end of the last recorded step, likewise"),
+        _instant("last_us", "end of the last recorded step, Unix time; null without times of day"),
         col.seconds(
             "step_every_s",
             "time from one step to the next, fitted to their beginnings by step number; null without times "
@@ -118,11 +123,11 @@ JOB_MEGAWATTS: Final = Table(
             maximum=24,
         ),
         _watts("computing_w", "of one GPU while it computes; null: not in the settings"),
-        _watts("otherwise_w", "of one GPU otherwise; null likewise"),
-        _megawatts("mean_mw", "at mean_share; null likewise"),
-        _megawatts("low_mw", "at low_share; null likewise"),
-        _megawatts("high_mw", "at high_share; null likewise"),
-        _megawatts("swing_mw", "high_mw - low_mw; null likewise"),
+        _watts("otherwise_w", "of one GPU while it does not compute; null: not in the settings"),
+        _megawatts("mean_mw", "power of all GPUs at mean_share; null without computing_w"),
+        _megawatts("low_mw", "power of all GPUs at low_share; null without computing_w"),
+        _megawatts("high_mw", "power of all GPUs at high_share; null without computing_w"),
+        _megawatts("swing_mw", "high_mw - low_mw; null without computing_w"),
         Column(
             "energy_mwh",
             "mean_mw x hours; null without either",
@@ -194,7 +199,9 @@ POWER_IN_PHASE: Final = Table(
         col.seconds("period_s", "step_every_s / dominant_harmonic of the unit"),
         col.seconds("other_period_s", "the same of the other unit"),
         col.seconds("common_s", "time in which both were recorded", minimum=0),
-        col.fraction("drift", "by how many periods one gains on the other in it", minimum=0, maximum=0.25),
+        col.fraction(
+            "drift", "periods by which one unit gains on the other in that time", minimum=0, maximum=0.25
+        ),
         col.fraction(
             "phase_difference",
             "how much later the other peaks in its middle, in periods",

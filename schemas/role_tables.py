@@ -1,4 +1,4 @@
-"""Runs that are part of one whole, such as the roles of RLHF: which role the others wait for."""
+"""Runs that form one whole, such as the roles of RLHF: which role the others wait for."""
 
 from typing import Final
 
@@ -117,7 +117,7 @@ def _saved(name: str, meaning: str) -> tuple[Column, Column]:
 
 ROLE_EFFECT: Final = Table(
     "role_effect",
-    "One row per role of a whole: how long the others wait for it, and what a faster role returns to the "
+    "One row per role of a whole: how long the others wait for it, and what a faster role saves the "
     "whole. Savings of several roles do not add up.",
     grain=("log_date", "part_of", "role"),
     columns=(

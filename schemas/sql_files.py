@@ -1,4 +1,4 @@
-"""SQL in files: filled in from the vocabulary; the comment at a file's top is its meaning."""
+"""SQL files: templates filled in from the vocabulary, each with its meaning as the comment at its top."""
 
 import re
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class SqlFile:
-    """A view, a named query or a recipe: its meaning, or question, and its SQL."""
+    """A view, a named query or a cookbook recipe: its SQL, and its meaning or question."""
 
     name: str
     meaning: str
@@ -95,12 +95,12 @@ class SqlFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Tables and views that the SQL reads directly: names after FROM or JOIN."""
+        """Names of the tables and views that the SQL reads directly, after FROM or JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
         return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
     def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
-        """SQL of a named query over a period: both ends included; an end left out is open.
+        """Return the SQL of a named query for the days from first_day to last_day; None leaves an end open.
 
         Dates are written into it: Spark 4.2 does not find parameters within a WITH.
         """
@@ -109,7 +109,7 @@ class SqlFile:
 
 
 def load(package: str, name: str, **words: str) -> SqlFile:
-    """Read a file of the package, in a folder or a zip."""
+    """Load an SQL file of a package, also from within a zip, with the vocabulary filled in."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
@@ -118,10 +118,10 @@ def load(package: str, name: str, **words: str) -> SqlFile:
 
 
 def runs_include(run: str, in_period: str) -> str:
-    """SQL of one row per run, for WITH. run : columns that identify a run."""
+    """Return SQL for a WITH clause that yields one row per run. run : columns that identify a run."""
     return load("schemas", "runs", run=run, in_period=in_period).sql
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence, with its full stop."""
+    """Return the first sentence of a text, with its full stop."""
     return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."

@@ -17,7 +17,7 @@ from schemas.vocabulary import (
 
 
 class Symbol(NamedTuple):
-    """One number of the paper, or of this project if equation is empty.
+    """One number defined in the paper, or by this project if equation is empty.
 
     columns : its (table, column) pairs.
     """
@@ -159,5 +159,5 @@ SYMBOLS: Final = (
 
 
 def symbols_of(table: str, column: str) -> list[Symbol]:
-    """Return the symbols of a column."""
+    """Return the symbols that a column of a table holds."""
     return [symbol for symbol in SYMBOLS if (table, column) in symbol.columns]

@@ -1,4 +1,4 @@
-"""How one table is declared: columns with type, unit and meaning, and the rules of its rows.
+"""Declaration of a table: columns with type, unit and meaning, and the rules that its rows must keep.
 
 tables.py is the index of all. Gates, writers and the data dictionary all derive from these declarations.
 """
@@ -22,7 +22,7 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Expectation:
-    """A SQL condition that every row must fulfil. A row for which it is null breaks it.
+    """A SQL condition that every row must fulfil; a row for which it is null breaks it.
 
     The meaning of a rule that only warns says what stays right when it is broken.
     """
@@ -35,7 +35,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `minimum` and `maximum` (both inclusive) apply to the elements of a list.
+    """One column of a table; `minimum` and `maximum` (inclusive) apply to the elements of a list.
 
     Rules for structs in a list are expectations of the table.
     """
@@ -51,12 +51,12 @@ class Column:
 
     @property
     def is_numbers(self) -> bool:
-        """Whether it is a column of lists of numbers."""
+        """Whether the column holds lists of numbers."""
         element = self.type.value_type if isinstance(self.type, pa.ListType) else pa.null()
         return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules of this column's declaration, as SQL."""
+        """Return the rules that follow from this column's declaration, as SQL conditions."""
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
@@ -84,7 +84,7 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Return conditions, without lambdas if possible: a lambda costs ten times as much.
+        """Return conditions on list elements, without lambdas if possible: those cost ten times as much.
 
         Spark sorts NaN as the greatest number, so the extremes of a list cover all its elements.
         array_contains is null if the value is not found and an element is null; the lambda then decides.
@@ -103,7 +103,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Condition and wording of minimum and maximum, both empty without either."""
+        """SQL condition and wording for minimum and maximum; both empty if neither is set."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -151,7 +151,7 @@ class Table:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """All columns, every one nullable.
+        """Arrow schema of all columns, every one nullable.
 
         Spark trusts a schema that forbids nulls and drops the check that would find one, so that the
         gate alone forbids them (Column.nullable).
@@ -160,11 +160,11 @@ class Table:
 
     @cached_property
     def value_schema(self) -> pa.Schema:
-        """The columns without log_date, job_id and run_id: what a function that sees one unit can fill."""
+        """Arrow schema without log_date, job_id and run_id, which a function of one unit does not know."""
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules of every row: derived from the columns, then those of the table; no keys."""
+        """Return the rules of every row: those of the columns, then those of the table; not its keys."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -174,14 +174,14 @@ class Table:
         return (*self.expectations_of_scalars(), *of_arrays)
 
     def expectations_of_scalars(self) -> tuple[Expectation, ...]:
-        """Return the same without rules for lists of numbers: columns `is_numbers`, and `alike`."""
+        """Return all rules except those for lists of numbers (`is_numbers` columns and `alike`)."""
         of_columns = [
             each for column in self.columns if not column.is_numbers for each in column.expectations()
         ]
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return every difference from this table, a sentence each; order and nullability do not count."""
+        """Return each difference of a schema from this table as a sentence, but for order and nullability."""
         found = []
         for field in self.arrow_schema:
             places = schema.get_all_field_indices(field.name)
@@ -196,14 +196,14 @@ class Table:
         return found
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SchemaError, with all differences in one message, unless `schema` is the table's."""
+        """Raise SchemaError listing all differences, unless `schema` matches the table."""
         differences = self.differences(schema)
         if differences:
             raise SchemaError(f"table {self.name}: {len(differences)} differences: {'; '.join(differences)}")
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Equal except for nullability and the names of list elements and map entries, unknown to Spark."""
+    """Whether two types are equal but for nullability and names of list elements and map entries."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):
@@ -212,7 +212,7 @@ def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
 
 
 def _least(element: pa.DataType) -> str:
-    """Return the least value of a number type as SQL: the one least likely to be found in a list."""
+    """Return SQL for the smallest value of a number type: the value least likely to occur in a list."""
     if pa.types.is_floating(element):
         return "double('-Infinity')"
     names = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
@@ -220,5 +220,5 @@ def _least(element: pa.DataType) -> str:
 
 
 def sql_strings(names: Sequence[str]) -> str:
-    """Names as a comma-separated list of SQL string literals."""
+    """Return names as a comma-separated list of SQL string literals."""
     return ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in names)

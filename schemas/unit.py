@@ -1,4 +1,4 @@
-"""The unit of analysis."""
+"""The unit of analysis: one run of one job on one log date."""
 
 from datetime import date
 from typing import NamedTuple

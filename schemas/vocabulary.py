@@ -1,4 +1,4 @@
-"""The words of the warehouse: op types, reject reasons, statuses, causes, table names.
+"""The vocabulary of the warehouse: op types, reject reasons, statuses, causes, table names.
 
 Standard library only, so that DAGs, executors and writers in a training loop can import it.
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
@@ -8,7 +8,7 @@ from typing import Final
 
 
 def _values(names: type) -> tuple[str, ...]:
-    """Values of a class of names, in their order."""
+    """Values of a class's constants, in the order of their definition."""
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
@@ -49,7 +49,7 @@ ALL_STAGES: Final = -1
 
 
 class Scope:
-    """What a row of exposed_communication is of."""
+    """What a row of exposed_communication describes: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"

@@ -3,6 +3,7 @@
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
 of an undisturbed run, and after the next run as at its end. The exit status is 1 where once they were not.
+--store: landing and warehouses lie in a store, a local S3 server.
 """
 
 import argparse
@@ -18,16 +19,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import psutil
 from deltalake import DeltaTable
 
 from jobs.emitter.rank_log_writer import finish_day
+from jobs.runtime.places import is_url, storage_options
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
@@ -35,6 +39,7 @@ from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.vocabulary import PIPELINE_RUNS, PUBLICATIONS, RUN_STARTED
 from tests.support.commands import SHORT_LIVED
 from tests.support.random_jobs import generate_job
+from tests.support.stores import BUCKET, copied, s3_server, upload
 
 DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
 TARGETS: Final = ("jvm", "python", "both")
@@ -53,28 +58,40 @@ class Run:
 
     name: str
     arguments: Sequence[str]
-    landing: Path
-    before: Path
-    after: Path
+    landing: str
+    before: str
+    after: str
     states: Sequence[str]
     seconds: float
 
 
-def rows_of(warehouse: Path, name: str, version: int | None = None) -> list[dict[str, Any]]:
+@contextmanager
+def ground(*, store: bool) -> Iterator[tuple[Path, str]]:
+    """Yield a folder, and the root of warehouses: the folder, or with `store` a bucket of a server."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
+        if store:
+            stack.enter_context(mock.patch.dict(os.environ, stack.enter_context(s3_server()).environment))
+        yield folder, f"s3://{BUCKET}" if store else str(folder)
+
+
+def rows_of(warehouse: str, name: str, version: int | None = None) -> list[dict[str, Any]]:
     """Rows of a table, without Spark."""
-    table = DeltaTable(str(warehouse / name), version=version).to_pyarrow_table()
+    path = f"{warehouse}/{name}"
+    table = DeltaTable(path, version=version, storage_options=storage_options(path)).to_pyarrow_table()
     return list(table.to_pylist(maps_as_pydicts="strict"))
 
 
-def publications(warehouse: Path) -> dict[int, dict[str, int]]:
+def publications(warehouse: str) -> dict[int, dict[str, int]]:
     """Versions of the tables, by the number of their publication."""
-    if not (warehouse / PUBLICATIONS).exists():
+    path = f"{warehouse}/{PUBLICATIONS}"
+    if not DeltaTable.is_deltatable(path, storage_options=storage_options(path)):
         return {}
     found = {row["publication"]: row["versions"] for row in rows_of(warehouse, PUBLICATIONS)}
     return dict(sorted(found.items()))
 
 
-def state(warehouse: Path, versions: dict[str, int]) -> str:
+def state(warehouse: str, versions: dict[str, int]) -> str:
     """Digest of all tables together at these versions; sums to 11 digits."""
     digest = hashlib.sha256()
     for name, version in sorted(versions.items()):
@@ -84,7 +101,7 @@ def state(warehouse: Path, versions: dict[str, int]) -> str:
     return digest.hexdigest()
 
 
-def seen(warehouse: Path) -> str:
+def seen(warehouse: str) -> str:
     """What a reader who comes now sees."""
     found = publications(warehouse)
     return state(warehouse, found[max(found)]) if found else state(warehouse, {})
@@ -98,9 +115,9 @@ def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def start(run: Run, warehouse: Path, *more: str) -> subprocess.Popen[bytes]:
+def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
     """Start a run on a warehouse, in a process group of its own, with more arguments."""
-    where = ["--landing", str(run.landing), "--warehouse", str(warehouse)]
+    where = ["--landing", run.landing, "--warehouse", warehouse]
     return subprocess.Popen(
         [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where, *more],
         cwd=PROJECT,
@@ -111,10 +128,9 @@ def start(run: Run, warehouse: Path, *more: str) -> subprocess.Popen[bytes]:
     )
 
 
-def undisturbed(root: Path, name: str, arguments: Sequence[str], landing: Path, before: Path) -> Run:
+def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, before: str) -> Run:
     """Do a run to its end on a copy of a warehouse."""
-    after = root / f"after-{len(list(root.iterdir()))}"
-    shutil.copytree(before, after)
+    copied(before, after)
     run = Run(name, arguments, landing, before, after, (), 0.0)
     started, first = time.monotonic(), max(publications(before), default=0)
     status = start(run, after).wait()
@@ -125,9 +141,12 @@ def undisturbed(root: Path, name: str, arguments: Sequence[str], landing: Path, 
     return Run(name, arguments, landing, before, after, states, time.monotonic() - started)
 
 
-def scenario(root: Path) -> Iterator[Run]:
-    """A backfill, nights, a night and a refresh whose day has late data, and upkeep."""
-    landing, late, empty = root / "landing", root / "late", root / "empty"
+def scenario(folder: Path, root: str) -> Iterator[Run]:
+    """A backfill, nights, a night and a refresh whose day has late data, and upkeep.
+
+    folder, root : see ground
+    """
+    landing, late, empty = landings = [folder / name for name in ("landing", "late", "empty")]
     empty.mkdir(parents=True)
     for day in DAYS:
         for job, slow in (("alpha", 1.5), ("beta", 1.0)):
@@ -135,13 +154,19 @@ def scenario(root: Path) -> Iterator[Run]:
         finish_day(landing, day)
     shutil.copytree(landing, late)
     _write(late, DAYS[1], "alpha", 2.0)
+    if is_url(root):
+        for each in landings:
+            upload(each, f"{root}/{each.name}")
+    on_time, changed, nothing = (f"{root}/{each.name}" for each in landings)
+    after = (f"{root}/after-{number}" for number in count())
     first, second, third, last = map(str, DAYS)
-    yield (filled := undisturbed(root, "backfill", ["--from", first, "--to", last], landing, empty))
-    yield undisturbed(root, "run_nightly", ["--log-date", second], late, filled.after)
-    yield (night := undisturbed(root, "run_nightly", ["--log-date", first], landing, empty))
-    yield undisturbed(root, "run_nightly", ["--log-date", third], landing, night.after)
-    yield undisturbed(root, "refresh_changed_days", ["--log-date", last], late, filled.after)
-    yield undisturbed(root, "maintain_tables", ["--log-date", last], landing, filled.after)
+    whole = ["--from", first, "--to", last]
+    yield (filled := undisturbed(next(after), "backfill", whole, on_time, nothing))
+    yield undisturbed(next(after), "run_nightly", ["--log-date", second], changed, filled.after)
+    yield (night := undisturbed(next(after), "run_nightly", ["--log-date", first], on_time, nothing))
+    yield undisturbed(next(after), "run_nightly", ["--log-date", third], on_time, night.after)
+    yield undisturbed(next(after), "refresh_changed_days", ["--log-date", last], changed, filled.after)
+    yield undisturbed(next(after), "maintain_tables", ["--log-date", last], on_time, filled.after)
 
 
 def _write(landing: Path, day: date, job: str, slow: float) -> None:
@@ -162,9 +187,9 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
     process.wait()
 
 
-def disturbed(run: Run, warehouse: Path, after_s: float, target: str) -> list[str]:
+def disturbed(run: Run, warehouse: str, after_s: float, target: str) -> list[str]:
     """Kill a run, look, run again, look again; returns what was wrong."""
-    shutil.copytree(run.before, warehouse)
+    copied(run.before, warehouse)
     process = start(run, warehouse)
     time.sleep(after_s)
     kill(process, target)
@@ -175,7 +200,8 @@ def disturbed(run: Run, warehouse: Path, after_s: float, target: str) -> list[st
         wrong.append("after the next run the tables are others than those of an undisturbed one")
     elif any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
         wrong.append("pipeline_runs has a run that neither runs nor was killed")
-    shutil.rmtree(warehouse)
+    if not is_url(warehouse):
+        shutil.rmtree(warehouse)
     return wrong
 
 
@@ -185,18 +211,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-a-time", type=int, default=1)
+    parser.add_argument("--store", action="store_true")
     args = parser.parse_args(argv)
     draw, started = random.Random(args.seed), time.monotonic()  # noqa: S311  # nothing secret
     counts: Counter[str] = Counter()
     failures = 0
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        runs = list(islice(scenario(Path(folder)), args.kills))
+    with ground(store=args.store) as (folder, root):
+        runs = list(islice(scenario(folder, root), args.kills))
         plan = [(runs[number % len(runs)], draw.choice(TARGETS)) for number in range(args.kills)]
         moments_s = [run.seconds * draw.uniform(0.25, 1.0) for run, _ in plan]
 
         def one(number: int) -> list[str]:
             run, target = plan[number]
-            return disturbed(run, Path(folder) / f"warehouse-{number}", moments_s[number], target)
+            return disturbed(run, f"{root}/warehouse-{number}", moments_s[number], target)
 
         with ThreadPoolExecutor(args.at_a_time) as pool:
             for number, wrong in enumerate(pool.map(one, range(args.kills))):

@@ -2,21 +2,19 @@
 
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
 tables must be those of both runs, in turn. In every second pair the second does not wait, and may
-end with the words of the lock. The exit status is 1 where once it was otherwise.
+end with the words of the lock. The exit status is 1 where once it was otherwise. --store: in a store.
 """
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
-from tests.kills import Run, scenario, seen, start
+from tests.kills import Run, ground, scenario, seen, start
+from tests.support.stores import copied
 
 _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
 """Runs of tests.kills.scenario, by their place, that are started together."""
@@ -27,15 +25,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", action="store_true")
     args = parser.parse_args(argv)
     draw, started, failures = random.Random(args.seed), time.monotonic(), 0  # noqa: S311  # nothing secret
-    with tempfile.TemporaryDirectory(prefix="together-") as folder:
+    with ground(store=args.store) as (folder, root):
         wanted = 1 + max(max(pair) for pair in _PAIRS[: args.times])
-        runs = list(islice(scenario(Path(folder)), wanted))
+        runs = list(islice(scenario(folder, root), wanted))
         for number in range(args.times):
             first, second = (runs[place] for place in _PAIRS[number % len(_PAIRS)])
             waits = number % 2 == 0
-            wrong = _together(first, second, Path(folder) / "warehouse", draw.uniform(0.0, 3.0), waits=waits)
+            wrong = _together(
+                first, second, f"{root}/warehouse-{number}", draw.uniform(0.0, 3.0), waits=waits
+            )
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
             verdict = wrong or "as it should be"
@@ -45,10 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return bool(failures)
 
 
-def _together(first: Run, second: Run, warehouse: Path, apart_s: float, *, waits: bool) -> str:
+def _together(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
     """Do two runs at a time; returns what was wrong."""
-    shutil.rmtree(warehouse, ignore_errors=True)
-    shutil.copytree(first.before, warehouse)
+    copied(first.before, warehouse)
     one = start(first, warehouse)
     time.sleep(apart_s)
     other = start(second, warehouse, *([] if waits else ["--no-wait"]))

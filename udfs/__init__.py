@@ -1,1 +1,1 @@
-"""What runs inside executors: the Arrow face on top, dense arrays beneath, the numpy kernel at the bottom."""
+"""What runs inside executors: the Arrow layer on top, dense arrays beneath, a numpy kernel at the bottom."""

@@ -1,4 +1,4 @@
-"""The audit of lists of numbers by their writer: what the gate would ask by SQL, at memory speed."""
+"""Checks of number lists by their writer: the SQL gate's conditions, at the speed of numpy."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from schemas.table import Column, Table
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Whether the lists of numbers in rows of a table are as its columns, and its `alike`, say.
+    """Whether all lists of numbers in `rows` keep the rules of the table's columns and of its `alike`.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """

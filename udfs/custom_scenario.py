@@ -1,4 +1,4 @@
-"""Scenarios of one unit, callable without Spark: these ops ideal or scaled, or a cause fixed.
+"""What-if scenarios of one unit, callable without Spark: chosen ops ideal or scaled, or a cause fixed.
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """
@@ -31,7 +31,7 @@ ALL_TOGETHER: Final = "all together"
 
 @dataclass(frozen=True)
 class Answer:
-    """What one scenario gives.
+    """The result of one scenario.
 
     scenario            : the predicate, or ALL_TOGETHER.
     ops, ops_share      : how many of the replayed ops were changed, and their share; None where a cause
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers for one unit, and what they are measured against.
+    """Results of all scenarios of one unit, and the baseline that they are compared with.
 
     steps, ops     : how many were replayed.
     actual_step_s, simulated_step_s, ideal_step_s : T_actual, T and T_ideal, means over steps. [s]
@@ -81,7 +81,7 @@ def replay_scenarios(
     factor: float | None = None,
     settings: SimulationSettings | None = None,
 ) -> Answers:
-    """Replay one unit with some of its ops changed and all others as recorded.
+    """Replay one unit with the chosen ops changed and all others as recorded.
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json, or its row of jobs, as a dict.
@@ -108,7 +108,7 @@ def replay_scenarios(
 def _masks(
     blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
 ) -> Iterator[list[Mask]]:
-    """Which ops every scenario changes, one block at a time; behind several, what any of them changes."""
+    """Yield for each block the mask of ops that each scenario changes, and of several also their union."""
     workers = WorkerRows.of(rows)
     for block in blocks:
         columns = BlockColumns(block, rows.steps, workers)
@@ -157,7 +157,7 @@ def replay_causes(
     causes: Sequence[str],
     settings: SimulationSettings,
 ) -> Answers:
-    """Replay one unit with each of these causes fixed alone, and with all causes fixed.
+    """Replay one unit with each of these causes fixed alone, then with all causes fixed.
 
     These are the replays that job_causes is made of.
 
@@ -177,7 +177,7 @@ def replay_causes(
 def cause_answers(
     job: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], causes: Sequence[str]
 ) -> Answers:
-    """Answer what each of these causes saves, and all of them, from the tables of the unit.
+    """Answer from the unit's tables what fixing each of these causes, and all of them, saves.
 
     job, rows : its row of job_slowdown, and its rows of job_causes, revised or not.
     raises    : as replay_causes.

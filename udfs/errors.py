@@ -1,21 +1,21 @@
-"""What the simulator raises, by cause."""
+"""Exceptions of the simulator, by cause."""
 
 
 class TraceError(ValueError):
-    """The recorded ops of a unit contradict each other; the message names job, step, worker and ops."""
+    """Raised when recorded ops of a unit contradict each other; names job, step, worker and ops."""
 
 
 class UnknownOpError(ValueError):
-    """A rank log row holds an op type that is not in the vocabulary."""
+    """Raised for a rank log row with an op type that is not in the vocabulary."""
 
 
 class PredicateError(ValueError):
-    """A predicate over ops is not understood; the message is one line with what is allowed."""
+    """Raised for a predicate over ops that cannot be parsed; its one-line message says what is allowed."""
 
 
 class NothingToReplayError(ValueError):
-    """A unit has no step that could be replayed; the message says why."""
+    """Raised when a unit has no step that can be replayed; the message says why."""
 
 
 class NoSuchStepError(ValueError):
-    """A unit has no such step that could be replayed; the message names those next to it."""
+    """Raised when a unit has no such replayable step; the message names the nearest ones."""

@@ -1,4 +1,4 @@
-"""The job's layout from its manifest."""
+"""Read a job's layout from its manifest."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,11 +14,11 @@ LARGEST: Final = 2**31 - 1
 
 
 class LayoutError(ValueError):
-    """A size is missing or wrong, or the sizes do not make up the world size; the message names the field."""
+    """Raised when a size is missing or wrong, or the sizes contradict world_size; names the field."""
 
 
 def read_layout(manifest: Mapping[str, object]) -> Layout:
-    """Layout of a run; published files call cp_size dsp_size.
+    """Read the layout of a run; published traces call cp_size dsp_size.
 
     raises : LayoutError.
     """
@@ -37,7 +37,7 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
 
 
 def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
-    """Transfers that block, as the manifest states them; None where it states none."""
+    """Blocking transfer types stated in the manifest; None if it states none."""
     stated = manifest.get("blocking_transfers")
     if stated is None:
         return None

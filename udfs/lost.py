@@ -1,4 +1,4 @@
-"""What a unit loses, shared out among its causes: the one figure that tables, pages and commands speak of."""
+"""Time that a unit loses, split among its causes: the one figure for tables, pages and commands."""
 
 from collections.abc import Mapping, Sequence
 from math import fsum
@@ -8,7 +8,7 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED
 
 
 def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the part of T_actual that each row of a unit's job_causes stands for, in their order.
+    """Return the share of T_actual lost to each row of a unit's job_causes, in their order.
 
     causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
     returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
@@ -35,7 +35,7 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
 def lost_columns(
     causes: Sequence[Mapping[str, Any]], gpu_hours: float | None, *, is_analysed: bool
 ) -> list[dict[str, float | None]]:
-    """Return lost_fraction and lost_gpu_hours of all rows of a unit: null where it is not analysed.
+    """Return lost_fraction and lost_gpu_hours for all rows of a unit; null if it is not analysed.
 
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """

@@ -1,4 +1,4 @@
-"""What mitigations of one unit return, by replay; callable without Spark.
+"""Time saved by mitigations in one unit, by replay; callable without Spark.
 
 `mitigated(rows, manifest, layers=[8, 8, 8, 8]).answers[0].time_saved_fraction`
 """
@@ -36,7 +36,7 @@ class LayersError(ValueError):
 
 @dataclass(frozen=True)
 class Mitigation:
-    """What one mitigation returns.
+    """Plan, assumptions and savings of one mitigation.
 
     plan                : what to do, in words.
     assumes             : what must hold for that.
@@ -55,7 +55,7 @@ class Mitigation:
 
 @dataclass(frozen=True)
 class Mitigations:
-    """The answers, best first; and of each mitigation that has none, why.
+    """Mitigations of a unit, best first, and the reasons why others have no answer.
 
     actual_step_s : recorded step time, mean over the steps. [s]
     """
@@ -76,7 +76,7 @@ def mitigated(
     layers: Sequence[int] | None = None,
     settings: SimulationSettings | None = None,
 ) -> Mitigations:
-    """Replay what mitigations of one unit return, slow workers and transfers as they are.
+    """Replay each mitigation of one unit, with slow workers and transfers left as they are.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
@@ -103,7 +103,7 @@ def mitigated(
 
 
 def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
-    """Layers of each chunk of the model. Raises LayersError where they do not fit."""
+    """Layers of each model chunk. Raises LayersError if the given numbers do not fit."""
     chunks = layout.pp_size * layout.vpp_size
     if len(layers) == 1 and layers[0] % chunks == 0:
         layers = [layers[0] // chunks] * chunks
@@ -117,7 +117,7 @@ def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
 
 
 def _found(choice: Choice, manifest: Mapping[str, object], how: SimulationSettings) -> Found:
-    """What the diagnosis finds in a unit before it fixes anything."""
+    """Run the diagnosis of a unit up to the point before any cause is fixed."""
     rows = choice.rows
     recorded = choice.read(how.ops_together, diagnosed=True)
     types = worker_types(rows, manifest)
@@ -168,7 +168,7 @@ def _pauses(found: Found) -> Iterator[_Saved]:
 
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
-    """Say why a mitigation may have no answer."""
+    """Reasons why each mitigation may have no answer, by mitigation."""
     computes = "steps, stages or chunks differ in their numbers of computes"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     even = "no microbatch is known to be heavier than others"

@@ -1,4 +1,4 @@
-"""The ops of chosen rows as flat numpy arrays; nothing is copied where the rows are all and in order."""
+"""Ops of chosen rows as flat numpy arrays, without a copy if all rows are chosen in order."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,14 +19,14 @@ LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 
 
 class _Flat(NamedTuple):
-    """Ops row after row. first_op : int, shape (row + 1,); where the ops of each row begin."""
+    """Ops of all rows, concatenated. first_op : int, shape (row + 1,); where the ops of each row begin."""
 
     first_op: Ints
     lists: dict[str, npt.NDArray[Any]]
 
 
 def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
-    """Kernel rows of some rows of a table, one per stage.
+    """Convert table rows to kernel rows, one StageRows per stage.
 
     Only the stretch of the table in which a stage's rows lie is looked at, so that a large unit sorted by
     (stage, step) is laid out part by part.
@@ -52,18 +52,18 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
 
 
 def list_lengths(table: pa.Table) -> Ints:
-    """Number of ops of each row."""
+    """Number of ops in each row."""
     parts = [np.diff(chunk.offsets.to_numpy()) for chunk in table.column("op").chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64)
 
 
 def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
-    """Codes of the ops of all rows."""
+    """Op codes of all rows, concatenated."""
     return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
 class RowLists(NamedTuple):
-    """Lists of a few rows, row after row.
+    """Lists of a few rows, concatenated.
 
     place  : int, shape (list,); place among the asked rows of each that holds something.
     first  : int, shape (list,); where its values begin.
@@ -76,7 +76,7 @@ class RowLists(NamedTuple):
 
 
 def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Ops of a few rows of a table: place of their row among the asked, codes, durations [us]."""
+    """Ops of a few rows: position of each op's row among those asked, op code, and duration [us]."""
     lists = lists_of_rows(table, rows, ("op", "duration_us"))
     if lists is None:
         raise TraceError("the lists op and duration_us of a row differ in length")
@@ -85,7 +85,7 @@ def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8]
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
-    """Lists of a few rows of a table; None where those of one row differ in length.
+    """Lists of a few rows of a table; None if the lists of one row differ in length.
 
     Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
     """
@@ -117,7 +117,7 @@ def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists
 
 
 def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:
-    """Values of some lists, one behind the other; copied in stretches where lists follow each other."""
+    """Concatenate the values of some lists; adjacent lists are copied together."""
     ends = first + lengths
     breaks = np.flatnonzero(first[1:] != ends[:-1])
     begin = [int(first[0]), *first[breaks + 1].tolist()]
@@ -131,7 +131,7 @@ def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) ->
 
 
 def _flatten(table: pa.Table) -> _Flat:
-    """Ops of all rows; without a copy where a column is one chunk."""
+    """Ops of all rows, concatenated; without a copy if a column is one chunk."""
     first_op = np.empty(0, dtype=np.int64)
     lists = {}
     for name in LISTS:
@@ -153,7 +153,7 @@ def _flatten(table: pa.Table) -> _Flat:
 
 
 def _choose(flat: _Flat, rows: Ints) -> _Flat:
-    """Ops of some rows, in their order; views where the rows are all."""
+    """Ops of some rows, in their order; views if all rows are chosen."""
     if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
         return flat
     first_op, at = kept_ops(flat.first_op, rows)
@@ -161,7 +161,7 @@ def _choose(flat: _Flat, rows: Ints) -> _Flat:
 
 
 def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
-    """Codes of ops that are given as codes or as names."""
+    """Convert ops given as codes or names to codes."""
     if pa.types.is_integer(values.type):
         codes = values.to_numpy()
         if len(codes) and not 0 <= codes.min() <= codes.max() < len(OP_TYPES):

@@ -1,4 +1,4 @@
-"""Two runs of a job, callable without Spark: which op types, stages and hosts make one slower than the other.
+"""Compare two runs of a job, callable without Spark: which ops, stages and hosts make one slower.
 
 `divided([read_run(rows, manifest)], [read_run(other_rows, other_manifest)]).by_op_type`
 """
@@ -35,7 +35,7 @@ _UNKNOWN: Final = "host not logged"
 
 
 class ReadRun(NamedTuple):
-    """A run, or a day of one, ready to be replayed."""
+    """A run, or one day of it, ready to be replayed."""
 
     rows: ReplayedRows
     layout: Layout
@@ -43,7 +43,7 @@ class ReadRun(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """What groups of ops make of the difference of two runs' replayed step times; seconds for each step.
+    """Difference of two runs' replayed step times, split by groups of ops; seconds per step.
 
     match       : of which ops the times were compared.
     first_s, second_s : T of the first run and of the second.
@@ -65,7 +65,7 @@ class Divided(NamedTuple):
 def read_run(
     rank_steps: pa.Table, manifest: Mapping[str, object], settings: SimulationSettings | None = None
 ) -> ReadRun:
-    """Read a unit, as custom_scenario.replay_scenarios does; it raises what that raises."""
+    """Read a unit as custom_scenario.replay_scenarios does; raises the same errors."""
     how = settings or SimulationSettings()
     with garbage_collection_paused():
         choice = chosen(rank_steps, manifest, how)
@@ -73,7 +73,7 @@ def read_run(
 
 
 def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
-    """Share out by how much the second run is slower than the first.
+    """Split the slowdown of the second run against the first by op type, stage and host.
 
     first, second : units of one layout each.
     """
@@ -108,14 +108,14 @@ def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
 
 
 def _match(layout: Layout, other: Layout) -> Match:
-    """Of which ops the times of two layouts can be compared."""
+    """Finest attributes by which ops of two layouts can be compared."""
     if (layout.pp_size, layout.vpp_size) != (other.pp_size, other.vpp_size):
         return Match.OP_TYPES
     return Match.WORKERS if layout.dp_size == other.dp_size else Match.STAGES
 
 
 def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
-    """New number of each group, and the names: of those that change most, the rest together.
+    """Keep the groups that change most and merge the others; returns new group numbers and names.
 
     What does not change is put with any: its times are the same.
     """
@@ -130,7 +130,7 @@ def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
 
 
 def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[Ints], list[str]]:
-    """Host of each op, for each block of the second run, and the names of the hosts.
+    """Host number of each op, for each block of the second run, and the names of the hosts.
 
     A host says which one had its workers in the first run, where that was one other.
     """
@@ -157,11 +157,11 @@ def _label(
     here: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
     before: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
 ) -> str:
-    """Name of a host, and of the one that it took the place of."""
+    """Name of a host, with the host that it replaced."""
     was = {str(each) for each in before[here == host]} - {_UNKNOWN}
     return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
 
 
 def _total_s(run: ReadRun) -> float:
-    """Replayed step times, summed. [s]"""
+    """Sum of the replayed step times. [s]"""
     return float(sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks))

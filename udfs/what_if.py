@@ -34,7 +34,7 @@ def simulate_job(
     settings: SimulationSettings | None = None,
     before_s: Mapping[str, float] | None = None,
 ) -> dict[str, pa.Table]:
-    """What-if results of one unit (model, section 5).
+    """What-if results of one unit (model, section 5): result tables by name.
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json as a dict; None or empty without any. With log_date, a date,
@@ -72,7 +72,7 @@ def simulate_job(
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
-    """Tables of a unit that is not replayed."""
+    """Result tables of a unit that is not replayed."""
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
@@ -138,7 +138,7 @@ def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Collecting amid the kernel's short-lived objects, none of them cyclic, is what the outliers are."""
+    """Pause garbage collection: the objects have no cycles, and collections caused latency outliers."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

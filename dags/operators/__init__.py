@@ -1,1 +1,1 @@
-"""Building blocks of the DAG files: how an entry point is started, how a day is waited for."""
+"""Building blocks of the DAG files: start an entry point, wait for a day's logs."""

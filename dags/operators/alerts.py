@@ -1,4 +1,4 @@
-"""Alerts: callbacks that post to a webhook, where the variable `what_if_webhook` names one.
+"""Alerts: callbacks that post to the webhook named by the variable `what_if_webhook`.
 
 A post is JSON: `text` for people (chat systems show it), and the facts beside it. One that fails is a line in
 the task's log; it never fails the task.
@@ -29,11 +29,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class GateRefused(AirflowFailException):
-    """A quality gate refused: what it refused is not published."""
+    """Raised when a quality gate refused; the refused rows are not published."""
 
 
 class WrongSettings(AirflowFailException):
-    """Arguments or settings that cannot be used."""
+    """Raised for arguments or settings that cannot be used."""
 
 
 _KINDS: Final = {
@@ -44,7 +44,7 @@ _KINDS: Final = {
 
 
 def alert_failure(context: "Context") -> None:
-    """Post that a task has failed for good, and why: the callback of every task."""
+    """Post that a task has failed for good, and why; the callback of every task."""
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
@@ -53,7 +53,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post what changed, whom to drain, and what a night warns of: its task's XCom is the night's summary."""
+    """Post a night's changes, hosts to drain and warnings, from the summary in the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):

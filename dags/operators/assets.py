@@ -1,4 +1,4 @@
-"""Assets: what others can schedule on. One for each published table, one for a whole night."""
+"""Airflow assets that other DAGs can be scheduled on: one per published table, one for a whole night."""
 
 from typing import Final
 

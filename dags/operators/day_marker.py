@@ -1,4 +1,4 @@
-"""Waits until the producers have finished a day: until the `_SUCCESS` of its landing folder is there."""
+"""Sensor that waits until producers have finished a day: until `_SUCCESS` exists in its landing folder."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ _ASK: Final = (
 
 
 class DayMarkerSensor(BaseSensorOperator):
-    """Succeeds once `<landing>/log_date=<log_date>/_SUCCESS` is there, in a folder or an object store.
+    """Succeeds once `<landing>/log_date=<log_date>/_SUCCESS` exists, in a folder or an object store.
 
     project   : folder where relative paths start; the DAGs' own where empty
     landing   : as the entry points take it; where it is empty the project's settings say
@@ -54,7 +54,7 @@ class DayMarkerSensor(BaseSensorOperator):
         self.settings = settings
 
     def execute(self, context: "Context") -> None:
-        """Look once, then succeed, ask to be called again, or give up."""
+        """Check once, then succeed, defer to the next check, or give up."""
         if not self.log_date:
             raise AirflowFailException(
                 "this run has no logical date: trigger it with the day to analyse, such as 2026-01-05"
@@ -70,7 +70,7 @@ class DayMarkerSensor(BaseSensorOperator):
             raise self._unfinished(f"has not appeared within {self.timeout / 3600:g} hours") from None
 
     def poke(self, context: "Context") -> bool:  # noqa: ARG002  # Airflow calls it so
-        """Whether the marker exists; a store that does not answer is asked again."""
+        """Whether the marker exists; False if the store does not answer."""
         try:
             return self._look()
         except PermissionError as error:  # which no later look mends
@@ -95,7 +95,7 @@ class DayMarkerSensor(BaseSensorOperator):
         )
 
     def marker(self) -> str:
-        """Path or URL of what the producers write last."""
+        """Path or URL of the marker that producers write last."""
         landing = self.landing or self._landing_of_settings()
         if "://" not in landing:
             landing = str(Path(self.project or PROJECT, landing))
@@ -108,5 +108,5 @@ class DayMarkerSensor(BaseSensorOperator):
         )
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-            raise WrongSettings(f"the settings do not say where the landing lies: {lines[-1]}")
+            raise WrongSettings(f"the settings do not name the landing: {lines[-1]}")
         return asked.stdout.strip()

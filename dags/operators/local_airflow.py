@@ -1,4 +1,4 @@
-"""A local Airflow with this project's DAGs, on the loopback interface alone, for one person to look at.
+"""A local Airflow with this project's DAGs, for one person, on the loopback interface only.
 
     python -m dags.operators.local_airflow --home demo/airflow --landing demo/landing --warehouse demo/nights
 
@@ -34,7 +34,7 @@ _STOP_S: Final = 20
 
 
 class LocalAirflow:
-    """Airflow's processes in a separate home: `with LocalAirflow(...) as airflow`.
+    """Airflow's processes with a home folder of their own: `with LocalAirflow(...) as airflow`.
 
     home      : folder for its database, logs and settings
     port      : of the loopback interface; the web page and the tasks' own interface are there
@@ -69,7 +69,7 @@ class LocalAirflow:
                 _signal(process, signal.SIGKILL)
 
     def start(self, component: str) -> None:
-        """Start one of the processes in a separate session; its output goes to a file in the home."""
+        """Start one process in its own session; its output goes to a file in the home folder."""
         options = [*_COMPONENTS[component], *([str(self.port)] if component == "api-server" else [])]
         with (self.home / f"{component}.log").open("ab") as log:
             self._processes[component] = subprocess.Popen(  # noqa: S603  # this environment's own Airflow
@@ -82,13 +82,13 @@ class LocalAirflow:
             )
 
     def kill(self, component: str) -> None:
-        """Kill one of the processes as a crash does, with all that runs beneath it."""
+        """Kill one process with SIGKILL, and everything it started."""
         process = self._processes.pop(component)
         _signal(process, signal.SIGKILL)
         process.wait()
 
     def command(self, *arguments: str) -> str:
-        """Run a command of Airflow here; returns what it prints. Raises RuntimeError where it fails."""
+        """Run an Airflow command; returns its output. Raises RuntimeError if it fails."""
         done = subprocess.run(  # noqa: S603  # this environment's own Airflow
             [_airflow(), *arguments], env=self.environment, capture_output=True, text=True, check=False
         )
@@ -98,7 +98,7 @@ class LocalAirflow:
         return done.stdout
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON
-        """Ask Airflow's own REST interface."""
+        """Send a request to Airflow's REST API; returns the decoded answer."""
         headers = {"Content-Type": "application/json"}
         if not path.startswith("/auth"):
             headers["Authorization"] = f"Bearer {self.ask('/auth/token')['access_token']}"
@@ -109,7 +109,7 @@ class LocalAirflow:
             return json.load(answer)
 
     def wait_for_dags(self, count: int) -> list[str]:
-        """Wait until `count` DAGs are visible; returns their ids. Raises RuntimeError if they never are."""
+        """Wait until `count` DAGs are visible; returns their ids. Raises RuntimeError on timeout."""
         deadline = time.monotonic() + _START_S
         found: list[str] = []
         while time.monotonic() < deadline:
@@ -149,7 +149,7 @@ def _airflow() -> str:
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process and all of its group."""
+    """Send a signal to a process and its whole group."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What the tasks of all DAGs share: who owns them, when they are tried again, where the data lie."""
+"""Defaults shared by all DAGs' tasks: owner, retries, and data paths."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,7 +7,7 @@ from dags.operators.alerts import alert_failure
 
 
 def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
-    """Return a DAG's default_args: the defaults of its operators."""
+    """Return a DAG's default_args."""
     places = ("project", "landing", "warehouse", "settings")
     return {
         "owner": "training-efficiency",

@@ -1,4 +1,4 @@
-"""Runs an entry point of this project by spark-submit; its exit status decides whether a retry can help."""
+"""Operator that runs an entry point by spark-submit; its exit status decides whether to retry."""
 
 import json
 import os
@@ -75,14 +75,14 @@ mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
 
 
 class _Spark(NamedTuple):
-    """Where the connection `what_if_spark` leads: the master, empty where it names none, and settings."""
+    """Target of the connection `what_if_spark`: Spark master (empty if none) and settings."""
 
     master: str = ""
     conf: Mapping[str, object] = MappingProxyType({})
 
     @classmethod
     def connected(cls) -> "_Spark":
-        """Read the connection, if any."""
+        """Read the connection, if it exists."""
         try:
             spark = Connection.get(SPARK)
         except AirflowNotFoundException:
@@ -91,18 +91,18 @@ class _Spark(NamedTuple):
         return cls(master or "", spark.extra_dejson.get("conf", {}))
 
     def write(self, file: Path) -> None:
-        """Write the settings as Java's properties, readable by this user only."""
+        """Write the settings as a Java properties file, readable by this user only."""
         lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in self.conf.items())
         file.touch(0o600, exist_ok=False)
         file.write_text("".join(lines), encoding="ascii")
 
     def shown(self) -> list[str]:
-        """Return the settings as a log may show them."""
+        """Return the settings with secrets redacted, for logs."""
         return [f"{key}={'(redacted)' if _SECRET.search(key) else value}" for key, value in self.conf.items()]
 
 
 def _escaped(text: str) -> str:
-    """Return a key or a value as Java's Properties reads it."""
+    """Escape a key or value for a Java properties file."""
     return "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "./-_,;") else f"\\u{unit:04x}"
         for letter in text
@@ -111,7 +111,7 @@ def _escaped(text: str) -> str:
 
 
 class SparkSubmitOperator(BashOperator):
-    """Runs `jobs/<entry_point>.py` by the spark-submit of the worker's own environment.
+    """Runs `jobs/<entry_point>.py` with the worker environment's spark-submit.
 
     log_date  : the day, for entry points that work on one
     arguments : further arguments of the entry point, one on each line; templates are filled in
@@ -149,7 +149,7 @@ class SparkSubmitOperator(BashOperator):
         super().__init__(bash_command=_COMMAND, env=env, append_env=True, cwd=project, **kwargs)
 
     def get_env(self, context: "Context") -> dict[str, str]:
-        """Return the worker's environment with the arguments, and its programs before all others."""
+        """Return the worker's environment plus the arguments, its own programs first in PATH."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
         return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
@@ -180,7 +180,7 @@ class SparkSubmitOperator(BashOperator):
         return outcome
 
     def _log_settings(self, spark: _Spark) -> None:
-        """Log the settings, and keep those that are secret out of whatever the command prints."""
+        """Log Spark's settings, and mask their secrets in all later output."""
         for key, value in spark.conf.items():
             if _SECRET.search(key):
                 mask_secret(str(value))
@@ -197,7 +197,7 @@ class SparkSubmitOperator(BashOperator):
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
 
     def _asked(self) -> dict[str, str]:
-        """The request: day and arguments of the entry point."""
+        """The request: log date and arguments of the entry point."""
         asked = self.env or {}
         words = " ".join(asked["ARGUMENTS"].split())
         return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

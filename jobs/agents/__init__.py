@@ -1,1 +1,1 @@
-"""Answers for agents, by the Model Context Protocol: tools over the read-only answers, with short replies."""
+"""Model Context Protocol server: read-only tools for agents, with short replies."""

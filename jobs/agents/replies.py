@@ -1,4 +1,4 @@
-"""What a tool says: one JSON object that is short, and inert whatever names the logs gave."""
+"""Replies of the tools: one short JSON object, safe whatever names the logs contain."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return the rows from the `first` on, as many as fit, after what is said `about` them.
+    """Return the facts `about` an answer and as many rows from `first` on as fit, as JSON.
 
     Values that are null are left out; long texts and lists are cut, and say so.
     """
@@ -48,7 +48,7 @@ def _left_out(total: int, first: int, kept: int) -> dict[str, object]:
 
 
 def _short(value: object) -> object:
-    """Return a value as JSON has it, no longer than a person would read."""
+    """Return a value for JSON, with long texts and lists truncated."""
     if isinstance(value, str):
         return value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}... ({len(value):,} characters)"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The tools: each asks one warehouse a question that a command asks too, and none changes anything."""
+"""The tools for agents: each answers one question from a warehouse and changes nothing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -51,7 +51,7 @@ _Asks = Callable[Concatenate["Tools", Given], str]
 
 
 def _tool(ask: _Asks[Given]) -> _Asks[Given]:
-    """Make a tool of a method: one call at a time, and errors that people are shown reach the agent too."""
+    """Make a method a tool: one call at a time, with user errors returned to the agent."""
 
     @wraps(ask)
     def answered(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
@@ -65,7 +65,7 @@ def _tool(ask: _Asks[Given]) -> _Asks[Given]:
 
 
 class Tools:
-    """Answers from the warehouse that the settings name, each as of its publication at that moment."""
+    """Answers from the warehouse in the settings, each as of the latest publication at that moment."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class Tools:
 
     @property
     def all(self) -> list[Callable[..., str]]:
-        """All tools; their names and docstrings are what an agent sees."""
+        """All tools; agents see their names and docstrings."""
         return [
             self.fix_first, self.drain, self.why_slow, self.what_if, self.diff, self.headline, self.describe,
             self.sql,
@@ -129,7 +129,7 @@ class Tools:
         run_id: str | None = None,
         log_date: date | None = None,
     ) -> str:
-        """Replay one job with something fixed, and say what that saves.
+        """Replay one job with something fixed; returns the time saved.
 
         fixes: names of causes, as why_slow has them, or SQL conditions over op_type, host, rank, pp_rank,
         dp_rank, step, microbatch, model_chunk, such as "host = 'node-13'": these ops then take their ideal
@@ -147,7 +147,7 @@ class Tools:
 
     @_tool
     def diff(self, a: str, b: str, first: int = 0) -> str:
-        """By how much a step of b takes longer than one of a, by cause, op type, stage and host.
+        """How much longer a step of b takes than one of a, by cause, op type, stage and host.
 
         a, b: JOB or JOB/RUN, either with @DAY or @DAY..DAY, such as gpt-175b@2026-01-05. The parts of each
         kind add up to the difference.
@@ -176,13 +176,13 @@ class Tools:
         Such as straggling, waste_distribution, causes, trend, hosts, coverage.
         """
         if name not in QUERIES:
-            raise ValueError(f"no headline {name}: there are {', '.join(QUERIES)}")
+            raise ValueError(f"no headline {name}: choose from {', '.join(QUERIES)}")
         query = QUERIES[name]
         return reply(self._rows(query.over(from_date, to_date)), first=first, meaning=query.meaning)
 
     @_tool
     def describe(self, name: str | None = None, first: int = 0) -> str:
-        """What tables, views and named queries mean; with a name, its columns with units, or its SQL."""
+        """Meanings of all tables, views and named queries; of a named one its columns with units, or SQL."""
         if name is None:
             names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
             return reply(names, first=first)
@@ -216,13 +216,13 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Lend a reader of what is published now: this process may outlive many nights."""
+        """Yield a reader of the latest publication, because this process may outlive many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a lead needs of a row of job_causes."""
+    """Return the columns of a job_causes row that a team lead needs, in words."""
     words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
     doubt = None if flag is None else FLAG_WORDS.get(flag, flag)

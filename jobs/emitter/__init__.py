@@ -1,4 +1,4 @@
-"""What runs inside a training job: a writer of rank logs and hooks that time its ops.
+"""Code that runs inside a training job: a writer of rank logs, and hooks that time ops.
 
 In a training image this package is called `straggler_emitter`, a separate wheel (`make emitter`): the
 standard library alone, and torch or Megatron only in the modules named after them.

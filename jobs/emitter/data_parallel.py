@@ -1,4 +1,4 @@
-"""DDP: each rank runs whole microbatches and meets the others where a backward has ended.
+"""Hooks for DDP: each rank runs whole microbatches, and gradients are reduced at the end of a backward.
 
     follow_ddp(model, recorder)
     for number, batch in enumerate(batches):
@@ -21,7 +21,7 @@ from .step_clocks import Mark
 
 
 def follow_ddp(model: Any, recorder: Recorder) -> None:
-    """Record forwards, backwards, and what is left to reduce after a backward.
+    """Record forwards, backwards, and gradient reduction left over after each backward.
 
     Communication hooks of the model stay as they are.
     """
@@ -29,7 +29,7 @@ def follow_ddp(model: Any, recorder: Recorder) -> None:
 
 
 class _Follower:
-    """One DDP model; its microbatches count from the start of each step."""
+    """Hooks of one DDP model; microbatches are numbered from the start of each step."""
 
     def __init__(self, model: Any, recorder: Recorder) -> None:
         self.recorder, self._model = recorder, model
@@ -52,7 +52,7 @@ class _Follower:
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
-        """Begin the backward. What lies between forward and backward, such as the loss, counts as forward."""
+        """Start the backward pass; time between forward and backward, such as the loss, counts as forward."""
         self._passes("forward-compute", self._microbatch)
         when_gradients_are_there(self._went_back)
 
@@ -67,13 +67,13 @@ class _Follower:
         self._passes("grads-reduce-scatter", -1)
 
     def _passes(self, op: str, microbatch: int) -> None:
-        """Add an op that ends now; the next one begins."""
+        """Add an op that ends now, and start the next one."""
         start, self._start = self._start, self.recorder.mark()
         self.recorder.add(op, start, self._start, microbatch)
 
 
 def with_gradients(output: Any) -> Iterator[Any]:
-    """The tensors of an output that a backward comes through."""
+    """Yield the tensors of an output that require gradients."""
     if isinstance(output, torch.Tensor):
         if output.requires_grad:
             yield output
@@ -84,5 +84,5 @@ def with_gradients(output: Any) -> Iterator[Any]:
 
 
 def when_gradients_are_there(call: Any) -> None:
-    """Let the present backward call this when it ends, in order: DDP does the same."""
+    """Queue a callback for the end of the current backward, in order, as DDP does."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # noqa: SLF001  # it has no other name

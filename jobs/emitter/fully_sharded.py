@@ -1,4 +1,4 @@
-"""FSDP2: units gather their parameters before they compute, and reduce their gradients behind it.
+"""Hooks for FSDP2: units gather parameters before they compute, and reduce gradients afterwards.
 
     follow_fsdp(model, recorder)  # behind fully_shard and all that is set on the model
     for number, batch in enumerate(batches):
@@ -29,7 +29,7 @@ GATHER, REDUCE, LAST_REDUCE = "params-all-gather", "grads-reduce-scatter", "sepa
 
 
 def follow_fsdp(model: Any, recorder: Recorder) -> None:
-    """Record computes and collectives of a sharded model, unless no replay could follow it: then warn.
+    """Record computes and collectives of a sharded model; warns instead if it cannot be replayed.
 
     The run's vpp_size becomes the number of units, which counts the root.
     """
@@ -42,7 +42,7 @@ def follow_fsdp(model: Any, recorder: Recorder) -> None:
 
 
 class _Collective:
-    """A unit's collective, handed on to the one that was set."""
+    """Wrapper of a unit's collective that times it and passes calls on."""
 
     def __init__(self, old: Any, op: str, chunk: int, follower: "_Follower") -> None:
         self._old, self._op, self._chunk, self._follower = old, op, chunk, follower
@@ -59,7 +59,7 @@ class _Collective:
 
 
 class _Follower:
-    """One sharded model; its microbatches count from the start of each step."""
+    """Hooks of one sharded model; microbatches are numbered from the start of each step."""
 
     _start: Mark | None
     _nodes: set[Any]
@@ -73,7 +73,7 @@ class _Follower:
 
     @never_raises
     def follow(self, units: Iterable[Any]) -> None:
-        """Hook into units: their first and last hooks lie around those of FSDP, and so around its waits."""
+        """Register hooks on units, outside of FSDP's own hooks and their waits."""
         known = set()
         for chunk, unit in enumerate(units):
             unit.register_forward_pre_hook(partial(self._will_gather, chunk), prepend=True, with_kwargs=True)
@@ -125,7 +125,7 @@ class _Follower:
 
     @never_raises
     def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
-        """End the compute before. What lies between forward and backward, such as the loss, is forward."""
+        """End the previous compute; time between forward and backward counts as forward."""
         self._cut()
         if self._direction == "forward":
             self._direction = "backward"
@@ -154,7 +154,7 @@ class _Follower:
 
     @never_raises
     def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:
-        """Note a collective that ends now. A unit's first gather and last reduce have a place in a step."""
+        """Record a collective that ends now: a chunk's first gather, or its last reduce."""
         if start is None:
             return
         if op == GATHER:
@@ -171,14 +171,14 @@ class _Follower:
         self._chunk, self._start = chunk, self.recorder.mark()
 
     def _cut(self) -> None:
-        """End a piece of a compute."""
+        """End the current piece of a compute."""
         start, self._start = self._start, None
         if start is not None and self._direction is not None:
             compute = (f"{self._direction}-compute", self._microbatch, self._chunk)
             self._pieces.setdefault(compute, []).append((start, self.recorder.mark()))
 
     def _add_all(self) -> None:
-        """Add what the step had."""
+        """Add all ops of the step to the recorder."""
         for chunk, gather in self._gathers.items():
             self.recorder.add(GATHER, *gather, chunk=chunk)
         for (op, microbatch, chunk), pieces in self._pieces.items():
@@ -197,5 +197,5 @@ class _Follower:
 
 
 def _nodes_of(inputs: Any) -> set[Any]:
-    """What the gradients of inputs go to."""
+    """Autograd nodes that receive the gradients of the inputs."""
     return {tensor.grad_fn for tensor in with_gradients(inputs)} - {None}

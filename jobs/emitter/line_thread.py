@@ -1,4 +1,4 @@
-"""Writes lines by a thread: a store that stalls slows no job, and what it did not take is counted."""
+"""Write lines in a background thread, so that a stalled store delays nothing; drops are counted."""
 
 import atexit
 import logging
@@ -18,7 +18,7 @@ LONGEST_WARNING_S = 1.0
 
 
 def warn(message: str, *values: object) -> None:
-    """Log a warning in a separate thread: a handler of the job may raise, exit or hang there."""
+    """Log a warning in a separate thread, because a job's log handler may raise, exit or hang."""
 
     def say() -> None:
         with suppress(BaseException):
@@ -36,7 +36,7 @@ def warn(message: str, *values: object) -> None:
 
 
 def _let_exit(thread: threading.Thread) -> None:
-    """Take the locks off handlers of which one hangs: logging waits for them when the process exits."""
+    """Remove the locks of hanging log handlers, which would block the exit of the process."""
     logger: logging.Logger | None = LOGGER
     while thread.is_alive() and logger is not None:
         for handler in logger.handlers:
@@ -45,7 +45,7 @@ def _let_exit(thread: threading.Thread) -> None:
 
 
 class LineThread:
-    """Hands lines to `write`, with how many were left out before each, and says once that some are.
+    """Passes lines to `write` in a thread, counts dropped ones, and warns once about drops.
 
     what    : whose lines they are, as the warnings name it
     units   : what one line is about, in the plural
@@ -64,7 +64,7 @@ class LineThread:
         self._has_warned = False
 
     def put(self, line: object) -> None:
-        """Take a line, or leave it out where the store is too far behind. Never waits."""
+        """Queue a line, or drop it if the store is too far behind. Never waits."""
         if self._thread is None or not self._thread.is_alive():
             self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
             arguments = (self._queue,)
@@ -81,7 +81,7 @@ class LineThread:
             self._say(f"the store is {MOST_WAITING} {self._units} behind")
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Wait for the last lines to be written, at most so long. [s]"""
+        """Wait for the last lines to be written, at most timeout_s. [s]"""
         atexit.unregister(self.close)
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():

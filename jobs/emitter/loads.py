@@ -1,4 +1,4 @@
-"""An iterator of batches whose every `next` is recorded as the loading of a microbatch."""
+"""Iterator over batches that records each `next` as the loading of a microbatch."""
 
 import time
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Loads:
-    """Hands on what an iterator gives, and reports to the recorder how long it took.
+    """Passes on an iterator's items and reports to the recorder how long each took.
 
     By the host's clock, also where the ops of a step are timed on the GPU: a load runs on the host.
     """
 
     def __init__(self, iterator: Any, recorder: Any, microbatch: int | None, model_chunk: int) -> None:
-        """Wrap an iterator, or what `iter` makes one of."""
+        """Wrap an iterator or an iterable."""
         self._iterator = iterator if hasattr(iterator, "__next__") else iter(iterator)
         self._recorder, self._microbatch, self._model_chunk = recorder, microbatch, model_chunk
 

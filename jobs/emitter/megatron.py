@@ -1,4 +1,4 @@
-"""Megatron-LM, core 0.12 and on: an object in place of `config.timers`, which is called around every op.
+"""Timers for Megatron-LM (core 0.12 and later): replace `config.timers`, which is called around every op.
 
 timers = RankLogTimers(config.timers, recorder, first_step=iteration)
 timers.install(config, optimizer.config)
@@ -49,7 +49,7 @@ TAIL = {
 
 
 class RankLogTimers:
-    """Hands every call on to the old timers, without barriers, and records what lies between start and stop.
+    """Forwards every call to the old timers, without barriers, and records each timed op.
 
     A barrier would make all ranks start an op together and so hide who was late; Megatron asks for one by
     default.
@@ -66,7 +66,7 @@ class RankLogTimers:
         recorder.after_load.append(self._loaded)
 
     def __call__(self, name: str, log_level: int | None = None) -> "_Timer":
-        """Return the timer of a name."""
+        """Return the timer with this name."""
         if name not in self._timers:
             old = None if self.old is None else self.old(name, log_level)
             self._timers[name] = _Timer(name, self, old)
@@ -79,7 +79,7 @@ class RankLogTimers:
         return self  # a copied config has the same timers
 
     def install(self, *configs: Any) -> None:
-        """Become the timers of these configs, unless one asks for what no replay can follow: then warn."""
+        """Install these timers in the configs; warns instead if a config cannot be replayed."""
         for config in configs:
             if reason := refusal(config):
                 return warn("nothing is recorded: %s", reason)
@@ -95,7 +95,7 @@ class RankLogTimers:
 
     @never_raises
     def started(self, name: str) -> None:
-        """Note the start of what a timer times."""
+        """Record the start of a timed op."""
         if name == STEP and self._is_over:
             self._begin()
         mark = self.recorder.mark()
@@ -111,7 +111,7 @@ class RankLogTimers:
 
     @never_raises
     def stopped(self, name: str) -> None:
-        """Record what a timer timed, up to now."""
+        """Record a timed op, which ends now."""
         start, end = self._starts.pop(name, None), self.recorder.mark()
         if name == STEP:
             self._is_over = True
@@ -128,27 +128,27 @@ class RankLogTimers:
 
     @never_raises
     def computes(self, chunk: int, microbatch: int) -> None:
-        """Note which microbatch and chunk the next compute is about."""
+        """Set the microbatch and chunk of the next compute."""
         self._place = (microbatch, chunk)
 
     @never_raises
     def forwarded(self, output: Any) -> None:
-        """Note what the forward of the present microbatch and chunk gave: its backward is handed the same."""
+        """Remember the output of the current forward, by which its backward is recognised."""
         self._outputs[id(output)] = self._place
 
     @never_raises
     def goes_back(self, output: Any) -> None:
-        """Note that the next compute is the backward of this output."""
+        """Mark the next compute as the backward of this output."""
         self._place = self._outputs.pop(id(output), (self._computes["backward"], 0))
 
     @never_raises
     def _loaded(self) -> None:
-        """Megatron loads inside its forwards: what comes behind the load is the compute."""
+        """Restart the forward's timer after a data load, which Megatron runs inside its forwards."""
         if "forward-compute" in self._starts:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return chunk and microbatch of the next forward of a model chunk: a chunk takes them in order."""
+        """Return chunk and microbatch of a model chunk's next forward; each chunk runs them in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)
@@ -157,7 +157,7 @@ class RankLogTimers:
 
     @never_raises
     def moves(self, requests: Any, /, **what: Any) -> None:
-        """Note which transfers a call really made, and take over the requests that it has not waited for."""
+        """Record which transfers a call really made, and take over its pending requests."""
         sent = {"send_next": what["tensor_send_next"], "send_prev": what["tensor_send_prev"]}
         moved = [name for name, tensor in sent.items() if tensor is not None]
         moved += [name for name in ("recv_prev", "recv_next") if what[name]]
@@ -193,7 +193,7 @@ class RankLogTimers:
         self.recorder.add(name, start, end, *self._place)
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Whether to record a transfer now.
+        """Whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
 
         One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
         """
@@ -216,19 +216,19 @@ class RankLogTimers:
 
 
 class _Timer:
-    """One name's timer: the old one's, and ours."""
+    """Timer of one name: the old one's and ours."""
 
     def __init__(self, name: str, timers: RankLogTimers, old: Any) -> None:
         self._name, self._timers, self._old = name, timers, old
 
     def start(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Start, without a barrier."""
+        """Start the timer, without a barrier."""
         self._timers.started(self._name)
         if self._old is not None:
             self._old.start()
 
     def stop(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Stop, without a barrier."""
+        """Stop the timer, without a barrier."""
         self._timers.stopped(self._name)
         if self._old is not None:
             self._old.stop()

@@ -1,4 +1,4 @@
-"""Megatron's functions for which a timer is not enough: it does not show whose compute or which transfers."""
+"""Wrappers of Megatron functions that reveal what timers do not: microbatch, chunk and transfers."""
 
 import functools
 import importlib
@@ -19,7 +19,7 @@ REFUSED = {
 
 
 def refusal(config: Any) -> str | None:
-    """Why jobs with this config cannot be replayed; None where they can."""
+    """Reason why jobs with this config cannot be replayed; None if they can."""
     for name, reason in REFUSED.items():
         if getattr(config, name, False):
             return f"{name}: {reason}"
@@ -30,20 +30,20 @@ def refusal(config: Any) -> str | None:
 
 
 def waits_for_transfers(config: Any) -> bool:
-    """Whether a stage waits for each transfer before it goes on; not known where some may overlap."""
+    """Whether a stage waits for each transfer before it continues; False where some may overlap."""
     has_pipeline = getattr(config, "pipeline_model_parallel_size", 1) > 1
     return has_pipeline and getattr(config, "overlap_p2p_comm", None) is False
 
 
 def is_tied(model: Any) -> bool:
-    """Whether first and last stage share the embedding, whose gradients they then add up."""
+    """Whether first and last stage share the embedding, and so reduce its gradients together."""
     while hasattr(model, "module"):
         model = model.module
     return bool(getattr(model, "share_embeddings_and_output_weights", False))
 
 
 def follow_microbatches(timers: Any) -> None:
-    """Let timers hear of the functions that run one microbatch through one chunk."""
+    """Wrap the functions that run one microbatch through one chunk, to inform the timers."""
     schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
     forward, backward = schedules.forward_step, schedules.backward_step
 
@@ -66,7 +66,7 @@ def follow_microbatches(timers: Any) -> None:
 
 
 def follow_transfers(timers: Any) -> None:
-    """Wrap what all transfers go through: a method from core 0.14 on, before that a function."""
+    """Wrap the function that makes all transfers: a method since core 0.14."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)
     communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through

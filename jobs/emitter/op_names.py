@@ -1,4 +1,4 @@
-"""The words of both formats. A training image has no schemas.vocabulary; a test compares the two."""
+"""Vocabulary of both log formats, because training images lack schemas.vocabulary; a test compares them."""
 
 RANK_LOG_FORMAT = "rank-log/1"
 RUN_EVENTS_FORMAT = "run-events/1"

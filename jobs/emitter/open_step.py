@@ -1,4 +1,4 @@
-"""A step that is being recorded."""
+"""A step while it is being recorded."""
 
 import time
 from collections.abc import Sequence
@@ -10,31 +10,31 @@ Pieces = Sequence[tuple[Mark, Mark]]
 
 
 class OpenStep:
-    """Its zero on the ops' clock and on the host's, and what was timed.
+    """A step being recorded: its zero on the op clock and the host clock, and its timed ops.
 
     spans : op, start, end, microbatch, chunk, pieces
     loads : start and end by `time.perf_counter_ns`, microbatch, chunk
     """
 
     def __init__(self, number: int, clock: StepClock) -> None:
-        """Begin now, on a clock that has settled."""
+        """Begin the step now, on a settled clock."""
         self.number = number
         self.t0_us, self.zero, self.host_ns = time.time_ns() // 1000, clock.mark(), time.perf_counter_ns()
         self.spans: list[tuple[str, Mark, Mark, int, int, Pieces]] = []
         self.loads: list[tuple[int, int, int, int]] = []
 
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, chunk: int) -> None:
-        """Add a load; without a microbatch it is that of the chunk's next one."""
+        """Add a data load; without a microbatch it belongs to the chunk's next one."""
         following = sum(load[3] == chunk for load in self.loads)
         self.loads.append((start_ns, end_ns, following if microbatch is None else microbatch, chunk))
 
     @property
     def has_begun(self) -> bool:
-        """A step without a compute never began."""
+        """Whether the step has a compute."""
         return any("compute" in span[0] for span in self.spans)
 
     def line(self, clock: StepClock) -> Step:
-        """Read the marks of a clock that has settled."""
+        """Convert the marks of a settled clock to a step of the rank log."""
         line, between = Step(self.number, self.t0_us), clock.us_between
         for op, start, end, microbatch, chunk, pieces in self.spans:
             earlier_us = sum(between(*piece) for piece in pieces)

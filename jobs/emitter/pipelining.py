@@ -1,4 +1,4 @@
-"""torch.distributed.pipelining: GPipe, 1F1B and interleaved 1F1B, with stage i on rank i mod ranks.
+"""Hooks for torch.distributed.pipelining: GPipe, 1F1B, interleaved 1F1B; stage i on rank i mod ranks.
 
 follow_schedule(schedule, recorder)
 for number, batch in enumerate(batches):
@@ -27,7 +27,7 @@ REFUSED = ("ZeroBubble", "ZBV", "DualPipe")
 
 
 def refusal(schedule: Any, stages: list[Any]) -> str | None:
-    """Why steps of this schedule cannot be replayed; None where they can."""
+    """Reason why steps of this schedule cannot be replayed; None if they can."""
     name = type(schedule).__name__
     if any(word in name for word in REFUSED):
         return f"{name} splits the backward, which no replay can follow"
@@ -37,7 +37,7 @@ def refusal(schedule: Any, stages: list[Any]) -> str | None:
 
 
 def follow_schedule(schedule: Any, recorder: Recorder) -> None:
-    """Record computes and transfers of a schedule, unless no replay could follow it: then warn."""
+    """Record computes and transfers of a schedule; warns instead if it cannot be replayed."""
     stages = list(getattr(schedule, "_stages", None) or [schedule._stage])  # noqa: SLF001  # it has no other name
     if reason := refusal(schedule, stages):
         return warn("nothing is recorded: %s", reason)
@@ -50,7 +50,7 @@ def follow_schedule(schedule: Any, recorder: Recorder) -> None:
 
 
 class _Follower:
-    """Wraps what a schedule calls."""
+    """Wrappers around the functions that a schedule calls."""
 
     def __init__(self, recorder: Recorder, *, is_interleaved: bool) -> None:
         self.recorder, self._is_interleaved = recorder, is_interleaved
@@ -58,7 +58,7 @@ class _Follower:
         self._until_loss: tuple[Mark | None, int, int] | None = None
 
     def follow_stage(self, stage: Any) -> None:
-        """Wrap the methods of a stage, on this object alone."""
+        """Wrap the methods of this stage object."""
         forward, backward = stage.forward_one_chunk, stage.backward_one_chunk
         chunk = stage.stage_index // stage.group_size
 
@@ -83,7 +83,7 @@ class _Follower:
             setattr(stage, method, self._naming(getattr(stage, method), op))
 
     def follow_loss(self, schedule: Any) -> None:
-        """Count the loss as a part of the last stage's forward."""
+        """Count the loss as part of the last stage's forward."""
         loss = schedule._loss_fn  # noqa: SLF001  # it has no other name
         if loss is None:
             return
@@ -97,7 +97,7 @@ class _Follower:
         schedule._loss_fn = with_loss  # noqa: SLF001  # the same
 
     def follow_transfers(self, schedules: Any) -> None:
-        """Wrap the one function that all transfers go through."""
+        """Wrap the function that makes all transfers."""
         batch = schedules._batch_p2p  # noqa: SLF001  # what all schedules go through
 
         @functools.wraps(batch)
@@ -119,7 +119,7 @@ class _Follower:
 
     @never_raises
     def _requests(self, operations: list[Any], works: list[Any], start: Mark) -> list[Any]:
-        """Take over the works of some transfers; one work may stand for several, which then end together."""
+        """Wrap the works of some transfers; one work may stand for several that end together."""
         names = [self._names.pop(id(operation)) for operation in operations]
         if len(works) == len(names):
             return [

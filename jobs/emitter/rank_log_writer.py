@@ -1,4 +1,4 @@
-"""Writes rank logs from a training loop, in the format rank-log/1. Needs the standard library alone.
+"""Write rank logs from a training loop (format rank-log/1), with the standard library only.
 
 Each rank opens one writer and calls it once per recorded step:
 
@@ -37,7 +37,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one job, as its manifest states it; fields: team, model, gpu_hours, restarts, labels ..."""
+    """One run of a job as in its manifest; fields: team, model, gpu_hours, restarts, labels ..."""
 
     job_id: str
     run_id: str
@@ -49,7 +49,7 @@ class Run:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse ids that cannot be folder names; ValueError says which."""
+        """Raise ValueError for ids that cannot be folder names."""
         for name in (self.job_id, self.run_id):
             if not SAFE_NAME.fullmatch(name):
                 raise ValueError(
@@ -57,12 +57,12 @@ class Run:
                 )
 
     def folder(self, landing: Path, log_date: date) -> Path:
-        """Folder of this run on one day."""
+        """Folder of this run on a day."""
         day = landing / f"log_date={log_date.isoformat()}"
         return day / f"job_id={self.job_id}" / f"run_id={self.run_id}"
 
     def manifest(self) -> dict[str, Any]:
-        """Take the run as the manifest states it."""
+        """Return the fields of the manifest."""
         own = {name: value for name, value in asdict(self).items() if name != "fields"}
         world_size = self.dp_size * self.pp_size * self.tp_size * self.cp_size
         return {**own, "world_size": world_size, **self.fields}
@@ -70,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rank:
-    """Where the calling process runs; host defaults to this machine's name.
+    """Coordinates of the calling process; host defaults to this machine's name.
 
     gpu_type : name of its GPU; a Recorder asks torch for it where it times by CUDA events by itself
     """
@@ -86,7 +86,7 @@ class Rank:
 
 
 class Step:
-    """The ops of one step of one rank, in the order in which they were recorded. Times in microseconds."""
+    """Ops of one step of one rank, in recorded order. Times in microseconds."""
 
     def __init__(self, number: int, t0_us: int) -> None:
         self.number = number
@@ -99,7 +99,7 @@ class Step:
     def record(
         self, op: str, start_us: float, duration_us: float, *, microbatch: int = -1, model_chunk: int = 0
     ) -> None:
-        """Add an op that was timed elsewhere, such as by CUDA events; start_us counts from the step's t0_us.
+        """Add an op timed elsewhere, such as by CUDA events; start_us counts from the step's t0_us. [us]
 
         Raises ValueError, and adds nothing, for an unknown op or a time that is negative or not finite.
         """
@@ -114,7 +114,7 @@ class Step:
 
     @contextmanager
     def op(self, op: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
-        """Time an op by the host's clock: right where the call blocks until the work is done."""
+        """Time an op by the host's clock, which is right if the call blocks until the work is done."""
         start_ns = time.perf_counter_ns()
         yield
         end_ns = time.perf_counter_ns()
@@ -147,7 +147,7 @@ class RankLogWriter:
         self._descriptor: int | None = None
 
     def states(self, **fields: Any) -> None:
-        """Add fields to the manifest that is not written yet; what the run itself states stays."""
+        """Add fields to a manifest not yet written; fields that the run states take precedence."""
         self.run = replace(self.run, fields={**fields, **self.run.fields})
 
     def __enter__(self) -> "RankLogWriter":
@@ -158,13 +158,13 @@ class RankLogWriter:
 
     @contextmanager
     def step(self, number: int, t0_us: int | None = None) -> Iterator[Step]:
-        """Collect the ops of one step and write its line at the end; a step that raises leaves no line."""
+        """Collect the ops of one step, then write its line; a step that raises leaves no line."""
         step = Step(number, time.time_ns() // 1000 if t0_us is None else t0_us)
         yield step
         self.write(step)
 
     def write(self, step: Step) -> None:
-        """Append the line of a finished step and hand it to the operating system."""
+        """Append the line of a finished step to the log, without buffering."""
         line = self._line(step)
         log_date = self._fixed_date or EPOCH + timedelta(microseconds=step.t0_us)
         descriptor = self._descriptor
@@ -180,13 +180,13 @@ class RankLogWriter:
             raise
 
     def close(self) -> None:
-        """Close the current file; the next step opens it again."""
+        """Close the current file; the next step reopens it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def path(self, log_date: date) -> Path:
-        """Rank log of a day."""
+        """Path of the rank log for a day."""
         suffix = "jsonl.gz" if self.compress else "jsonl"
         return self.run.folder(self.landing, log_date) / f"rank-{self.rank.rank:05d}.{suffix}"
 
@@ -212,7 +212,7 @@ class RankLogWriter:
 
 
 def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
-    """Write job.json of a run and day, all at once; again when gpu_hours is known. Returns its path."""
+    """Write job.json for a run and day atomically; call again once gpu_hours is known. Returns its path."""
     path = run.folder(Path(landing), log_date) / "job.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".job.json.{os.getpid()}.{time.monotonic_ns()}")
@@ -221,7 +221,7 @@ def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
 
 
 def finish_day(landing: str | Path, log_date: date) -> Path:
-    """Write _SUCCESS: every producer has left what it has for this day. Returns its path."""
+    """Write _SUCCESS, which says that all logs of this day are complete. Returns its path."""
     path = Path(landing) / f"log_date={log_date.isoformat()}" / "_SUCCESS"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -229,13 +229,13 @@ def finish_day(landing: str | Path, log_date: date) -> Path:
 
 
 def write_whole(descriptor: int, data: bytes) -> None:
-    """Write all of it, by one call to the operating system wherever that takes it whole."""
+    """Write all bytes, in one system call if possible."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a file still lies at its path: what goes into a log that was removed is lost."""
+    """Whether an open file still exists at its path; writes to a removed log would be lost."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -243,13 +243,13 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def ends_with_newline(descriptor: int) -> bool:
-    """Whether a line may follow: the file is empty or its last line is complete."""
+    """Whether the file is empty or its last line is complete."""
     size = os.fstat(descriptor).st_size
     return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
 def _end_of_last_member(path: Path) -> int:
-    """Where the last complete gzip member ends: a torn one behind it would hide all that follows. [bytes]"""
+    """Offset after the last complete gzip member; a torn one would hide all that follows. [B]"""
     end = 0
     with path.open("rb") as log:
         member = zlib.decompressobj(wbits=31)

@@ -1,4 +1,4 @@
-"""Records the ops of some steps of one rank, and never gets in the way of the training.
+"""Record the ops of some steps of one rank, without ever disturbing the training.
 
 Inside a step a recorder only takes marks. When the step is over it reads them; a separate thread writes the
 line, so that a slow store slows no job. What a stalled store or a full disk does not take is left out, and
@@ -24,7 +24,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Let an exception of the method end the recording instead of the training; it then returns None."""
+    """Decorator: an exception ends the recording rather than the training, and returns None."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -38,7 +38,7 @@ def never_raises(method: Call) -> Call:
 
 
 class Recorder:
-    """Times the ops of every n-th step of one rank and writes them through `writer`.
+    """Times the ops of every n-th step of one rank and writes them with `writer`.
 
     every, burst : steps with number % every < burst are recorded; give all ranks the same
     clock        : by default CUDA events where torch has a GPU, else the host's clock
@@ -67,12 +67,12 @@ class Recorder:
 
     @property
     def is_recording(self) -> bool:
-        """Whether the present step is recorded."""
+        """Whether the current step is recorded."""
         return self._step is not None
 
     @never_raises
     def begin(self, number: int) -> None:
-        """Begin a step, after ending the one before it. Waits for the GPU where the step is recorded."""
+        """Begin a step, ending the previous one. Waits for the GPU if the step is recorded."""
         self.end()
         self.number = number
         if self._has_given_up or number % self.every >= self.burst:
@@ -89,7 +89,7 @@ class Recorder:
 
     @never_raises
     def end(self) -> None:
-        """End the step: read its marks and hand its line to the thread that writes."""
+        """End the step: read its marks and queue its line for writing."""
         for add_what_is_left in self.before_end:
             add_what_is_left()
         step, self._step = self._step, None
@@ -99,7 +99,7 @@ class Recorder:
         self._lines.put(step.line(self._clock))
 
     def discard(self) -> None:
-        """Forget the present step."""
+        """Drop the current step."""
         self._step = None
 
     @contextmanager
@@ -115,7 +115,7 @@ class Recorder:
 
     @never_raises
     def mark(self) -> Mark | None:
-        """Take the present moment; None where the step is not recorded."""
+        """Return a time mark of now; None if the step is not recorded."""
         return None if self._step is None or self._clock is None else self._clock.mark()
 
     @never_raises
@@ -128,7 +128,7 @@ class Recorder:
         chunk: int = 0,
         pieces: Pieces = (),
     ) -> None:
-        """Add an op between two marks of the present step. Without a mark it belongs to no recorded step.
+        """Add an op between two marks of the current step; ignored if a mark is None.
 
         pieces : what ran of it before a wait; they count as if they had run right before `start`
         """
@@ -137,25 +137,25 @@ class Recorder:
 
     @contextmanager
     def op(self, name: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
-        """Time what the block does."""
+        """Time the block as one op."""
         start = self.mark()
         yield
         self.add(name, start, self.mark(), microbatch, model_chunk)
 
     def loads(self, iterator: Any, *, microbatch: int | None = None, model_chunk: int = 0) -> Loads:
-        """Return an iterator whose every `next` is the load of this microbatch, or of the step's next one."""
+        """Return an iterator that records each `next` as a data load of this or the next microbatch."""
         return Loads(iterator, self, microbatch, model_chunk)
 
     @never_raises
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, model_chunk: int) -> None:
-        """Add a load between two readings of `time.perf_counter_ns`."""
+        """Add a data load between two readings of `time.perf_counter_ns`. [ns]"""
         if self._step is not None:
             self._step.loaded(start_ns, end_ns, microbatch, model_chunk)
             for goes_on in self.after_load:
                 goes_on()
 
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
-        """Wait for a transfer that began at `start`, and add it; return what the request's `wait` returns.
+        """Wait for a transfer that began at `start` and record it; returns the result of the wait.
 
         A recv counts from the first wait for it: before that it delays nothing.
         """
@@ -174,7 +174,7 @@ class Recorder:
 
     @never_raises
     def _sent(self, op: str, start: Mark, called: Mark | None, end: Mark | None) -> None:
-        """Add a send by the host's clock: one without a wait is over at once."""
+        """Add a send timed by the host's clock; one without a wait has zero length."""
         if self._clock is not None and called is not None and end is not None:
             has_waited = self._clock.us_between(called, end) > NO_WAIT_US
             self.add(op, start, end if has_waited else start)
@@ -185,14 +185,14 @@ class Recorder:
             self.add(op, start, self._clock.arrived(op, request.wait))
 
     def give_up(self, reason: str) -> None:
-        """Record no more, and say why once."""
+        """Stop recording, and warn once."""
         self._step = None
         if not self._has_given_up:
             self._has_given_up = True
             warn("rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """End the step and wait for its line to be written, at most so long. [s]"""
+        """End the step and wait for its line to be written, at most timeout_s. [s]"""
         self.end()
         self._lines.close(timeout_s)
 

@@ -1,4 +1,4 @@
-"""Transfers that a framework begins now and waits for later."""
+"""Transfers that a framework starts now and waits for later."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .step_clocks import Mark
 
 
 class Request:
-    """A transfer under way: it has arrived when it has been waited for."""
+    """A pending transfer; it is complete once it has been waited for."""
 
     def __init__(self, request: Any, recorder: Recorder, op: str, start: Mark | None) -> None:
         self._request, self._recorder, self._op, self._start = request, recorder, op, start
@@ -18,7 +18,7 @@ class Request:
         return self._recorder.wait(self._op, start, self._request, *args)
 
     def is_left(self) -> None:
-        """Record a transfer without a wait: Megatron never waits for its last send."""
+        """Record a transfer that is never waited for, such as Megatron's last send."""
         start, self._start = self._start, None
         self._recorder.add(self._op, start, start)
 

@@ -1,4 +1,4 @@
-"""Writes what happens to a run, in the format run-events/1: from one rank, and never in the way.
+"""Write the events of a run (format run-events/1) from one rank, without disturbing the training.
 
     with RunEvents(landing, run) as events:          # a failure if the block raises, a stop if it ends
         events.start()                               # or restart(step), where it goes on from a checkpoint
@@ -28,7 +28,7 @@ from .recorder import never_raises
 
 
 class RunEvents:
-    """Appends the events of a run to its file, a new one each UTC day. One rank of the run does it.
+    """Appends a run's events to its file, a new one each UTC day. Use it on one rank only.
 
     mark_every_s : how often a step that begins is noted, besides the first one. [s]
     """
@@ -50,15 +50,15 @@ class RunEvents:
         self.close()
 
     def start(self, step: int | None = None) -> None:
-        """Note that the run begins, with `step`, as early as the process can."""
+        """Record that the run starts with `step`; call it as early as possible."""
         self._begins("start", step)
 
     def restart(self, step: int | None = None) -> None:
-        """Note that the run begins again; `step` is the first that it does again."""
+        """Record that the run restarts; `step` is the first that it repeats."""
         self._begins("restart", step)
 
     def begin_step(self, number: int) -> None:
-        """Note a step that begins: the first, and one every `mark_every_s`."""
+        """Record the start of a step: of the first, then every `mark_every_s`."""
         now_us, self.number = _now_us(), number
         if self._is_first or now_us - self._marked_us >= self.mark_every_s * 1e6:
             self._marked_us = now_us
@@ -67,7 +67,7 @@ class RunEvents:
 
     @contextmanager
     def checkpoint(self, step: int | None = None) -> Iterator[None]:
-        """Note what the block saves, and for how long training stands still; not if it raises.
+        """Record a checkpoint saved in the block and its duration; nothing if the block raises.
 
         step : the step that comes next; by default the one after that which began last
         """
@@ -77,22 +77,22 @@ class RunEvents:
         self._note("checkpoint", begun_us, self._next if step is None else step, lasted_us)
 
     def failure(self, step: int | None = None) -> None:
-        """Note that training ended without being asked to, by default within the step that began last."""
+        """Record an unplanned end of training, by default within the step begun last."""
         self._note("failure", _now_us(), self.number if step is None else step)
         self._is_first = True
 
     def stop(self, step: int | None = None) -> None:
-        """Note that training ended for good, by default behind the step that began last."""
+        """Record the final end of training, by default after the step begun last."""
         self._note("stop", _now_us(), self._next if step is None else step)
 
     def give_up(self, reason: str) -> None:
-        """Write no more, and say why once."""
+        """Stop writing, and warn once."""
         if not self._has_given_up:
             self._has_given_up = True
             warn("events of %s are written no more, the training goes on: %s", self.run.run_id, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Wait for the last lines to be written, at most so long. [s]"""
+        """Wait for the last lines to be written, at most timeout_s. [s]"""
         self._lines.close(timeout_s)
 
     @property

@@ -12,12 +12,12 @@ Mark = Any
 
 
 class HostClock:
-    """The host's clock: right where a call blocks until its work is done. A mark waits for nothing."""
+    """The host's clock, right if calls block until their work is done. A mark waits for nothing."""
 
     mark = staticmethod(time.perf_counter_ns)
 
     def settle(self) -> None:
-        """The host's marks are numbers: nothing to wait for."""
+        """Do nothing, because the host's marks are plain numbers."""
 
     def us_between(self, start: Mark, end: Mark) -> float:
         """Time from one mark to another. [us]"""
@@ -25,10 +25,10 @@ class HostClock:
 
 
 class CudaClock:
-    """The GPU's clock: an event is queued on the current stream, and the GPU notes when it gets there."""
+    """The GPU's clock: a mark is an event queued on the current stream, timed by the GPU."""
 
     def __init__(self, cuda: Any) -> None:
-        """Use `torch.cuda`."""
+        """Store the module `torch.cuda`."""
         self._cuda = cuda
         self._lanes: dict[str, Any] = {}
 
@@ -39,7 +39,7 @@ class CudaClock:
         return event
 
     def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
-        """Let a separate stream wait, so that the event is not late where the computes are behind."""
+        """Wait on a separate stream, so that the event is not delayed by earlier computes."""
         if lane not in self._lanes:
             self._lanes[lane] = self._cuda.Stream()
         with self._cuda.stream(self._lanes[lane]):
@@ -47,11 +47,11 @@ class CudaClock:
             return self.mark()
 
     def settle(self) -> None:
-        """Wait for the GPU."""
+        """Wait until the GPU has processed all marks."""
         self._cuda.synchronize()
 
     def us_between(self, start: Mark, end: Mark) -> float:
-        """Time from one event to another, resolved to a float32 of milliseconds. [us]"""
+        """Time between two events, at float32 millisecond resolution. [us]"""
         return float(start.elapsed_time(end)) * 1000
 
 

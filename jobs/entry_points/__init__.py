@@ -1,1 +1,1 @@
-"""What commands share: with a session or with a reader, checks of input, one writer, how runs end."""
+"""Shared by all commands: sessions and readers, checks of input, the write lock, exit status and run log."""

@@ -1,4 +1,4 @@
-"""What all entry points with a session share: the session, exit status, one line for what went wrong."""
+"""Commands that need a Spark session: session, exit status, and one-line errors."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def own_warehouse(settings: Settings, _args: Arguments) -> str:
-    """Return the warehouse of the settings."""
+    """Return the warehouse in the settings."""
     return settings.paths.warehouse
 
 
@@ -41,7 +41,7 @@ def entry_point(
     dry_run: Callable[[Settings, Arguments], None] | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> Callable[[Body], Command]:
-    """Make a command of the function that does its work in a session, whose docstring is its description.
+    """Make a command from a function that works in a session; its docstring is the description.
 
     Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback
     in the log. What went wrong is the last line of standard error. The function finds the arguments as typed
@@ -82,7 +82,7 @@ def entry_point(
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session; if it writes a warehouse (`root`), under its lock and recorded."""
+    """Do the work in a session; if it writes the warehouse at `root`, under its lock and logged."""
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):
             spark = stack.enter_context(

@@ -1,4 +1,4 @@
-"""What commands that answer questions share: arguments, and an engine over the warehouse.
+"""Commands that answer questions: their arguments, and a query engine over the warehouse.
 
 DuckDB answers, or Spark where it is asked for.
 """
@@ -21,7 +21,7 @@ DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
 ENGINE: Final = option(
     "--engine ENGINE",
-    "what answers: duckdb, at once; spark, for tables beyond one machine (left out: duckdb)",
+    "query engine: duckdb, or spark for tables too large for one machine (default: duckdb)",
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"
@@ -37,7 +37,7 @@ def reader_entry_point(
     settings_of: Callable[[Settings, Arguments], Settings] = lambda settings, _: settings,
     **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Body], Command]:
-    """Make a command of the function that asks, as cli.entry_point does of one that needs a session.
+    """Make a command from a function that asks questions, as cli.entry_point does for sessions.
 
     in_order : see DuckDbReader
     settings_of : the settings under which it asks, from those that are named and the arguments
@@ -59,7 +59,7 @@ def settings_entry_point(
     *options: click.Parameter,
     **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Callable[[Settings, Arguments], None]], Command]:
-    """Make a command of a function that needs settings and no session."""
+    """Make a command from a function that needs settings but no session."""
 
     def of(body: Callable[[Settings, Arguments], None]) -> Command:
         def work(args: Arguments) -> None:
@@ -75,7 +75,7 @@ def _explained(error: Exception) -> str:
 
 
 def opened(settings: Settings) -> Database:
-    """Open the warehouse that the settings name. Raises QuestionError unless DuckDB finds tables there."""
+    """Open the warehouse in the settings. Raises QuestionError if DuckDB finds no tables there."""
     paths = settings.paths
     database = Database(paths.warehouse, paths.ingested)
     database.check_exists()
@@ -91,7 +91,7 @@ def _roots(settings: Settings) -> list[str]:
 def reader_of(
     settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
 ) -> Iterator[Reader]:
-    """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
+    """Yield a reader of the warehouse in the settings. Raises QuestionError if it has no tables.
 
     name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB
     in_order : see DuckDbReader
@@ -107,7 +107,7 @@ def reader_of(
 
 @contextmanager
 def tables_of(settings: Settings) -> Iterator[TableReader]:
-    """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
+    """Yield a table reader for the planner. A missing warehouse counts as empty."""
     with ExitStack() as stack:
         databases = map(Database, _roots(settings))
         yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))

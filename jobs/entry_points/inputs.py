@@ -1,4 +1,4 @@
-"""Checks that what a command reads exists, before it makes anything or starts Spark."""
+"""Checks that a command's input exists, before it creates anything or starts Spark."""
 
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ _UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
 
 
 def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
-    """Raise SettingsError if a warehouse does not exist."""
+    """Raise SettingsError if the warehouse does not exist."""
     for root in filter(None, (settings.paths.warehouse, settings.paths.ingested)):
         if is_url(root):
             if not is_stored(f"{root}/{PIPELINE_RUNS}"):
@@ -30,7 +30,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 
 
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
-    """Raise NoLandingError without a landing, SettingsError if no warehouse exists and none can be made.
+    """Raise NoLandingError without a landing, SettingsError if no warehouse exists or can be created.
 
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
     is not mounted.
@@ -45,14 +45,14 @@ def a_landing(settings: Settings, _args: Arguments) -> str | None:
 
 
 def room_for(warehouse: str) -> None:
-    """Raise SettingsError if the folder for a new warehouse does not exist."""
+    """Raise SettingsError if the parent folder of a new warehouse does not exist."""
     parent = Path(warehouse).parent
     if not is_url(warehouse) and not parent.is_dir():
         raise SettingsError(f"the warehouse {warehouse} cannot be made: {missing_folder(str(parent))}")
 
 
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
-    """Look for a landing as `a_landing` does, and name log dates without run folders.
+    """Check the landing like `a_landing`; returns a message if the log date has no run folders.
 
     None where it has a run folder, or where the warehouse has rows of that day to replace.
     """

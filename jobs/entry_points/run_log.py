@@ -1,4 +1,4 @@
-"""How runs end: the exit status of each error, and the run's row in pipeline_runs."""
+"""How runs end: the exit status for each error, and the run's row in pipeline_runs."""
 
 import logging
 import re
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def one_line(error: Exception) -> str:
-    """Return the root cause on one line: the first lines of errors of Java and of workers say nothing."""
+    """Return the root cause of an error on one line; Java's and workers' first lines say nothing."""
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
         while java.getCause() is not None:
@@ -51,7 +51,7 @@ def one_line(error: Exception) -> str:
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
-    """What gates refused, as in the column `refusals` of pipeline_runs; None if nothing."""
+    """Refusals of gates as in the column `refusals` of pipeline_runs; None if there are none."""
     refusal = _refusal_in(error)
     if refusal is None:
         return None
@@ -59,12 +59,12 @@ def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
 
 
 def _refusal_in(error: BaseException) -> GateRefusedError | None:
-    """The refusal behind an error: itself, or an earlier one of the same run."""
+    """Refusal behind an error: the error itself, or its cause."""
     return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
 
 def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
-    """What a phase worked on, as counts that add up over batches of days."""
+    """Work of a phase, as counts that add up over batches of days."""
     return {
         f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
         f"{phase}.units": len(done),
@@ -77,14 +77,14 @@ def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates:
 
 
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Add counts to counts, in place."""
+    """Add counts to `counts`, in place."""
     for name, count in more.items():
         counts[name] = counts.get(name, 0) + count
     return counts
 
 
 def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What phase_work has counted, as in the column `phases` of pipeline_runs, and in `stages` of 0.3.0."""
+    """Work counted by phase_work, as in the columns `phases` and `stages` of pipeline_runs."""
     found: list[dict[str, Any]] = []
     for phase in PHASE_NAMES:
         mine = {
@@ -100,7 +100,7 @@ def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
-    """What the row of a run in pipeline_runs says when it starts."""
+    """Columns of pipeline_runs that are known when a run starts."""
     return {
         "pipeline_run_id": str(uuid.uuid4()),
         "entry_point": entry_point,
@@ -114,7 +114,7 @@ def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str
 def recorded_run(
     warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
 ) -> Iterator[dict[str, int]]:
-    """Write one row into pipeline_runs at the start of the block, and complete it however the block ends.
+    """Write a row to pipeline_runs when the block starts, and complete it however the block ends.
 
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
@@ -142,7 +142,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Mark runs that started and never ended as killed, or as their notes say; returns how many were killed.
+    """Mark runs that never ended as killed, or as their notes say; returns how many were killed.
 
     Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """

@@ -1,4 +1,4 @@
-"""Summaries: what a run did, as JSON for its caller; a DAG's task makes it its XCom."""
+"""Run summaries: what a run did, as JSON for its caller; a DAG's task makes it its XCom."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _VARIABLE: Final = "WHAT_IF_SUMMARY"
 
 
 def _file_to_be(name: str) -> str | None:
-    """Where the summary goes: the file named, else that of the environment, else nowhere.
+    """File for the summary: the named one, else that in the environment, else None.
 
     Fails before the run, not after it, where no such file can be written.
     """
@@ -29,14 +29,14 @@ def _file_to_be(name: str) -> str | None:
 
 SUMMARY: Final = option(
     "--summary FILE",
-    f"also write what was done there, as JSON (default: the file that {_VARIABLE} names)",
+    f"also write a summary of the run to this file, as JSON (default: ${_VARIABLE})",
     _file_to_be,
     default="",
 )
 
 
 def leave(summary: Summary, file: str | None) -> None:
-    """Write a summary, if a file was named."""
+    """Write a summary if a file was named."""
     if file:
         Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
@@ -44,7 +44,7 @@ def leave(summary: Summary, file: str | None) -> None:
 def of_history(
     log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
 ) -> Summary:
-    """Return what was done: days, rows published by table, and the work of each phase.
+    """Return a summary: days, rows published per table, and the work of each phase.
 
     log_dates : those with work
     is_beside : the results are in a new warehouse, and the current ones unchanged

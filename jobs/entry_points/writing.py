@@ -1,4 +1,4 @@
-"""The next writer's side: takes the lock, undoes what a killed writer left, and only then writes."""
+"""Write access to a warehouse: take the lock, undo what a killed writer left, then write."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @contextmanager
 def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
-    """Yield a session to the only writer of a warehouse.
+    """Yield a Spark session to the only writer of a warehouse.
 
     wait : for another writer to end; without it, raises LockedError while another writes
     Raises NotWritableError for a warehouse that cannot be written.
@@ -44,7 +44,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
-    """Yield a warehouse, without a session, to its only writer; otherwise as `writing`."""
+    """Yield a warehouse without a Spark session to its only writer; otherwise like `writing`."""
     check_writable(root)
     with _locked(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here

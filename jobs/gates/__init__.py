@@ -1,4 +1,4 @@
-"""Quality gates: what rows must pass before they become visible, and the pages about it.
+"""Quality gates: checks that rows must pass before they become visible, and pages about them.
 
 Expectation : a condition on each row of one table, or its key or schema; declared with the table.
 Rule        : a query across rows or tables; the rows that it finds break it.

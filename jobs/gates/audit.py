@@ -1,4 +1,4 @@
-"""Quality gates: rows are checked against the declaration of their table before they become visible.
+"""Audit: check rows against their table's declaration before they become visible.
 
 One plain query over all tables of a phase finds whether anything is wrong. Only then does Great
 Expectations count each expectation: importing it takes seven seconds.
@@ -27,7 +27,7 @@ def all_hold(
     extra: Sequence[Expectation] = (),
     sound: Collection[str] = (),
 ) -> bool:
-    """Whether every frame passes the expectations of its table and `extra`: in one query.
+    """Whether all rows pass the expectations of their tables and `extra`, in one query.
 
     sound : tables whose lists of numbers their writer has checked already (arrays_valid).
 
@@ -44,7 +44,7 @@ def all_hold(
 
 
 def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> list[Check]:
-    """Return every expectation of a table, and of `extra`, that a frame breaks; persist the frame first.
+    """Return every expectation of a table, and of `extra`, that rows break; persist the DataFrame first.
 
     Raises GateError if one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
@@ -56,7 +56,7 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
 
 
 def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Check]:
-    """Return the warning-only expectations that published rows break, day by day: in one query."""
+    """Return warning-only expectations that published rows break, day by day, in one query."""
     rules = [
         (table.name, frame, each)
         for table, frame in frames
@@ -75,7 +75,7 @@ def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Check]:
 
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
-    """Rows of a frame that break an expectation, with its name in `broken`; all rows of another schema."""
+    """Rows that break an expectation, with its name in `broken`; all rows if the schema differs."""
     if differences(table, frame):
         return frame
     same_keys = F.count("*").over(Window.partitionBy(*table.grain))
@@ -123,21 +123,21 @@ def _days_by_name(broken: DataFrame) -> dict[str, set[date | None]]:
 
 
 def differences(table: Table, frame: DataFrame) -> list[str]:
-    """List how the frame's columns differ from the table's, one sentence each."""
+    """Return one sentence for each difference between the DataFrame's columns and the table's."""
     return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
 
 
 def _violations(
     table: Table, frame: DataFrame, extra: Sequence[Expectation], sound: Collection[str]
 ) -> tuple[DataFrame, DataFrame]:
-    """Rows that break an expectation, and one row for each duplicate key."""
+    """Rows that break any expectation, and one row per duplicate key."""
     several = frame.groupBy(*table.grain).count().where("count > 1")
     expectations = table.expectations_of_scalars() if table.name in sound else table.all_expectations()
     return frame.where(_broken([*expectations, *extra])), several
 
 
 def _broken(expectations: Sequence[Expectation]) -> str:
-    """SQL that is true for a row that breaks one of the expectations; null counts as broken."""
+    """SQL condition for rows that break any of these expectations; null counts as broken."""
     holds = " AND ".join(f"coalesce(({each.condition}), false)" for each in expectations)
     return f"NOT ({holds})"
 

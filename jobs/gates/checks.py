@@ -1,4 +1,4 @@
-"""What gates check, what came of it, and how a refusal ends a run."""
+"""Checks of gates, their outcome, and the error that a refusal raises."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _MOST_LISTED: Final = 5
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation, and the number of rows that break it.
+    """Outcome of one expectation: the number of rows that break it.
 
     log_dates : days of these rows; empty if unknown: it may be any day
     severity : whether it refuses them or only warns
@@ -43,32 +43,32 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Its name in a release."""
+        """Name by which a release refers to this check."""
         return f"{self.table}.{self.expectation}"
 
     @property
     def warns(self) -> bool:
-        """Whether rows break it and are published all the same."""
+        """Whether broken rows are published with a warning."""
         return bool(self.rows) and self.severity == "warns"
 
     @property
     def refuses(self) -> bool:
-        """Whether rows break it and may not be published."""
+        """Whether broken rows prevent publication."""
         return bool(self.rows) and self.severity == "refuses"
 
     @property
     def can_be_released(self) -> bool:
-        """Whether a person may accept the rows that break it."""
+        """Whether a person may accept broken rows."""
         return self.expectation not in OF_EVERY_TABLE
 
     def __str__(self) -> str:
-        """Names table, expectation and rows."""
+        """Sentence with table, expectation and number of rows."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
 
 
 class Rule(NamedTuple):
-    """A rule across rows: its name, an identifier, and the rows that break it."""
+    """Outcome of a rule across rows: its name, and the rows that break it."""
 
     name: str
     rows: pa.Table
@@ -78,19 +78,19 @@ class Rule(NamedTuple):
 
     @property
     def check(self) -> Check:
-        """Return it as a check."""
+        """Convert to a check."""
         days = self.rows[LOG_DATE].to_pylist() if LOG_DATE in self.rows.column_names else []
         return Check(self.table, self.name, self.rows.num_rows, self.meaning, known_days(days), self.severity)
 
 
 def known_days(days: Iterable[date | None]) -> tuple[date, ...]:
-    """Return these days in order; none if one is unknown."""
+    """Return distinct days in order; empty if any is unknown."""
     found = set(days)
     return () if None in found else tuple(sorted(day for day in found if day is not None))
 
 
 class GateRefusedError(PlainError):
-    """Raised when rows break an expectation: what was refused is not published, exit 3.
+    """Raised when rows break an expectation; they are not published, and the exit status is 3.
 
     kept_in : folder of the refused rows
     published : what the message says was published, or was not
@@ -115,17 +115,17 @@ class GateRefusedError(PlainError):
 
     @property
     def log_dates(self) -> set[date]:
-        """Days of what was refused; empty if one refusal may be of any day."""
+        """Days of all refused rows; empty if any refusal may concern any day."""
         known = all(refusal.log_dates for refusal in self.refusals)
         return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
 
 
 class GateError(Exception):
-    """Raised when an expectation could not be evaluated, which is never a pass."""
+    """Raised when an expectation cannot be evaluated, which never counts as a pass."""
 
 
 class GateWork(NamedTuple):
-    """The work of the gates of a phase: seconds, expectations checked, refusals released by hand."""
+    """Work of a phase's gates: seconds, expectations checked, refusals released by hand."""
 
     seconds: float = 0.0
     expectations: int = 0

@@ -1,4 +1,4 @@
-"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see audit."""
+"""Run expectations with Great Expectations on a Spark DataFrame. Its import takes seconds: see audit."""
 
 import logging
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # t
 
 
 class ExpectNoRows(UnexpectedRowsExpectation):
-    """A query finds no rows. Unlike its base it only counts them: one pass over the data, not two."""
+    """Expectation that a query finds no rows; counts in one pass over the data, not two."""
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("unexpected_rows_query.row_count",)
 
@@ -27,7 +27,7 @@ class ExpectNoRows(UnexpectedRowsExpectation):
 
 
 def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:
-    """Number of rows that each query finds, by name; `{batch}` in a query stands for the frame.
+    """Number of rows that each query finds, by name; `{batch}` in a query stands for the DataFrame.
 
     Raises GateError for the first query that could not be evaluated.
     """
@@ -44,7 +44,7 @@ def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[
 
 
 def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
-    """Name and count of one result; success=False alone may mean a count or an error."""
+    """Name of an expectation and its number of broken rows; raises GateError if it could not run."""
     configuration = result.expectation_config
     expectation = str((configuration.meta or {})["name"]) if configuration else "?"
     rows = result.result.get("observed_value")
@@ -54,7 +54,7 @@ def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
 
 
 def _reason(result: ExpectationValidationResult) -> str:
-    """First line of what was raised; the information lies one level deeper where a metric raised it."""
+    """First line of the error; it lies one level deeper if a metric raised it."""
     info = result.exception_info
     layers = [info, *(each for each in info.values() if isinstance(each, dict))]
     messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]

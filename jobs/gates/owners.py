@@ -1,4 +1,4 @@
-"""Units whose logs have another owner than before the day's last ingest, from the tables as of both."""
+"""Find units whose logs changed owner since before the day's last ingest."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _KEPT: Final = timedelta(days=6)
 
 
 def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
-    """Return sentences on units whose logs were of another user before their day's last ingest, by day."""
+    """Return one sentence, by day, for each unit whose logs had another owner before the last ingest."""
     files = TABLES[SOURCE_FILES]
     found: dict[date, list[str]] = {}
     for earlier, days in _before_ingest(warehouse.ingested, log_dates):
@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Publications, each with the days whose last ingest came next and is recent enough to be read."""
+    """Publications that precede the last ingest of recent days, each with those days."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

@@ -1,4 +1,4 @@
-"""Data docs: what the gates checked in one night, a page per phase, beside the tables."""
+"""Data docs: one page per phase and day with all checks of the gates, stored beside the tables."""
 
 import logging
 import shlex
@@ -29,7 +29,7 @@ _RELEASE: Final = "straggler release"
 
 
 class TableChecks(NamedTuple):
-    """The checks of one table, or across several."""
+    """Checks of one table, or across several."""
 
     table: str
     meaning: str
@@ -70,7 +70,7 @@ class Page:
         return [check for table in self.tables for check in table.checks if check.refuses]
 
     def outcome_of(self, check: Check) -> str:
-        """Outcome of a check in one word."""
+        """Outcome of a check, in one word."""
         if not check.rows:
             return "passed"
         if check.warns:
@@ -79,7 +79,7 @@ class Page:
 
     @property
     def releases(self) -> list[str]:
-        """Commands that release all of it, day by day; empty if any refusal cannot be released."""
+        """Commands that release all refusals, day by day; empty if any cannot be released."""
         if not all(check.can_be_released for check in self.refusals):
             return []
         commands = []
@@ -92,7 +92,7 @@ class Page:
 
     @property
     def outcome(self) -> str:
-        """Outcome of all tables in one word."""
+        """Outcome over all tables."""
         if not self.refusals:
             return "passed"
         return "released by hand" if {each.name for each in self.refusals} <= {*self.released} else REFUSED
@@ -101,7 +101,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """The checks of a phase, table by table, and last the rules across tables.
+    """Checks of a phase, by table, followed by rules across tables.
 
     rows : of each table
     broken : checks of these tables that did not pass
@@ -119,7 +119,7 @@ def table_checks(
 
 
 def write_docs(warehouse: Warehouse, page: Page) -> None:
-    """Write a page for each of its days; a failure to do so only warns.
+    """Write a page for each of its days; failing to do so only logs a warning.
 
     When a phase's whole day is published, that phase's page of later changes is removed.
     """
@@ -134,7 +134,7 @@ def write_docs(warehouse: Warehouse, page: Page) -> None:
 
 
 def html(page: Page) -> str:
-    """Return a page as self-contained HTML."""
+    """Render a page as self-contained HTML."""
     text = project_file("jobs", "gates", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return template.render(page=page, phases=PHASE_NAMES, policy=of_inline(text))

@@ -73,7 +73,7 @@ _LOST_OR_MADE_UP: Final = f"""
 
 
 def _agree(found: str, wanted: str, tolerance: float) -> str:
-    """SQL: both null, or equal relative to the larger of 1 and the wanted value; never null."""
+    """SQL condition: both null, or equal relative to the larger of 1 and |wanted|; never null."""
     is_close = f"abs({found} - {wanted}) <= {tolerance!r} * greatest(1.0, abs({wanted}))"
     return f"(({found} IS NULL AND {wanted} IS NULL) OR coalesce({is_close}, false))"
 
@@ -164,7 +164,7 @@ _BROKEN_PATH: Final = f"""
 
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
-    """Make the function that finds, in some tables by their names, the rows that break a rule.
+    """Make a function that finds the rows breaking a rule in some tables, given by name.
 
     It raises GateError if that cannot be evaluated, which never counts as a pass.
     """

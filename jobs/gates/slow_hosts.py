@@ -1,4 +1,4 @@
-"""Hosts that rose above their past, by the job that they slow and its cause: one slow job has many hosts."""
+"""Group hosts that rose above their past by job and cause, because one slow job has many hosts."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MOST_HOSTS: Final = 3
 
 
 class Slowed(NamedTuple):
-    """The run that a host slows most, and the cause there that loses most; None where none holds."""
+    """Run that a host slows most, and its largest cause; None if no cause holds."""
 
     job_id: str
     run_id: str
@@ -29,7 +29,7 @@ class Slowed(NamedTuple):
 
 
 def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dict[str, Slowed]:
-    """Return what each of these hosts slowed most on a day."""
+    """Return the run that each of these hosts slowed most on a day."""
     of_day = warehouse.rows(TABLES[WORKER_SLOWDOWN], [log_date])
     of_hosts = of_day.select(["host", "job_id", "run_id", "slowdown"]).filter(
         pc.is_in(of_day["host"], pa.array(hosts, pa.string()))
@@ -49,7 +49,7 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
 
 
 def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
-    """Say which jobs these hosts slow: a sentence for each job and cause, the slowest first.
+    """Return one sentence for each job and cause that these hosts slow, the slowest first.
 
     risen : the slowest first.
     """

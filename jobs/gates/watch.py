@@ -1,4 +1,4 @@
-"""Warnings about a night whose tables are right: they never refuse it."""
+"""Warnings about a night whose tables are correct; they never refuse it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ _Value = tuple[str, date, float | None]  # name, day, value
 
 
 class Notice(NamedTuple):
-    """One warning: its kind, and the whole sentence."""
+    """One warning: its kind and text."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ class Notice(NamedTuple):
 def night_warnings(
     warehouse: Warehouse, watch: WatchSettings, log_dates: Sequence[date]
 ) -> dict[date, list[Notice]]:
-    """Compare published nights with the settings and their past; returns the notices of each."""
+    """Compare published nights with the settings' limits and their past; returns warnings by day."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
     host_days = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
@@ -73,7 +73,7 @@ def night_warnings(
 
 
 def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[Notice]]:
-    """Name the units that are slower than on earlier days and not analysed, the slowest first.
+    """Name units that are slower than on earlier days but not analysed, the slowest first.
 
     units : rows of job_slowdown.
     """
@@ -96,7 +96,7 @@ def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[N
 
 
 def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
-    """Name the first units of each day that failed, and why."""
+    """Name the first failed units of each day, with the reason."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
     failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED)).select(_OF_FAILURES)
     for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
@@ -106,7 +106,7 @@ def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
 
 
 def _of_owners(warehouse: Warehouse, log_dates: Sequence[date]) -> defaultdict[date, list[Notice]]:
-    """Name the first units of each day whose logs have another owner than before."""
+    """Name the first units of each day whose logs changed owner."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
     for day, texts in owner_changes(warehouse, log_dates).items():
         found[day] = [Notice("owner_changed", text) for text in texts[:_MOST_UNITS]]
@@ -116,7 +116,7 @@ def _of_owners(warehouse: Warehouse, log_dates: Sequence[date]) -> defaultdict[d
 
 
 def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date) -> list[Notice]:
-    """Compare a night with its past.
+    """Compare one night with its past.
 
     fleet : rows of fleet_day, by day.
     """
@@ -134,7 +134,7 @@ def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_
 def _with_past(
     fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date
 ) -> dict[date, Mapping[str, Any]]:
-    """Rows of fleet_day of a night and the days it is compared with."""
+    """Rows of fleet_day for a night and the days it is compared with."""
     days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
     return {day: fleet[day] for day in days if day in fleet}
 
@@ -145,7 +145,7 @@ def risen_hosts(
     watch: WatchSettings,
     log_date: date,
 ) -> list[Risen]:
-    """Return the hosts that rise above their past, the slowest first; none of a fleet with too short a past.
+    """Return hosts that rise above their past, slowest first; empty if the fleet's past is too short.
 
     hosts : host, day and its greatest slowdown, by day.
     """
@@ -156,7 +156,7 @@ def risen_hosts(
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
-    """Share that a day lost of its analysed GPU-hours, or of recorded time if no unit states them."""
+    """Share lost of a day's analysed GPU-hours, or of recorded time if no unit states hours."""
     for lost, of in (
         (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
         (fleet["lost_s"], fleet["analysed_s"]),
@@ -197,7 +197,7 @@ def _of_coverage(
 
 
 def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Name claims that are not believed, and units that a manifest keeps out of the figures.
+    """Warn of refused claims, and of units that their manifest keeps out of all figures.
 
     jobs, job_slowdown : rows of these tables
     """
@@ -221,7 +221,7 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
-    """Warning-only rules, over tables as published by any run."""
+    """Warn of broken warning-only rules, over tables as published."""
     watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
     for broken in warnings([(table, warehouse.read(table, log_dates)) for table in watched]):
@@ -231,7 +231,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """What rises above its past, the largest first: name, value, median of the past, days of it."""
+    """Values that rise above their past, largest first: name, value, past median, past days."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

@@ -1,4 +1,4 @@
-"""Write, audit, publish: a phase's tables become visible together, when all of them pass their gates."""
+"""Write, audit, publish: a phase's tables become visible together, once all of them pass their gates."""
 
 import logging
 import time
@@ -43,7 +43,7 @@ _AT_A_TIME: Final = 4
 
 
 class Published(NamedTuple):
-    """Rows of each published table, the work of its gates, and the page about them."""
+    """Result of a publication: rows per table, work of the gates, and the page about them."""
 
     rows: dict[str, int]
     gates: GateWork
@@ -51,7 +51,7 @@ class Published(NamedTuple):
 
 
 class _Broken(NamedTuple):
-    """Rows of a table, or of a rule across tables, that break checks; kept by their name."""
+    """Rows of a table, or of a rule across tables, that break checks."""
 
     name: str
     rows: DataFrame
@@ -67,7 +67,7 @@ def publish(
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
 ) -> Published:
-    """Replace these days in the tables named, if any, once all rows and rules pass.
+    """Replace these days in the named tables once all rows and rules pass.
 
     units : replace these alone, not whole days
     fingerprints : of the units published; they replace all others of the phase for these days, or units
@@ -94,7 +94,7 @@ def publish(
 def _broken(
     warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, rules: Sequence[Rule]
 ) -> list[_Broken]:
-    """Audit the rows of every table, and every rule; returns all that did not pass, not only the first.
+    """Audit every table and every rule; returns all failures, not only the first.
 
     Raises GateError if what was found together is not found again: that is never a pass.
     """
@@ -121,7 +121,7 @@ def _broken(
 
 
 def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page:
-    """Write the page of checks, and return it; raises GateRefusedError unless all refusals are released.
+    """Write the page of checks; raises GateRefusedError unless all refusals are released.
 
     Rows that are refused are kept for inspection, by the name of their page.
     """
@@ -140,7 +140,7 @@ def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page
 
 
 def _released(warehouse: Warehouse, page: Page) -> set[str]:
-    """Names of refusals that were released by hand for all days of their rows."""
+    """Names of refusals released by hand for all days of their rows."""
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).select(["log_date", "accepted"]).to_pylist()
     by_hand = {(run["log_date"], name) for run in runs for name in run["accepted"] or ()}
     found = set()
@@ -153,7 +153,7 @@ def _released(warehouse: Warehouse, page: Page) -> set[str]:
 
 
 def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
-    """Folder of the rows of these days that a gate of this phase refused, with a folder for each table.
+    """Folder for rows of these days that a gate of this phase refused, one subfolder per table.
 
     Several days are named from the first to the last.
     """
@@ -162,7 +162,7 @@ def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
 
 
 def _keep(broken: _Broken, folder: str) -> None:
-    """Save refused rows, and replace those saved before for the same days."""
+    """Save refused rows, replacing those saved before for the same days."""
     try:
         keep(f"{folder}/{broken.name}", broken.rows.limit(_MOST_KEPT).toArrow())
     except (PySparkException, Py4JError, *STORE_ERRORS) as error:  # the refusal matters more

@@ -1,1 +1,1 @@
-"""What has to be done again, and in which batches of days."""
+"""Plan what is due again, and in which batches of days."""

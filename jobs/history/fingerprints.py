@@ -1,4 +1,4 @@
-"""Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
+"""Fingerprints: the input that a phase made a unit's rows from, so that unchanged work is not repeated.
 
 A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
 fingerprint includes the one it was built on, so later phases see every earlier change.
@@ -26,7 +26,7 @@ Wanted = tuple[str, str] | None
 
 
 class File(NamedTuple):
-    """A file as it was read. digest : None if it could not be read to its end."""
+    """An input file as it was read. digest : None if it could not be read to its end."""
 
     name: str
     bytes: int
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """What a phase sees of it; without a digest, its time stands for its contents."""
+        """Identity of a file's content; without a digest, the time of its last change stands in."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -53,22 +53,22 @@ class Fingerprint(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What the next phase records of this one's rows."""
+        """Hash of this fingerprint, which the next phase records as its input."""
         return hashed([self.inputs, self.settings, self.version])
 
     def as_input(self, context: Mapping[date, str]) -> str:
-        """What the next phase reads of this one's rows.
+        """Hash of all that the next phase reads: this fingerprint and the context of its day.
 
         context : for each day, what else that phase reads; empty if nothing
         """
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Whether it has the settings and the version wanted."""
+        """Whether settings and version are the wanted ones."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
-        """Whether its rows were made from those of the phase before, as they are now."""
+        """Whether the rows were made from the current rows of the phase before."""
         return self.inputs == before.as_input(context) and self.is_as(want)
 
 
@@ -81,7 +81,7 @@ def wanted(settings: Settings, phase: str) -> tuple[str, str]:
 
 
 def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Fingerprint]:
-    """Fingerprints of ingested units; some were read in several parts."""
+    """Fingerprints of ingested units, merging the parts that were read separately."""
     files: dict[Unit, list[File]] = {}
     ops: dict[Unit, int] = {}
     for account in accounts:
@@ -99,7 +99,7 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 
 def contents_of(files: Iterable[File]) -> str:
-    """Hash of a unit's files, whenever they were written."""
+    """Hash of the contents of a unit's files, independent of their times."""
     return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
@@ -129,7 +129,7 @@ def record(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    """Make these the fingerprints of a phase for these days, or for these units alone."""
+    """Replace the fingerprints of a phase for these days, or only for these units."""
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
     warehouse.replace(TABLE, rows, log_dates, units, also={"stage": phase})
 
@@ -148,5 +148,5 @@ def _of_row(row: Mapping[str, Any]) -> Fingerprint:
 
 
 def hashed(facts: object) -> str:
-    """SHA-256 of facts as JSON."""
+    """SHA-256 of facts, serialized as JSON."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What each phase of a night is made with, how long it takes, which days it touches.
+"""Phases of the daily run: entry point, version, relevant settings, speed, and the days they affect.
 
 The names of the phases and their order are vocabulary.Phase.
 """
@@ -42,12 +42,12 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 def _power(settings: Settings) -> str:
-    """Settings of the power, as JSON: nothing without watts, as before there were any."""
+    """Settings of power, as JSON; "{}" without watts, as before they existed."""
     return settings.power.model_dump_json() if settings.power.watts else "{}"
 
 
 def _bounds(settings: Settings) -> str:
-    """Settings that decide what is read and what is refused, as JSON."""
+    """Settings that decide what is read and refused, as JSON."""
     return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
 
 
@@ -75,5 +75,5 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def phase_before(phase: str) -> str:
-    """Name of the phase whose rows this one reads."""
+    """Name of the preceding phase, whose rows this one reads."""
     return PHASE_NAMES[PHASE_NAMES.index(phase) - 1]

@@ -1,4 +1,4 @@
-"""Decides what a backfill does: which units and days are due (with records.py), in which batches of days.
+"""Plan a backfill: which units and days are due (with records.py), in which batches, in what time.
 
 And how long that may take.
 """
@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work; ops of units never ingested are estimated."""
+    """Amount of work: units, bytes and ops; ops of units not yet ingested are estimated."""
 
     units: int = 0
     bytes: int = 0
@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days done together, and for each phase the units to do; of a phase of days, all units of its days."""
+    """Days that share a commit, and the units to do in each phase; all units for phases of whole days."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -56,19 +56,19 @@ class Batch:
 
     @property
     def range(self) -> str:
-        """First and last day."""
+        """First and last day, as text."""
         return f"{self.log_dates[0]} .. {self.log_dates[-1]}"
 
     def of(self, phase: str) -> frozenset[Unit]:
-        """Units to do of a phase."""
+        """Units to do in a phase."""
         return self.units.get(phase, frozenset())
 
     def work(self, phase: str) -> Work:
-        """The work of a phase."""
+        """Total work of a phase."""
         return sum((self.sizes[unit] for unit in self.of(phase)), Work())
 
     def on(self, log_dates: Collection[date]) -> "Batch":
-        """Return the work on some of its days."""
+        """Return the batch restricted to some of its days."""
         days = tuple(day for day in self.log_dates if day in log_dates)
         return replace(
             self, log_dates=days, units={phase: _on(units, days) for phase, units in self.units.items()}
@@ -76,7 +76,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """The work to do, what it requires, and units with changes only in the times of their files."""
+    """A planned backfill: batches, wanted settings and versions, and files changed only in their times."""
 
     batches: list[Batch]
     wants: dict[str, Wanted]
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
 
     @property
     def log_dates(self) -> list[date]:
-        """Days with work."""
+        """All days with work."""
         return [day for batch in self.batches for day in batch.log_dates]
 
 
@@ -98,7 +98,7 @@ def plan(
     data_only: bool = False,
     digest: Digests = digests,
 ) -> Plan:
-    """Plan the work of these phases on these days, and on later ones that depend on them.
+    """Plan these phases on these days, and on later days that depend on them; changes nothing.
 
     Changes nothing. Reads the records of a few weeks at a time.
 
@@ -132,7 +132,7 @@ def plan(
 
 
 def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list[date]]:
-    """These days in order, as many at a time as one batch has at most."""
+    """Split days, in order, into lists of at most history.block_days."""
     days, size = sorted(set(log_dates)), settings.history.block_days
     return (days[first : first + size] for first in range(0, len(days), size))
 
@@ -141,7 +141,7 @@ def _warn_of_unknown(before: Records) -> None:
     """Warn of units that cannot be simulated because nothing records that they were ingested whole."""
     if unknown := before.jobs - before.done[Phase.INGEST].keys():
         _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--phases ingest,... does it)",
+            "%d units are skipped: no record that they were ingested completely (--phases ingest,... does)",
             len(unknown),
         )
 
@@ -154,7 +154,7 @@ def batches_of(
     job_ids: Collection[str] = (),
     changed: Collection[date] = (),
 ) -> list[Batch]:
-    """Batches of days on which the phases of `wants` have work.
+    """Plan batches of days on which the wanted phases have work.
 
     landing : None without ingest
     job_ids : only these jobs, and the later phases of their days; all where empty
@@ -181,7 +181,7 @@ def batches_of(
 
 
 def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
-    """The work of every known unit."""
+    """Work of every known unit."""
     known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
@@ -199,7 +199,7 @@ def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:
 def _together(
     todo: Mapping[str, Collection[Unit]], sizes: Mapping[Unit, Work], limits: HistorySettings
 ) -> list[tuple[date, ...]]:
-    """Days with work, in batches within the limits of days and bytes."""
+    """Group days with work into batches, within the limits of days and bytes."""
     by_day: dict[date, set[Unit]] = {}
     for unit in sorted(chain.from_iterable(todo.values())):
         by_day.setdefault(unit[0], set()).add(unit)
@@ -216,7 +216,7 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """Rate of each phase in recent runs, in its measure (bytes, ops, units). [1/s]"""
+    """Rate of each phase in recent runs, in the phase's own measure (bytes, ops, units). [1/s]"""
     runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
@@ -228,5 +228,5 @@ def rates(tables: TableReader) -> dict[str, float]:
 
 
 def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
-    """Estimate the time of a phase for this work. [s]"""
+    """Estimated time of a phase for this work. [s]"""
     return float(getattr(work, PHASES[phase].measure)) / rate[phase]

@@ -1,4 +1,4 @@
-"""Decides which units and days are due: what each phase has done there, from what, and what changed since."""
+"""Decide which units and days are due: compare what each phase has recorded with its input now."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
@@ -27,7 +27,7 @@ from schemas.vocabulary import JOBS, Phase
 
 
 class Records:
-    """What is recorded of some days; each part is read when it is first needed.
+    """Records of some days; each part is read when first used.
 
     units, phase : only fingerprints of these units, or of this phase
     """
@@ -45,23 +45,23 @@ class Records:
 
     @cached_property
     def done(self) -> dict[str, Recorded]:
-        """Fingerprints of their units, by phase."""
+        """Fingerprints of all units, by phase."""
         return recorded(self._tables, self.log_dates, self._units, self._phase)
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Units of the table jobs."""
+        """Units in the table jobs."""
         return set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
 
     @cached_property
     def context(self) -> dict[date, str]:
-        """For each day, a hash of the results of the earlier days that revise its causes."""
+        """For each day, a hash of the earlier days' results that revise its causes."""
         days = self.settings.revision.days
         earlier = recorded(self._tables, days_before(self.log_dates, days), phase=Phase.SIMULATE)
         return looked_back_on(self.done[Phase.SIMULATE] | earlier[Phase.SIMULATE], self.log_dates, days)
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Days whose rows of a phase of whole days were not made from their units as they are now."""
+        """Days whose rows of a phase of whole days are older than the units they depend on."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self._context_of(phase) if units else {}
@@ -74,7 +74,7 @@ class Records:
         }
 
     def results_due(self, want: Wanted) -> set[Unit]:
-        """Units to simulate: without results, with results of other input, or removed from `jobs`.
+        """Units to simulate: no results, results from other input, or removed from `jobs`.
 
         A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
         written, or cleared away by age.
@@ -88,7 +88,7 @@ class Records:
         return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
 
     def built_on(self, phase: str) -> list[Fingerprint]:
-        """Fingerprints of a phase that reads the units of the phase before, as they are recorded.
+        """Fingerprints for a phase, built on those recorded by the phase before.
 
         A unit without a record of the phase before gets none, and is done again next time.
         """
@@ -104,7 +104,7 @@ class Records:
 
 
 def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """For each day, a hash of the results of the `days` before it.
+    """For each day, a hash of the results of the `days` days before it.
 
     simulated : fingerprints of those days too
     """
@@ -118,12 +118,12 @@ def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) ->
 
 
 def days_before(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to `days` before one of these, without these."""
+    """Days up to `days` days before any of these, without these."""
     return _days_beside(log_dates, range(-days, 0))
 
 
 def days_after(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to `days` after one of these, without these."""
+    """Days up to `days` days after any of these, without these."""
     return _days_beside(log_dates, range(1, days + 1))
 
 
@@ -133,7 +133,7 @@ def _days_beside(log_dates: Collection[date], apart: range) -> list[date]:
 
 
 class LandingChanges(NamedTuple):
-    """What ingest has to do.
+    """Changes in the landing that ingest has to process.
 
     landed : files of every unit in the landing
     changed : units never ingested, or of other files, contents, settings or version
@@ -176,13 +176,13 @@ def changed_in_landing(
 
 
 def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Those of a unit's files that were changed at another time than recorded."""
+    """Files of a unit whose modification time differs from the recorded one."""
     times = {each.name: each.modified_us for each in known.files}
     return [file for file in files if file.modified_us != times[file.name]]
 
 
 def _sent_again(known: Fingerprint, files: Sequence[LandedFile], read: Mapping[str, str]) -> Fingerprint:
-    """A unit's fingerprint with the new times of its files, and the digests of those."""
+    """Update a unit's fingerprint with the new times and digests of unchanged files."""
     touched = {file.name: file for file in _touched(known, files)}
 
     def now(file: File) -> File:

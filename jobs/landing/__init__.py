@@ -1,1 +1,1 @@
-"""The landing: files of producers, listed, read once by one strict reader, staged as rows and rejects."""
+"""The landing: files from producers, listed, read once by one strict reader, staged as rows and rejects."""

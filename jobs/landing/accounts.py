@@ -1,4 +1,4 @@
-"""The part of a unit that one task reads, and its account of what it found."""
+"""Unit parts, each read by one task, and the account of what was found in them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ Repeats = dict[tuple[int, int], dict[str, str]]
 
 
 class FileAccount(NamedTuple):
-    """The account of a file.
+    """Account of one file: its digest, and its numbers of lines, rows and rejects.
 
     digest : SHA-256 of its contents; None if it was not read to its end
     lines : number of lines that are not blank; None for a file without lines, or not readable
@@ -72,12 +72,12 @@ class UnitPart:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another tool wrote the logs, so that they are read together."""
+        """Whether the logs come from another tool, and so are read together."""
         return any(file.is_log_of_other_tool for file in self.logs)
 
 
 class Outside(NamedTuple):
-    """How many lines lie outside the manifest's layout, and the first of them in words."""
+    """Number of lines outside the manifest's layout, and a description of the first."""
 
     lines: int = 0
     detail: str = ""
@@ -88,7 +88,7 @@ NOWHERE: Final = Outside()
 
 @dataclass
 class UnitAccount:
-    """The account of a part of a unit: `job` is its row of jobs, without the key, if it has one.
+    """Account of one part of a unit; `job` is its row of jobs without the key, if it has one.
 
     gpu_types : host -> types that good lines state; empty once the row of jobs has them
     used : hosts and steps of the manifest that rows refer to
@@ -111,7 +111,7 @@ class UnitAccount:
     failure: str = ""
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
-        """Add to the row of jobs what lines of all parts say, and leave out of it what none refers to."""
+        """Complete the row of jobs from the lines of all parts, and drop what no line refers to."""
         if self.job is not None:
             self.job |= usable(self.job, [self.used, *(each.used for each in others)])
         self.add_gpu_types(others)
@@ -124,7 +124,7 @@ class UnitAccount:
         self._refuse_contradicted(others)
 
     def _refuse_contradicted(self, others: Iterable["UnitAccount"]) -> None:
-        """Refuse a manifest whose layout too many lines of all parts contradict: what is left is no run."""
+        """Refuse a manifest if too many lines of all parts contradict its layout."""
         if self.job is None or self.job.get("manifest_status") is not None:
             return
         parts = [self, *others]
@@ -137,7 +137,7 @@ class UnitAccount:
         self.job |= {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
 
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
-        """Add types of hosts that the manifest does not name to the row of jobs, from lines of all parts.
+        """Add GPU types that log lines state for hosts missing in the manifest to the row of jobs.
 
         A host of which they state several is left out, and counted; so are all where they are too many.
         """
@@ -161,7 +161,7 @@ class UnitAccount:
 
 
 def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:
-    """Rows of the table jobs, one for each account that has one."""
+    """Rows of the table jobs from all accounts that have one."""
     rows = [
         dict(zip(UNIT_KEY, each.unit, strict=True)) | each.job for each in accounts if each.job is not None
     ]
@@ -169,7 +169,7 @@ def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:
 
 
 def spread_failures(parts: Iterable[UnitAccount]) -> None:
-    """Make a unit of which a part could not be read one that failed."""
+    """Mark a whole unit as failed if one of its parts could not be read."""
     accounts = list(parts)
     failures = {part.unit: part.failure for part in accounts if part.failure}
     for part in accounts:
@@ -178,7 +178,7 @@ def spread_failures(parts: Iterable[UnitAccount]) -> None:
 
 
 def join_parts(parts: Iterable[UnitAccount]) -> None:
-    """Add to each unit's row of jobs what all of its parts state; the first part of a unit has the row."""
+    """Complete each unit's row of jobs, held by its first part, from all of its parts."""
     by_unit: dict[Unit, list[UnitAccount]] = {}
     for part in parts:
         by_unit.setdefault(part.unit, []).append(part)
@@ -187,7 +187,7 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all of a unit as one part: manifests, logs, evidence, events, files beyond `unit_files`."""
+    """Return all files of a unit as one part, sorted into manifests, logs, evidence, events and surplus."""
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
     own = [file for file in files if file.is_one_of(*LOGS)]
     others = [file for file in files if file.is_log_of_other_tool]

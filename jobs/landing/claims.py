@@ -1,4 +1,4 @@
-"""What producers claim and is not believed, such as too many GPU-hours; and whose files they are."""
+"""Implausible claims of producers, such as too many GPU-hours, and changes of file owners."""
 
 from collections import Counter
 from typing import Any, Final
@@ -18,7 +18,7 @@ _MOST_NAMED: Final = 20
 
 
 def without_refused(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of jobs without the GPU-hours that its GPUs cannot have had; `refused_claims` says so."""
+    """Drop GPU-hours that the GPUs cannot have spent, and note that in `refused_claims`."""
     gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
     of_worker = (job.get("tp_size") or 1) * (job.get("cp_size") or 1)
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
@@ -32,7 +32,7 @@ def without_refused(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
-    """Return a sentence on each two files that differ about steps of a rank.
+    """Return one sentence for each pair of files that contradict each other about rank-steps.
 
     contested : how many steps of a rank, by the names of both files
     """
@@ -45,7 +45,7 @@ def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
 
 
 def new_owners(before: pa.Table, now: pa.Table) -> list[str]:
-    """Return a sentence on each unit whose logs belong to another user than when it was read before.
+    """Return one sentence for each unit whose logs changed their owner since they were last read.
 
     before, now : rows of source_files
     """
@@ -59,7 +59,7 @@ def new_owners(before: pa.Table, now: pa.Table) -> list[str]:
 
 
 def _owners(source_files: pa.Table) -> dict[Unit, set[int]]:
-    """Users whose files a unit has, by number, where the store says so."""
+    """User ids that own each unit's files, where the store reports them."""
     found: dict[Unit, set[int]] = {}
     known = source_files.filter(pc.is_valid(source_files["owner_uid"]))
     for *unit, owner in zip(*(known[name].to_pylist() for name in (*UNIT_KEY, "owner_uid")), strict=True):

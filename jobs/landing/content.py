@@ -1,4 +1,4 @@
-"""The bytes of a file: digested as stored, unpacked, cut into lines; each read once."""
+"""Bytes of a file, read once: digested as stored, decompressed, cut into lines."""
 
 import hashlib
 import io
@@ -27,7 +27,7 @@ _NOT_A_BOMB: Final = 64 << 20
 
 
 class Content:
-    """A file that is read from its beginning to its end.
+    """A file read from beginning to end.
 
     bytes_read : of the file as stored
     is_whole : whether its end was reached
@@ -41,11 +41,11 @@ class Content:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was read."""
+        """SHA-256 of the bytes read so far."""
         return self._digest.hexdigest()
 
     def pieces(self) -> Iterator[bytes]:
-        """The file's bytes."""
+        """Yield the file's bytes in pieces."""
         wanted = _FIRST_PIECE  # memory is allocated before the size is known
         while piece := self._file.read(wanted):
             wanted = min(2 * wanted, _PIECE)
@@ -55,13 +55,13 @@ class Content:
         self.is_whole = True
 
     def at_any_place(self, read: Callable[[BinaryIO, Bounds], _Found]) -> _Found:
-        """Return what `read` reads from the file by seeking; it is at its beginning afterwards."""
+        """Return what `read` reads by seeking; rewinds the file afterwards."""
         found = read(self._file, self._bounds)
         self._file.seek(0)
         return found
 
     def whole(self, most: int) -> bytes:
-        """All of a small file. Raises FileError if it is larger than `most`."""
+        """Read a small file at once. Raises FileError if it is larger than `most` bytes."""
         found = b""
         for piece in self.pieces():
             found += piece
@@ -70,7 +70,7 @@ class Content:
         return found
 
     def unpacked(self) -> BinaryIO:
-        """The contents, to be read once: unpacked if the first bytes are those of gzip or zstd.
+        """Return the contents as a stream, decompressed if they begin like gzip or zstd.
 
         Reading raises FileError for a file that cannot be unpacked, or is too large.
         """
@@ -80,7 +80,7 @@ class Content:
         return cast("BinaryIO", io.BufferedReader(_Pieces(self._bounded(pieces)), _FIRST_PIECE))
 
     def lines(self, *, is_packed: bool) -> Iterator[list[bytes]]:
-        """Lines without their newlines, some at a time; of a line that is too long, the beginning.
+        """Yield blocks of lines without newlines; overlong lines are truncated.
 
         Raises FileError for a file that cannot be unpacked, or is too large.
         """
@@ -97,7 +97,7 @@ class Content:
             yield [rest]
 
     def _bounded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass on unpacked pieces. Raises FileError if they are too many, or packed too tightly."""
+        """Pass on decompressed pieces. Raises FileError if they are too large, or compressed too tightly."""
         bounds, unpacked = self._bounds, 0
         for piece in pieces:
             unpacked += len(piece)
@@ -109,7 +109,7 @@ class Content:
             yield piece
 
     def _from_gzip(self) -> Iterator[bytes]:
-        """Unpack gzip of one or several members, and zeros behind them, with which tapes fill up."""
+        """Decompress gzip of one or more members, ignoring zero padding at the end."""
         member, is_behind = None, False
         for piece in self.pieces():
             packed = piece.lstrip(b"\0") if is_behind else piece
@@ -136,7 +136,7 @@ class Content:
 
 
 class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file that is read from its beginning."""
+    """File object over an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, memoryview(b"")
@@ -167,12 +167,12 @@ class UnitFiles:
 
     @contextmanager
     def content(self, file: LandedFile) -> Iterator[Content]:
-        """Open a file. Raises FileError if the store does not deliver it, or not to its end."""
+        """Open a file. Raises FileError if the store does not deliver all of it."""
         if file.defect:
             raise FileError(Reason.UNREADABLE_FILE, file.defect)
         self.opened_last = file
         try:
-            with self._store.open(file.path) as opened:
+            with self._store.open(file.path, file.size) as opened:
                 content = Content(opened, self.bounds)
                 yield content
                 if content.is_whole:
@@ -183,7 +183,7 @@ class UnitFiles:
 
     @contextmanager
     def unpacked(self, file: LandedFile) -> Iterator[BinaryIO]:
-        """Open a file's unpacked bytes. Raises FileError if it cannot be read."""
+        """Open a file's decompressed bytes. Raises FileError if it cannot be read."""
         with self.content(file) as content:
             yield content.unpacked()
 

@@ -1,4 +1,4 @@
-"""A run recorded by another tool, read as the landing reads it: its summary, and its rank logs."""
+"""Convert a run recorded by another tool, read as the landing reads it, to rank logs."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ class ConversionError(Exception):
 
 
 class Conversion:
-    """Files of one run, to summarise and to write as rank logs.
+    """Files of one run, to be summarised and written as rank logs.
 
     given : fields of a manifest that the user gave
     read : the run as read; job : its row of jobs, as if it were in a landing
@@ -66,7 +66,7 @@ class Conversion:
                 self.broken[reject["source_file"]] = reject["detail"]
 
     def write(self, landing: Path, log_date: date) -> Path:
-        """Write job.json and a rank log for each rank; returns the run folder.
+        """Write job.json and one rank log per rank; returns the run folder.
 
         Raises FileExistsError if the folder is not empty, ConversionError where nothing is to be written.
         """
@@ -106,7 +106,7 @@ class Conversion:
         return rows.end(job)
 
     def _lines(self, log_date: date) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Rank and fields of each line, by rank and step.
+        """Yield rank and fields of each line, ordered by rank and step.
 
         For a log without any time of day, steps follow each other from midnight on.
         """

@@ -1,4 +1,4 @@
-"""Files of the landing: their unit and kind, by the names of folders and files."""
+"""Files of the landing, with unit and kind derived from the names of folders and files."""
 
 import logging
 import re
@@ -42,11 +42,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class NoLandingError(WrongInputError):
-    """Raised if the landing does not exist; a landing without a day's folder is an empty night."""
+    """Raised if the landing does not exist; a landing without a folder for the day is an empty day."""
 
 
 class LandedFile(NamedTuple):
-    """One file of a run folder: `path` as its store opens it, `source_file` as tables have it.
+    """One file of a run folder: `path` opens it in its store, `source_file` names it in tables.
 
     size : [B]
     modified_us : Unix time of its last change, by the store
@@ -67,61 +67,61 @@ class LandedFile(NamedTuple):
 
     @property
     def unit(self) -> Unit:
-        """The key of the unit that it belongs to."""
+        """Key of the unit that the file belongs to."""
         return Unit(self.log_date, self.job_id, self.run_id)
 
     @property
     def name(self) -> str:
-        """Its name in the run folder."""
+        """File name within the run folder."""
         return self.source_file.rsplit("/", 1)[-1]
 
     @property
     def rank(self) -> int | None:
-        """The rank whose log its name says that it is; None where it names none."""
+        """Rank named by a log's file name; None if it names none."""
         found = _OF_RANK.fullmatch(self.name)
         return int(found[1]) if found else None
 
     @property
     def is_log_of_other_tool(self) -> bool:
-        """Whether its name allows that another tool wrote it."""
+        """Whether the name fits a log of another tool."""
         return _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
 
     @property
     def is_evidence(self) -> bool:
-        """Whether its name is that of a log about the last ranks of collectives."""
+        """Whether the name fits a log of who came last to collectives."""
         return self.is_log_of_other_tool and _EVIDENCE.fullmatch(self.name) is not None
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log, of ops or of events, and not a manifest."""
+        """Whether it is a log of ops or events, rather than a manifest."""
         return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool
 
     @property
     def is_input(self) -> bool:
-        """Whether a file of this name is read."""
+        """Whether files of this name are read."""
         return self.is_one_of(*_OWN) or self.is_log_of_other_tool
 
     def is_one_of(self, *patterns: str) -> bool:
-        """Whether the file's name matches one of these patterns."""
+        """Whether the name matches any of these patterns."""
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
 
 
 @dataclass
 class _Misplaced:
-    """Entries that are not read: how many, and the first of them."""
+    """Entries that are not read: their number, and the names of the first."""
 
     count: int = 0
     named: list[str] = field(default_factory=list)
 
     def add(self, source_file: str, defect: str = "") -> None:
-        """Count one more."""
+        """Count one more entry."""
         self.count += 1
         if len(self.named) < _NAMED:
             self.named.append(f"{source_file} ({defect})" if defect else source_file)
 
 
 class Landing:
-    """The run folders of some days under a root, or those of some units.
+    """Run folders of some days, or of some units, under a root.
 
     Raises NoLandingError if the root does not exist.
     """
@@ -137,17 +137,17 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Files of every unit, by name. A run folder with any file is a unit, even if none is read."""
+        """Files of every unit, by name. A run folder with any file is a unit, even if no file is read."""
         return self._listed[0]
 
     @property
     def misplaced(self) -> list[str]:
-        """Entries in the folders of these days that are not read, the first of them."""
+        """Names of the first entries in these days' folders that are not read."""
         return self._listed[1].named
 
     @property
     def misplaced_count(self) -> int:
-        """Number of all such entries."""
+        """Number of entries in these days' folders that are not read."""
         return self._listed[1].count
 
     @cached_property
@@ -182,12 +182,12 @@ class Landing:
 
     @cached_property
     def all_days(self) -> list[date]:
-        """Every day that has a folder, in order."""
+        """All days that have a folder, in order."""
         found = (_DAY.fullmatch(name) for name in self._store.folders())
         return sorted(date.fromisoformat(each[1]) for each in found if each and _is_date(each[1]))
 
     def nearest_days(self, day: date) -> str:
-        """Name the days with a folder that are nearest to one without."""
+        """Name the days with a folder that are nearest to this day, which has none."""
         if not self.all_days:
             inner = [
                 name for name in self._store.folders() if any(map(_DAY.match, self._store.folders(name)))
@@ -198,19 +198,19 @@ class Landing:
         return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
 
     def finished_days(self) -> set[date]:
-        """Days that producers have finished: with the marker that they write last."""
+        """Days with the marker that producers write last."""
         return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
 
 
 def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files of a run folder that are read: logs of another tool only without this project's logs."""
+    """Files of a run folder that are read; logs of other tools only if there are no rank logs."""
     if not any(file.is_one_of(*LOGS) for file in files):
         return list(files)
     return [file for file in files if file.is_evidence or not file.is_log_of_other_tool]
 
 
 def spelled(name: str) -> str:
-    """Return a name as text, with the hexadecimal code of each byte that is not UTF-8."""
+    """Return a name as text, with bytes that are not UTF-8 in hexadecimal."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -227,6 +227,6 @@ def _folder(day: date) -> str:
 
 
 def _unit(day: date, entry: Entry) -> Unit | None:
-    """The unit whose run folder contains an entry; None elsewhere."""
+    """Unit whose run folder contains an entry; None if there is none."""
     found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))
     return Unit(day, found.group(1), found.group(2)) if found else None

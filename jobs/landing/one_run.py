@@ -1,4 +1,4 @@
-"""One run from a folder, without a landing: the runs in the folder, and the rows that a night would store."""
+"""Read single runs from a folder, without a landing, into the rows that a daily run would store."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ class NoRunError(WrongInputError):
 
 
 class Run(NamedTuple):
-    """A run folder.
+    """A run folder and its files.
 
     has_day : whether the folder names the log date; else `unit` has the date of the newest file
     """
@@ -48,7 +48,7 @@ class Run(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """A run as read: its account, and its rows of STAGED_TABLES."""
+    """A run as read: its account, and its staged rows."""
 
     account: UnitAccount
     rows: pa.Table
@@ -58,7 +58,7 @@ class ReadRun(NamedTuple):
 
 
 def runs_in(path: Path) -> list[Run]:
-    """Return the runs in a folder and below it, or that of a single file.
+    """Return the runs in or below a folder, or the run of a single file.
 
     Raises NoRunError if it has none.
     """
@@ -90,7 +90,7 @@ def runs_in(path: Path) -> list[Run]:
 
 
 def run_of(folder: Path, files: Iterable[Path]) -> Run:
-    """Return the run of these files, whatever their names."""
+    """Return the run that these files form, whatever their names."""
     named = []
     for file in files:
         found, path, name = file.stat(), str(file.resolve()), f"./{spelled(file.name)}"
@@ -100,14 +100,14 @@ def run_of(folder: Path, files: Iterable[Path]) -> Run:
 
 
 def read_run(run: Run, bounds: Bounds) -> ReadRun:
-    """Read a run by the landing's strict reader."""
+    """Read a run with the landing's strict reader."""
     part = whole_unit(run.unit, run.files, bounds)
     store = store_of("/")  # a link may lead from the run's folder to another below the one that was given
     return read_staged(lambda staging: read_unit(store, part, bounds, staging))
 
 
 def read_staged(read: Callable[[Staging], UnitAccount]) -> ReadRun:
-    """Return what `read` stages."""
+    """Return the rows that `read` stages in a temporary folder."""
     with TemporaryDirectory(prefix="straggler-") as folder:
         staging = Staging(folder, "run")
         account = read(staging)
@@ -135,7 +135,7 @@ def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
 
 
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
-    """Job and run as the files name them, else the folder's name."""
+    """Job id and run id stated in the files, else the folder's name."""
     found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
     for fields in reversed(list(_named(files))):
         named = {name: fields.get(name) for name in found}
@@ -146,7 +146,7 @@ def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
 
 
 def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
-    """Fields of the manifest, then of the first rank log's first line: what can be read of them."""
+    """Yield the readable fields of the manifest, then of the first line of the first rank log."""
     manifests = [file for file in files if file.is_one_of(MANIFEST)]
     logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
     for file in (*manifests, *logs[:1]):

@@ -1,4 +1,4 @@
-"""Which rows of a unit are believed: one for each step of a rank, from a log that may speak of that rank."""
+"""Choose the believed row for each (rank, step): from one file, which may log that rank."""
 
 import hashlib
 from collections import ChainMap, Counter
@@ -17,7 +17,7 @@ _Key = tuple[int, int]
 
 
 class NotBelieved(NamedTuple):
-    """A row that is not stored: its line, a reason of the vocabulary, and a sentence."""
+    """A row that is not stored: its line, reject reason, and a sentence."""
 
     line: int
     reason: str
@@ -25,7 +25,7 @@ class NotBelieved(NamedTuple):
 
 
 class RankSteps:
-    """The steps of ranks that a part of a unit has so far.
+    """Rank-steps that one part of a unit has so far.
 
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
@@ -42,18 +42,18 @@ class RankSteps:
         self._denied: set[_Key] = set() if denied is None else denied
 
     def another(self) -> "RankSteps":
-        """One for files that may break off: what they say does not count until `take` takes it."""
+        """Return a child for files that may be truncated; its steps count only after `take`."""
         return RankSteps(self._part, self.keys.new_child(), self._denied)
 
     def take(self, other: "RankSteps") -> None:
-        """Add what another has found."""
+        """Merge the rank-steps of a child."""
         self.keys.maps[0].update(other.keys.maps[0])
         for key, files in other.repeats.items():
             self.repeats.setdefault(key, {}).update(files)
         self.contested.update(other.contested)
 
     def believed(self, rows: Rows, file: LandedFile) -> tuple[Rows, list[NotBelieved]]:
-        """Return the rows of a file that are stored, and why others are not."""
+        """Return the rows of a file to store, and the reasons why others are not."""
         keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
         found = dict.fromkeys(keys, file.source_file)
         known: tuple[Mapping[_Key, object], ...] = (
@@ -72,7 +72,7 @@ class RankSteps:
         return rows.where(np.array([each is None for each in why], dtype=bool)), refused
 
     def _judged(self, key: _Key, rows: Rows, place: int, file: LandedFile) -> tuple[str, str] | None:
-        """Reason and sentence for a row that is not stored; None for one that is."""
+        """Reject reason and sentence for a row that is not stored; None if it is stored."""
         (rank, step), own = key, file.source_file
         if file.rank is not None and rank != file.rank:
             return Reason.IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"
@@ -94,7 +94,7 @@ class RankSteps:
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
     def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
-        """The first file that says something else of a row."""
+        """First file that contradicts a row; None if none does."""
         others = self._part.suspected.get(key)
         if not others:
             return None
@@ -103,12 +103,12 @@ class RankSteps:
 
 
 def merged(repeats: Repeats, others: Repeats) -> Repeats:
-    """Both."""
+    """Merge the repeats of both, by key."""
     return {key: {**repeats.get(key, {}), **others.get(key, {})} for key in (*repeats, *others)}
 
 
 def _digest(rows: Rows, place: int) -> str:
-    """Digest of all that a row says."""
+    """SHA-256 of all values of a row."""
     first = int(rows.lengths[:place].sum())
     found = hashlib.sha256(repr(rows.scalars[place]).encode())
     for values in rows.lists:

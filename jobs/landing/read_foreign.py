@@ -1,4 +1,4 @@
-"""Runs of another tool: files are recognised and read together, their rows and row of jobs made.
+"""Read runs of other tools: recognise their files, read them together, and make their row of jobs.
 
 Evidence about the last ranks of collectives is read beside any logs.
 """
@@ -28,7 +28,7 @@ _MOST_BROKEN: Final = 20
 
 
 class Recognised(NamedTuple):
-    """Files of the run's one format, logs of NCCL Inspector, and why others are not read."""
+    """Files of the run's format, NCCL Inspector logs, and the reasons why others are not read."""
 
     format: Format | None
     files: Sequence[LandedFile]
@@ -37,7 +37,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Return the files of the first format recognised; copies and those without ops come last."""
+    """Group files by format and keep the first recognised format; copies and logs without ops come last."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -63,13 +63,13 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 
 
 def _unknown(head: bytes) -> str:
-    """Why a file that begins like this is of no format; a rank log under another name is one for all that."""
+    """Reason why a file with this head is not read; names the right file name for a rank log."""
     is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
     return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
 
 
 class Evidence:
-    """The last ranks of the collectives of a unit; never a replay.
+    """Evidence of who came last to a unit's collectives; cannot be replayed.
 
     left_out : complete after reading
     """
@@ -80,18 +80,18 @@ class Evidence:
 
     @property
     def left_out(self) -> Counter[str]:
-        """Collectives without evidence, by kind, and how often."""
+        """Number of collectives without evidence, by kind."""
         return self.arrivals.left_out
 
     def read(self, files: Sequence[LandedFile]) -> None:
-        """Read the files beside the unit's logs that are named like logs of NCCL Inspector."""
+        """Read files beside the unit's logs that are named like NCCL Inspector logs."""
         found = recognise(self._rows.files, files)
         for file, reject in found.others:
             self._rows.refuse(file, reject)
         self.take(found.evidence)
 
     def take(self, files: Sequence[LandedFile]) -> None:
-        """Read logs of NCCL Inspector, and write all rows."""
+        """Read NCCL Inspector logs and write the resulting rows."""
         for file, source in zip(files, _sources(self._rows.files, files), strict=True):
             rejects = _guarded(nccl_inspector.read_arrivals(source, self.arrivals, self._rows.bounds))
             self._rows.take(file, (Block(1, (), NO_ROWS, [reject]) for reject in rejects))
@@ -99,14 +99,14 @@ class Evidence:
             self._rows.write_arrivals(self.arrivals.table())
 
     def despite(self, files: Sequence[LandedFile]) -> None:
-        """Read traces of torch.profiler that cannot be replayed."""
+        """Read who came last to collectives from torch.profiler traces that cannot be replayed."""
         for source in _sources(self._rows.files, files):
             with suppress(FileError), _no_surprise():
                 kineto.read_arrivals(source, self.arrivals)
 
 
 class ForeignUnit:
-    """Logs of another tool, read all together.
+    """Logs of another tool, read together.
 
     given : fields of the user's manifest; None without a valid one
     found : what the files are
@@ -118,7 +118,7 @@ class ForeignUnit:
         self._rows, self._evidence, self._given = rows, evidence, given
 
     def read(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Read them; returns the row of jobs."""
+        """Read the logs; returns the row of jobs."""
         found = self.found = recognise(self._rows.files, self._rows.part.logs)
         for file, reject in found.others:
             self._rows.refuse(file, reject)
@@ -133,7 +133,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:
-        """Read these files; one that breaks off costs no other."""
+        """Read these files, dropping truncated ones; returns the row of jobs."""
         most = len(files)
         while True:
             try:
@@ -156,7 +156,7 @@ class ForeignUnit:
     def _attempt(
         self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile]
     ) -> dict[str, Any]:
-        """Read these files; returns the row of jobs."""
+        """Read these files once; returns the row of jobs."""
         rows = self._rows
         with _no_surprise():
             run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)
@@ -178,7 +178,7 @@ class ForeignUnit:
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Fields that a user's manifest lacks and the log has."""
+        """Count fields missing in the user's manifest that the log states."""
         if self._given is None or not self._rows.part.manifests:
             return Counter()
         lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
@@ -188,7 +188,7 @@ class ForeignUnit:
 
 
 def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:
-    """Parts of one file, rows and rejects numbered. Raises FileError if one says that the file broke off."""
+    """Yield parts of one file with numbered rows and rejects. Raises FileError if the file is truncated."""
     lines = 0
     for part in parts:
         for each in part.rejects:
@@ -207,19 +207,19 @@ def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
 
 
 def _sources(opener: UnitFiles, files: Sequence[LandedFile]) -> list[SourceFile]:
-    """Return files as a format takes them."""
+    """Wrap files as a format's reader expects them."""
     return [SourceFile(file.name, partial(opener.unpacked, file)) for file in files]
 
 
 def _guarded(found: Iterable[_Found]) -> Iterator[_Found]:
-    """Pass on what a reader yields. Raises FileError for the file that was opened last."""
+    """Pass on what a reader yields; any error becomes FileError."""
     with _no_surprise():
         yield from found
 
 
 @contextmanager
 def _no_surprise() -> Iterator[None]:
-    """Any error of a reader of another tool's logs costs the file it reads, never the night."""
+    """Turn any error of a reader into FileError, so that it costs one file and not the daily run."""
     try:
         yield
     except (FileError, RefusalError):
@@ -231,7 +231,7 @@ def _no_surprise() -> Iterator[None]:
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
 ) -> dict[str, Any]:
-    """Return the row of jobs of a run: the user's manifest wins over the files.
+    """Return a run's row of jobs; the user's manifest takes precedence over the files.
 
     Only chunks come from the files: theirs need not be chunks of a virtual pipeline.
     """

@@ -1,4 +1,4 @@
-"""Reads a landing by Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
+"""Read a landing on Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ Digests: TypeAlias = Callable[[str, Sequence[LandedFile]], Mapping[str, str]]
 
 
 class Where(NamedTuple):
-    """The landing to read, the root under which a run stages its rows, and the limits of files."""
+    """Paths and limits for reading: the landing, the staging root, and bounds on files."""
 
     landing: str
     staging: str
@@ -56,7 +56,7 @@ class Where(NamedTuple):
 
 
 class LandedUnits(NamedTuple):
-    """Accounts of units, or parts of them, and the files in which their rows and rejects are staged.
+    """Accounts of units or parts of units, and the files that stage their rows and rejects.
 
     jobs : rows of the table jobs, which the accounts have no more: Python's objects take ten times as much
     """
@@ -67,7 +67,7 @@ class LandedUnits(NamedTuple):
 
 
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
-    """Read every unit of the landing. A task that fails, or runs twice, leaves no staged files."""
+    """Read every unit of the landing. Failed or repeated tasks leave no staged files."""
     days = {unit[0] for unit in landing.units}
     try:
         found = _read(spark, landing, where)
@@ -99,7 +99,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Accounts of a task that read one part of a unit, with its row of jobs as they had it."""
+    """Accounts of a one-part task, with the row of jobs put back."""
     (account,) = part.accounts
     for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
         account.job = row
@@ -107,14 +107,14 @@ def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
 
 
 def _landed(account: UnitAccount) -> LandedUnits:
-    """Return what was found in a part of a unit, as it travels."""
+    """Package a part's account for transport to the driver."""
     spread_failures([account])
     jobs, account.job = jobs_of([account]), None
     return LandedUnits([account], [], jobs)
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents, as `digests`, by Spark's executors."""
+    """SHA-256 of files by source_file, computed on Spark's executors."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
     if not parts:
@@ -128,7 +128,7 @@ def _digests_of(landing: str, files: bytes) -> dict[str, str]:
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents, by source_file; without files that cannot be read."""
+    """SHA-256 of files by source_file; unreadable files are left out."""
     opener, found = UnitFiles(store_of(landing), Bounds()), {}
     for file in files:
         with suppress(FileError):
@@ -137,7 +137,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes: neighbours together, at least `least` tasks if possible.
+    """Pack units into tasks of about equal bytes, neighbours together, into at least `least` if possible.
 
     A large unit is split into tasks of its own, by files.
     """
@@ -173,7 +173,7 @@ def _bytes(files: Iterable[LandedFile]) -> int:
 
 
 def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[LandedUnits]:
-    """Run each task on a worker."""
+    """Run each task on an executor."""
     if not tasks:
         return []
     sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))
@@ -196,21 +196,21 @@ def _task(where: Where, task: bytes) -> bytes:
 
 
 def _alone(where: Where, part: UnitPart) -> LandedUnits:
-    """Read a part in a process of its own."""
+    """Read one part in a process of its own."""
     staging = Staging(where.staging, where.run)
     found = _landed(read_unit(store_of(where.landing), part, where.bounds, staging))
     return found._replace(staged=staging.close())
 
 
 def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUnits | Ended) -> LandedUnits:
-    """Return what was found in a part, or that it ended its process."""
+    """Return what was read from a part, or its account if reading it killed the process."""
     if isinstance(found, LandedUnits):
         return found
     return _landed(unread_unit(store_of(where.landing), part, where.bounds, staging, found.why))
 
 
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Parts of split units with rows that an earlier part has too, and the rows they must leave out.
+    """Parts of split units that share rows with an earlier part, and the rows to leave out.
 
     Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """
@@ -226,7 +226,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Parts of split units with rows that a later part has too, and what that part says of them."""
+    """Parts of split units that share rows with a later part, and what that part says of them."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

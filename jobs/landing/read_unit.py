@@ -1,4 +1,4 @@
-"""One unit of the landing, read once: its manifest, then every log; rows and rejects are staged."""
+"""Read one unit of the landing once: its manifest, then every log; stages rows and rejects."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ Fields = Mapping[str, Any]
 
 
 def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> UnitAccount:
-    """Read a part of a unit; its rows and rejects go to `staging`.
+    """Read a part of a unit, staging its rows and rejects; returns its account.
 
     Where several files have the same steps of a rank it is read again: only then it is known of which
     rows of earlier files later ones say something else.
@@ -67,7 +67,7 @@ def _read(rows: UnitRows) -> dict[str, Any]:
 
 
 def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, why: str) -> UnitAccount:
-    """Account for a part of a unit whose reading ends its process: each of its logs is a reject."""
+    """Account for a part of a unit whose reading killed its process; each log becomes a reject."""
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
     if part.is_first:
         rows.account.files += [FileAccount(file, None) for file in part.manifests]
@@ -78,7 +78,7 @@ def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, 
 
 
 def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
-    """Read job.json, else the first meta-*.yaml by name, and digest them all.
+    """Read job.json, else the first meta-*.yaml by name, and digest all manifests.
 
     returns : a row of jobs, and the fields of a manifest that has some
     """
@@ -114,7 +114,7 @@ def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str,
 
 
 def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
-    """Read rank logs and published traces; returns what the row of jobs says of them."""
+    """Read rank logs and published traces; returns what they add to the row of jobs."""
     logs, known = rows.part.logs, rows.known(manifest)
     reader = RankLogReader(known, rows.bounds)
     for file in logs:
@@ -144,7 +144,7 @@ def _events(rows: UnitRows, file: LandedFile) -> Events:
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:
-    """Read a trace from its footer on; its digest reads all of it again."""
+    """Read a trace from its footer; the digest reads all of it once more."""
     with files.content(file) as content:
         yield Block(1, (), *content.at_any_place(lambda opened, bounds: read_trace(opened, known, bounds)))
         for _ in content.pieces():

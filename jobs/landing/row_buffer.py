@@ -1,4 +1,4 @@
-"""Rows and rejects of a unit in memory, until they are written to staging, sorted."""
+"""Buffer rows and rejects of a unit in memory, then write them to staging, sorted."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if e
 
 
 class RowBuffer:
-    """Collects rows and rejects, and writes them sorted to staging; early if memory runs out."""
+    """Collects rows and rejects and writes them, sorted, to staging; early if memory runs short."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
         self._unit, self.staging = unit, staging
@@ -29,11 +29,11 @@ class RowBuffer:
         self._bytes, self.ops = 0, 0
 
     def another(self) -> "RowBuffer":
-        """One for rows that may have to be dropped while these stay."""
+        """Return a second buffer for rows that may be dropped independently."""
         return RowBuffer(self._unit, self.staging.another())
 
     def add(self, source_file: str, rows: Rows, rejects: Sequence[Reject]) -> None:
-        """Add what came from a file."""
+        """Add the rows and rejects of a file."""
         if rows.lines:
             self.rows.append((source_file, rows))
         self.rejects += [(source_file, each) for each in rejects]
@@ -42,7 +42,7 @@ class RowBuffer:
             self.flush()
 
     def take(self, other: "RowBuffer") -> None:
-        """Add what another buffer has, and what of it is written already."""
+        """Take over the contents of another buffer, including what it has written."""
         self.staging.take(other.staging)
         self.ops += other.ops
         for source_file, rows in other.rows:
@@ -51,11 +51,11 @@ class RowBuffer:
         self._bytes += sum(each.nbytes for _, each in other.rejects)
 
     def drop(self) -> None:
-        """Drop everything, also what is written already."""
+        """Drop everything, including what is already written."""
         self.staging.drop()
 
     def flush(self) -> None:
-        """Write everything to staging."""
+        """Write all buffered rows and rejects to staging."""
         if self.rows:
             self._write_rows()
         if self.rejects:
@@ -64,7 +64,7 @@ class RowBuffer:
         self.rows, self.rejects, self._bytes = [], [], 0
 
     def write(self, name: str, rows: pa.Table, ops: int = 0) -> None:
-        """Write rows of a table, which lack the unit's key, to staging."""
+        """Write rows of a table, without the unit's key, to staging."""
         day, *ids = self._unit
         for column, value in zip(("job_id", "run_id"), ids, strict=True):
             rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
@@ -82,5 +82,5 @@ class RowBuffer:
 
 
 def with_files(rows: pa.Table, files: Sequence[str]) -> pa.Table:
-    """Add the file of each row."""
+    """Add the column source_file, given the file of each row."""
     return rows.append_column("source_file", pa.array(files, pa.string()))

@@ -1,4 +1,4 @@
-"""Places of a landing: a folder of this machine, or any store that pyarrow or fsspec reaches by URL.
+"""Stores of a landing: a local folder, or any URL that pyarrow or fsspec can open.
 
 A folder is listed by calls of the system: names need not be text, and not every entry is a file.
 """
@@ -13,8 +13,8 @@ import fsspec
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime.filesystems import delivered, filesystem_of
-from jobs.runtime.places import is_url, usual
+from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, filesystem_of
+from jobs.runtime.places import STORES, is_url, usual
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -34,7 +34,7 @@ _NOWHERE: Final = "a link that leads nowhere"
 
 
 class Entry(NamedTuple):
-    """An entry below a folder that is not a plain folder.
+    """An entry below a folder, other than a plain folder.
 
     names : of its folders and itself; bytes that are not UTF-8 as lone surrogates
     path : for open()
@@ -55,27 +55,30 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """A tree of files, reached by a filesystem of pyarrow."""
+    """A tree of files, accessed through a pyarrow filesystem.
 
-    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
-        self._filesystem, self._root = filesystem, root
+    url : where objects of a store lie that can also be asked for whole; None elsewhere
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, root: str, url: str | None = None) -> None:
+        self._filesystem, self._root, self._url = filesystem, root, url
 
     def is_there(self) -> bool:
         """Whether the root is a folder."""
         return bool(self._filesystem.get_file_info(self._root).type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
-        """Whether a file exists, by its path below the root."""
+        """Whether a file exists at this path below the root."""
         return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
 
     def folders(self, name: str = "") -> list[str]:
-        """Names of the folders in the root, or in a folder of it; none where it does not exist."""
+        """Names of the folders directly below the root or one of its folders; empty if it does not exist."""
         selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
         found = self._filesystem.get_file_info(selector)
         return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
     def walk(self, folder: str) -> Iterator[Entry]:
-        """Everything below a folder of the root; nothing if it does not exist."""
+        """Yield all entries below a folder of the root; none if it does not exist."""
         top = f"{self._root}/{folder}"
         selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
         for found in sorted(self._filesystem.get_file_info(selector), key=lambda each: each.path):
@@ -84,17 +87,21 @@ class Store:
                 defect = "" if found.type == fs.FileType.File else "not a file"
                 yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
 
-    def open(self, path: str) -> BinaryIO:
-        """Open a file that can be read at any place; a small one is read at once.
+    def open(self, path: str, size: int | None = None) -> BinaryIO:
+        """Open a file for random access; small files are read at once.
 
+        size : as listed, where it is known. [B]
         Raises FileNotFoundError without it; StoreError where the store does not deliver it: that says nothing
         about the file, which must not be taken for one that cannot be read.
         """
+        name = path[len(self._root) :].strip("/")
+        if self._url is not None and size is not None and size <= WHOLE_BYTES and _is_plain(name):
+            return delivered_whole(self._url, name)
         return delivered(self._filesystem, path)
 
 
 class _Folder(Store):
-    """A folder of this machine.
+    """A folder on this machine.
 
     Links are followed if they stay inside, but not to a folder above themselves, and of several to one folder
     the first alone: else a few links are a listing without end.
@@ -168,8 +175,8 @@ class _Folder(Store):
             modified_us = facts.st_mtime_ns // 1000
             yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
-    def open(self, path: str) -> BinaryIO:
-        """Open a file as listed: one that has become a FIFO or a link since is an error, not a wait.
+    def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
+        """Open a listed file; raises an error if it has become a FIFO or a link since.
 
         So is one below a folder that has become a link: each is opened beneath the one above it.
         """
@@ -189,15 +196,20 @@ class _Folder(Store):
         return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
 
 
+def _is_plain(name: str) -> bool:
+    """Whether obstore accepts an object's name; some names cannot be paths of a folder."""
+    return not {"", ".", ".."} & {*name.split("/")}
+
+
 def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:
-    """Open a folder beneath another until the stack ends."""
+    """Open a folder relative to another; the stack closes it."""
     found = os.open(name, flags, dir_fd=above)
     stack.callback(os.close, found)
     return found
 
 
 def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
-    """Why a link to a folder is not followed; empty if it is.
+    """Reason why a link to a folder is not followed; empty if it is.
 
     linked : folders that links were followed to; this one is added
     """
@@ -210,7 +222,7 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 
 def store_of(root: str) -> Store:
-    """Return the store of a root: a path of this machine, or a URL."""
+    """Return the store for a local path or a URL."""
     if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):
@@ -220,7 +232,8 @@ def store_of(root: str) -> Store:
     except (pa.ArrowException, ValueError):
         other, path = fsspec.core.url_to_fs(usual(root))
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
-    return Store(filesystem, path.rstrip("/"))
+    is_object_store = usual(root).partition("://")[0] in STORES
+    return Store(filesystem, path.rstrip("/"), usual(root).rstrip("/") if is_object_store else None)
 
 
 def _bytes(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Rows and rejects of a part of a unit on their way to staging, and the accounts of its files."""
+"""Rows and rejects of a unit part on their way to staging, and the accounts of its files."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _LARGEST_COUNT: Final = 2**63 - 1
 
 
 class Block(NamedTuple):
-    """Some lines of a file, from number `first` on, with their rows and rejects; a trace has no lines."""
+    """Lines of a file from number `first` on, with their rows and rejects; a trace has no lines."""
 
     first: int
     lines: Sequence[bytes]
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 class UnitRows:
-    """Rows and rejects of a part of a unit, and the account of it. Few are written before its end."""
+    """Collects rows, rejects and the account of a unit part; most are written at its end."""
 
     def __init__(self, part: UnitPart, files: UnitFiles, staging: Staging) -> None:
         self.part, self.files, self.bounds = part, files, files.bounds
@@ -55,7 +55,7 @@ class UnitRows:
         self._rejects = 0
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """What rows are checked against: the unit's ids, and sizes and types of GPU of a valid manifest."""
+        """Values that rows are checked against: ids, and the sizes and GPU types of a valid manifest."""
         self._manifest = manifest
         limits = manifest if manifest["manifest_status"] is None else {}
         _, job_id, run_id = self.part.unit
@@ -64,7 +64,7 @@ class UnitRows:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """What is added in the block counts unless the block ends in an error."""
+        """Roll back everything added in the block if it raises an error."""
         buffer, steps, accounts = self._buffer, self._steps, len(self.account.files)
         self._buffer, self._steps = buffer.another(), steps.another()
         try:
@@ -80,7 +80,7 @@ class UnitRows:
             self._buffer, self._steps = buffer, steps
 
     def take(self, file: LandedFile, blocks: Iterable[Block]) -> None:
-        """Add the rows and rejects of a file, once its end is reached; one that breaks off is one reject."""
+        """Add the rows and rejects of a file read to its end; a truncated file becomes one reject."""
         lines = rows_stored = rejected = 0
         outside: list[Reject] = []
         used = Used()
@@ -108,14 +108,14 @@ class UnitRows:
         self.account.files.append(FileAccount(file, digest, counted, rows_stored, rejected))
 
     def _check_rejects(self, rejected: int, rows: int) -> None:
-        """Raise FileError for a file that is hardly a log: 60 kB of gzip may be 20 million empty objects."""
+        """Raise FileError if a file has too many rejects: 60 kB of gzip may hold 20 million empty objects."""
         most = self.bounds.rejects
         if self._rejects + rejected > most and rejected > rows:
             detail = f"{rejected} rejects and {rows} rows so far, in a run with more than {most} rejects"
             raise FileError(Reason.TOO_MANY_REJECTS, detail)
 
     def refuse(self, file: LandedFile, reject: Reject, digest: str | None = None) -> None:
-        """Add a file that is one reject."""
+        """Add a whole file as one reject."""
         self._buffer.add(file.source_file, NO_ROWS, [reject])
         self.account.files.append(FileAccount(file, digest, rejects=1))
 
@@ -124,7 +124,7 @@ class UnitRows:
         self._further.append((COLLECTIVE_ARRIVAL, rows))
 
     def take_events(self, file: LandedFile, read: Callable[[], Events]) -> None:
-        """Add what `read` finds in a file of events; one that breaks off is one reject."""
+        """Add the contents of a file of events; a truncated file becomes one reject."""
         try:
             lines, rows, rejects = read()
         except FileError as error:
@@ -139,11 +139,11 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """What later files say of rows of earlier ones."""
+        """Digests, by later file, of rows that an earlier file already has."""
         return self._steps.repeats
 
     def drop(self) -> None:
-        """Drop everything."""
+        """Drop all rows and rejects."""
         self._buffer.drop()
 
     def end(self, job: dict[str, Any]) -> UnitAccount:
@@ -169,7 +169,7 @@ class UnitRows:
         return self.account
 
     def _believed(self, block: Block, file: LandedFile) -> tuple[Rows, list[Reject]]:
-        """Rows of each (rank, step) that are stored; all others become rejects."""
+        """Keep one row for each (rank, step); all others become rejects."""
         rows, refused = self._steps.believed(block.rows, file)
         texts = (text_of(block.lines[each.line - block.first]) if block.lines else None for each in refused)
         rejects = [
@@ -180,12 +180,12 @@ class UnitRows:
 
 
 def _named(file: LandedFile) -> str:
-    """Name of a file in its folder, and whose it is."""
+    """Name of a file, with its owner where known."""
     return file.name if file.owner is None else f"{file.name} (of user {file.owner})"
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
-    """What is left out of a log, as in the table jobs: the most frequent kinds."""
+    """Most frequent kinds left out of a log, as stored in the table jobs."""
     plainly: Counter[str] = Counter()
     for what, count in counts.items():
         plainly[plain(what)] += count

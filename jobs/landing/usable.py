@@ -1,4 +1,4 @@
-"""What rows can use of their unit's manifest: types of the hosts that they name, iterations of their steps.
+"""Keep only what rows use of their manifest: GPU types of their hosts, iterations of their steps.
 
 A manifest of one megabyte may name thirty thousand of either, and each unit of a day has one: only what a row
 refers to becomes part of the row of jobs, so that rows, not manifests, say how much memory a night takes.
@@ -16,26 +16,26 @@ _HOST, _STEP = SCALARS.index("host"), SCALARS.index("step")
 
 @dataclass
 class Used:
-    """Hosts and steps of a manifest that rows refer to: never more than the manifest names."""
+    """Hosts and steps of a manifest that rows refer to."""
 
     hosts: set[str] = field(default_factory=set)
     steps: set[int] = field(default_factory=set)
 
     def add(self, rows: Rows, manifest: Mapping[str, Any]) -> None:
-        """Add those of some rows."""
+        """Add the hosts and steps of these rows."""
         if types := manifest.get("gpu_types"):
             self.hosts |= {row[_HOST] for row in rows.scalars} & types.keys()
         if iterations := manifest.get("iterations"):
             self.steps |= {row[_STEP] for row in rows.scalars} & iterations.keys()
 
     def update(self, other: "Used") -> None:
-        """Add what another has."""
+        """Add the hosts and steps in `other`."""
         self.hosts |= other.hosts
         self.steps |= other.steps
 
 
 def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
-    """Return the columns of jobs that are less than the manifest states.
+    """Return columns of jobs, reduced to what the rows of all parts use.
 
     parts : of all parts of the unit
     """
@@ -49,7 +49,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Types of these hosts, and of one of each further type: whether a job has one or several stays."""
+    """GPU types of these hosts, plus one host for each other type, so that mixed jobs stay mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

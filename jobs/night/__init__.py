@@ -1,1 +1,1 @@
-"""The phases of a night, and doing them: for one day, or for batches of days."""
+"""The phases of the daily run, and running them for one day or for batches of days."""

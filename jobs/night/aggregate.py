@@ -1,4 +1,4 @@
-"""Aggregate: the fleet, its causes, hosts, groups, op types, coverage, power and roles, of the given days.
+"""Aggregate days: fleet, causes, hosts, groups, op types, coverage, power and roles.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
 op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect.
@@ -77,7 +77,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Tables of wholes; none where these days neither have one nor had one before: most days cost nothing.
+    """Role tables of these days; empty if they neither have a whole now nor had one before.
 
     parts : units that are part of a whole
     """

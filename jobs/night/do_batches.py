@@ -1,4 +1,4 @@
-"""Does batches of days, phase by phase, with a progress bar."""
+"""Run batches of days, phase by phase, with a progress bar."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ _OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 def do_batches(
     spark: SparkSession, settings: Settings, batches: Sequence[Batch], wants: Mapping[str, Wanted]
 ) -> dict[str, int]:
-    """Do all batches, then publish their days; returns rows per table and the work of each phase.
+    """Run all batches, then publish their days; returns rows per table and the work of each phase.
 
     The work of a phase is looked up again at its turn: the phase before may have changed nothing.
     A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
@@ -58,7 +58,7 @@ def do_batches(
 
 
 def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
-    """Return how far a backfill is, and how long the rest takes at the rate so far."""
+    """Return a progress line of a backfill, with the time left at the rate so far."""
     left = seconds / number * (batches - number)
     rest = f"; about {left:.0f} s left" if number < batches else ""
     return f"batch {number} of {batches}, {batch.range}, done after {seconds:.1f} s{rest}"
@@ -66,7 +66,7 @@ def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
 
 @dataclass
 class _Doing:
-    """What was done of some batches, and what was refused."""
+    """State of a backfill: what is done, and what gates refused."""
 
     spark: SparkSession
     settings: Settings
@@ -76,7 +76,7 @@ class _Doing:
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
     def do(self, batch: Batch, phases: Sequence[str]) -> None:
-        """Do a batch; if some of its days are refused, do the others."""
+        """Run a batch; if a gate refuses some of its days, run the others."""
         for number, phase in enumerate(phases):
             try:
                 added(self.counts, _do(self.spark, self.settings, batch, phase, self.wants[phase]))
@@ -92,7 +92,7 @@ class _Doing:
             self.advance(f"{phase} {batch.range}", len(batch.of(phase)))
 
     def publish(self, batches: Sequence[Batch]) -> None:
-        """Publish those days of the batches that were not refused, and are due."""
+        """Publish those days of the batches that are due and were not refused."""
         left = {day for batch, _ in self.refused for day in batch.log_dates}
         days = {day for batch in batches for day in batch.log_dates} - left
         warehouse, due = Warehouse.of(self.spark, self.settings), set()
@@ -102,7 +102,7 @@ class _Doing:
             summaries(self.spark, self.settings, sorted(due))
 
     def all_refusals(self) -> GateRefusedError:
-        """All refusals as one."""
+        """Merge all refusals into one error."""
         errors = [error for _, error in self.refused]
         days = ", ".join(str(batch) for batch, _ in self.refused)
         kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
@@ -113,7 +113,7 @@ class _Doing:
 
 
 def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
-    """What of a refused batch can still be done: its other days; if the error names none, each day alone."""
+    """Batches without the refused days; single days if the error names none."""
     days = set(batch.log_dates)
     if len(days) == 1:
         return []
@@ -123,7 +123,7 @@ def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
 
 
 def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want: Wanted) -> Mapping[str, int]:
-    """Do the work of one phase in a batch."""
+    """Run one phase on a batch; returns rows per table."""
     todo = batch.of(phase)
     if not todo:
         return {}

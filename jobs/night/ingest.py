@@ -1,4 +1,4 @@
-"""Ingest: what producers left on the given days.
+"""Ingest: load the logs and manifests of the given days into tables.
 
 landing -> rank_steps, jobs, rejects, source_files, collective_arrival, run_events.
 """
@@ -45,7 +45,7 @@ def run(
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
 ) -> dict[str, int]:
-    """Ingest these days and publish them; returns rows per table, the lines read, and the phase's work.
+    """Ingest and publish these days; returns rows per table, lines read, and the phase's work.
 
     units : only these; one that is no longer in the landing loses its rows
     Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
@@ -84,7 +84,7 @@ def run(
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
-    """The account of each log, as in the table source_files."""
+    """Rows of source_files: the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
         _key(each.file.unit)

@@ -1,4 +1,4 @@
-"""The summary of a night: for the end of its log, its page among the data docs, and the DAG."""
+"""Summary of a night: for its log, its page in the data docs, and the DAG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -31,7 +31,7 @@ _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
 def _report(root: str, folder: Path | None) -> str | None:
-    """Where the report lies, in a folder or beside the tables of a store; None where there is none."""
+    """Path or URL of the report; None if there is none."""
     if folder is None:
         return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
     return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None

@@ -1,4 +1,4 @@
-"""What all phases share: the days that they touch, their command, and their way to a publication."""
+"""Shared by all phases: the days that they affect, their command, and how they publish."""
 
 import logging
 import time
@@ -31,7 +31,7 @@ Run = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
 
 
 class PhaseRun:
-    """One phase on some days, or on some of their units, from its first read to its publication.
+    """One run of a phase on some days or units, from its first read to its publication.
 
     done : fingerprints of the units that it publishes, by what the phase before had done at its start
     """
@@ -53,7 +53,7 @@ class PhaseRun:
             self.done = records.built_on(phase)
 
     def publish(self, tables: Mapping[str, Rows], rules: Sequence[Rule] = ()) -> dict[str, int]:
-        """Publish the phase's tables of these days; returns rows per table, and the phase's work."""
+        """Publish the phase's tables for these days; returns rows per table, and the phase's work."""
         rows, gates, _ = publish(
             self._phase, self.warehouse, tables, self._days, rules, self._units, self.done
         )
@@ -63,7 +63,7 @@ class PhaseRun:
 
 
 def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerprint], seconds: float) -> str:
-    """Return what a phase did, how long it took and at what rate: a log has no progress bar."""
+    """Return a log line about a phase: what it did, in what time and at what rate."""
     first, last = min(log_dates), max(log_dates)
     of = f"{first}" if first == last else f"{first} to {last}"
     units, ops = len(done), sum(each.ops for each in done)
@@ -74,7 +74,7 @@ def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerpri
 def touched_days(
     phase: str, spark: SparkSession, settings: Settings, log_dates: Sequence[date]
 ) -> list[date]:
-    """These days; of a phase of whole days also later ones that depend on them and are due again."""
+    """Return the days to do; for a phase of whole days also later days that depend on them."""
     days = set(log_dates)
     if PHASES[phase].of_days:
         later = days_after(log_dates, settings.revision.days)
@@ -83,7 +83,7 @@ def touched_days(
 
 
 def phase_command(phase: str, run: Run, meaning: str, reads: Reads = inputs.a_warehouse) -> Command:
-    """Make the command that does a phase on one log date, and on later days that this touches.
+    """Make the command of a phase: runs it on one log date, and on later days that depend on it.
 
     meaning : what its help says
     """

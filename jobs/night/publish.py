@@ -1,4 +1,4 @@
-"""Publish: checks the tables of the given days against each other, logs a summary, writes the reports.
+"""Publish: check the tables of the given days against each other, log a summary, write the reports.
 
 Every phase has gated its tables before they became visible. What only all of them together can show is
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
@@ -39,7 +39,7 @@ _MOST_DRAINS: Final = 3
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it writes none."""
+    """Publish these days as `summaries` does, with a report of the last day. Returns no rows."""
     summaries(spark, settings, log_dates, with_report=[max(log_dates)])
     return {}
 
@@ -50,7 +50,7 @@ def summaries(
     log_dates: Sequence[date],
     with_report: Collection[date] = (),
 ) -> list[Summary]:
-    """Check these days across the phases, write reports, log and return what each night found.
+    """Check these days across phases, write reports, log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
     """
@@ -80,7 +80,7 @@ def summaries(
 
 
 def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
-    """What a night's summary leads with: sentences on what changed and whom to drain."""
+    """Return the sentences that begin a night's summary: what changed, and which hosts to drain."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [
@@ -92,7 +92,7 @@ def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
 
 
 def _warnings(page: Page, day: date) -> list[Notice]:
-    """Warnings of rules across tables."""
+    """Warnings from rules across tables."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {check.rows} rows")
         for table in page.tables
@@ -102,7 +102,7 @@ def _warnings(page: Page, day: date) -> list[Notice]:
 
 
 def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
-    """Log the summary of a night, and write it on the night's page."""
+    """Log the summary of a night and write it to the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {
         name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}

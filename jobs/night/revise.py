@@ -1,4 +1,4 @@
-"""Revise: uses other jobs and earlier days to decide between causes that a unit's steps cannot separate.
+"""Revise: decide between causes that a unit's own steps cannot separate, by other jobs and earlier days.
 
 job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes, slower_than_usual of job_slowdown;
 also rank_steps of units whose transfers became slow, which are replayed with those of earlier days. A
@@ -44,7 +44,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Replay:
-    """Make the function that replays units from their ops: none whose results another simulator wrote.
+    """Make a function that replays units from their ops; skips results of another simulator version.
 
     Of old days ops may have expired: such a unit has no causes to return.
     """

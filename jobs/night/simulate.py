@@ -1,4 +1,4 @@
-"""Simulate: computes what each unit of the given days would have taken without stragglers.
+"""Simulate: compute how long each unit of the given days would have taken without stragglers.
 
 rank_steps, jobs, run_events -> job_slowdown and its companions, job_causes as the unit's steps show them.
 """
@@ -63,7 +63,7 @@ def simulated(
     units: Collection[Unit] | None,
     before_s: UsualTransfers = NO_DAYS,
 ) -> Results:
-    """Simulate units as stored, one row of `tasks` per task; units that share row groups are shuffled first.
+    """Simulate stored units in Spark tasks; units that share row groups are shuffled first.
 
     The tasks of a shuffle are a given number, because adaptive execution would make one of them.
     """

@@ -1,4 +1,4 @@
-"""A whole night in one session: ingest, simulate, revise, aggregate, publish.
+"""The daily run in one session: ingest, simulate, revise, aggregate, publish.
 
 The order of the phases is vocabulary.Phase; RUNS says what does each.
 """
@@ -26,7 +26,7 @@ RUNS: Final[dict[str, Run]] = {
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every phase over these days, and the last ones over later days that depend on them.
+    """Run every phase on these days, and the last phases on later days that depend on them.
 
     Returns rows per table.
     """

@@ -1,1 +1,1 @@
-"""Questions to a warehouse: read-only, and without Spark unless it is asked for."""
+"""Answer questions from a warehouse: read-only, and without Spark unless requested."""

@@ -1,4 +1,4 @@
-"""One run simulated and diagnosed as a night does it, without Spark and without a warehouse.
+"""Analyse one run as a night does, without Spark or a warehouse, and explain what prevents it.
 
 And what keeps a run from it, in words: files of which nothing was read, a manifest that lacks.
 """
@@ -52,7 +52,7 @@ _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank
 
 
 class Analysis(NamedTuple):
-    """What was found of a run.
+    """Results of analysing one run.
 
     tables : as its page takes them
     results : result tables as the night publishes them, but for what other jobs and days would revise
@@ -65,13 +65,13 @@ class Analysis(NamedTuple):
 
 
 def analysis(run: Run) -> Analysis:
-    """Read a run, simulate and diagnose it; what is wrong with it is its status."""
+    """Read, simulate and diagnose a run; any defect becomes its status."""
     settings = load_settings(SHIPPED)
     return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
 
 
 def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
-    """Simulate and diagnose a run as read.
+    """Simulate and diagnose a run that has been read.
 
     has_day : whether the log date is known; else it is that of the first line, where one has a time of day
     """
@@ -90,7 +90,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Recorded lines that the page draws."""
+    """Recorded rows that the page's timeline draws."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -106,7 +106,7 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
 
 
 def _recorded_day(rows: pa.Table) -> date | None:
-    """Day of the first line, in UTC; None where the log knows no time of day, or one that no calendar has."""
+    """Date of the first line in UTC; None if the log has no plausible time of day."""
     first_us = pc.min(rows["t0_us"]).as_py() if rows.num_rows else None
     try:
         return datetime.fromtimestamp(first_us / 1e6, UTC).date() if first_us else None
@@ -115,7 +115,7 @@ def _recorded_day(rows: pa.Table) -> date | None:
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
-    """Rows of a result table with the unit's key."""
+    """Rows of a result table with the unit's key added."""
     schema = TABLES[name].arrow_schema
     for column, value in zip(UNIT_KEY, unit, strict=True):
         if column not in rows.column_names:
@@ -153,7 +153,7 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Name the files of which every line was rejected, and the reason of the first."""
+    """Describe the files of which every line was rejected, with the first reason."""
     first = {row["source_file"]: row["detail"] for row in reversed(read.rejects.to_pylist())}
     unread = [each for each in read.account.files if each.rejects and not each.rows]
     for each in unread[:_MOST_FILES]:
@@ -164,7 +164,7 @@ def unread_files(read: ReadRun) -> Iterator[str]:
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:
-    """Show the job.json that a unit without a good one needs; nothing where no row shows its sizes.
+    """Yield lines of the job.json that a unit without a valid one needs; none if no row shows sizes.
 
     Sizes that are stated stay where the rows do not contradict them; the others are as the rows suggest.
     """
@@ -187,6 +187,6 @@ def manifest_template(found: Analysis) -> Iterator[str]:
 
 
 def _one_more(numbers: pa.ChunkedArray) -> int:
-    """Return one more than the largest number, 1 where there is none."""
+    """Return one more than the largest number, or 1 without numbers."""
     largest: int | None = pc.max(numbers).as_py()
     return 1 if largest is None else largest + 1

@@ -1,4 +1,4 @@
-"""Before and after a date: job days in, differences with intervals (Welch, Student) and verdicts out."""
+"""Compare job days before and after a date: differences with confidence intervals, and verdicts."""
 
 import math
 from collections import defaultdict
@@ -25,7 +25,7 @@ UNKNOWN: Final = "not enough evidence"
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the numbers after less mean of those before, with its interval; in the numbers' own unit.
+    """Mean after minus mean before, with its confidence interval; in the values' own unit.
 
     low, high : null with too little evidence, or if nothing varies
     """
@@ -39,19 +39,19 @@ class Difference:
 
     @property
     def effect(self) -> float | None:
-        """After less before; null where one side is empty."""
+        """Mean after minus mean before; None if one side is empty."""
         return None if self.before is None or self.after is None else self.after - self.before
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out zero."""
+        """Whether the interval excludes zero."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 def compare(
     before: Sequence[float], after: Sequence[float], confidence: float, *, is_paired: bool = False
 ) -> Difference:
-    """Welch's t-interval of the difference of two means; of pairs Student's: what they share cancels out.
+    """Welch's t-interval for the difference of two means; Student's for pairs.
 
     The numbers of a side are taken as independent draws; variances may differ. Where none of them varies the
     interval is empty: two constants say nothing of how far others would lie apart.
@@ -77,7 +77,7 @@ def compare(
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return the quantile of Student's distribution, of at least two degrees of freedom, above its median.
+    """Return the quantile above the median of Student's distribution with at least two degrees of freedom.
 
     scipy has it too, and would be a fifth of the whole install. Newton's steps from the normal quantile rise
     to it: the distribution is concave there.
@@ -99,7 +99,7 @@ def student_quantile(probability: float, freedom: float) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One line of the answer.
+    """One row of the answer.
 
     trials : what was taken as independent: days of a single job, else jobs, each by the mean of its days
     """
@@ -122,7 +122,7 @@ class Comparison:
 
 
 def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[Comparison]:
-    """Compare the chosen days before and after; the same within jobs of both sides; and all other days.
+    """Compare chosen days before and after, within jobs that have both, and all other days.
 
     With a label, days after without it and days before with it are left out. The others show
     what changed without it.
@@ -151,7 +151,7 @@ def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[
 
 
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Chosen days before and after, and all other days before and after.
+    """Chosen days before and after, then all other days before and after.
 
     Where all days are chosen the others are those without the label.
     """
@@ -171,7 +171,7 @@ def _values(days: Sequence[Row]) -> list[float]:
 
 
 def _means(days: Sequence[Row]) -> dict[str, float]:
-    """Mean value of each job, by its name."""
+    """Mean value of each job, by job id."""
     values: dict[str, list[float]] = defaultdict(list)
     for day in days:
         values[str(day["job_id"])].append(day["value"])

@@ -1,4 +1,4 @@
-"""What catalogs of other engines need to see tables and views as of a publication: statements of their SQL.
+"""SQL statements that show the tables and views of a publication to catalogs of other engines.
 
 Delta's tables are registered once, under names of their own; each publication then makes the views anew, of
 the versions that belong together. DuckDB reads the files of those versions by itself.
@@ -37,7 +37,7 @@ _SAID: Final = {
 
 
 def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
-    """Return the statements for a catalog, and comments.
+    """Return the SQL statements for a catalog, with comments.
 
     schema : where they go, with its catalog before it where there are several
     raises : QuestionError where the catalog could not reach the tables
@@ -71,7 +71,7 @@ def _of_duckdb(database: Database) -> Iterator[str]:
 
 
 def _table(database: Database, catalog: str, schema: str, name: str) -> str:
-    """Make a table of Delta's known, once."""
+    """Return the SQL statement that makes a Delta table known to a catalog."""
     place, table = f"{database.place_of(name)}/{name}", f"{_NAMED}{name}"
     if catalog == SPARK and place.startswith("s3://"):
         place = f"s3a{place.removeprefix('s3')}"
@@ -93,7 +93,7 @@ def _version(database: Database, catalog: str, name: str) -> str:
 
 
 def _none(table: Table, catalog: str) -> str:
-    """Rows of a table that is not there yet: none, of its types."""
+    """Return SQL of an empty relation with the types of a table that does not exist yet."""
     columns = (
         f"CAST(NULL AS {_type(type_name(each.type), catalog)}) AS {each.name}" for each in table.columns
     )
@@ -105,7 +105,7 @@ def _type(name: str, catalog: str) -> str:
 
 
 def _views(catalog: str) -> Iterator[str]:
-    """Views of the warehouse, in the catalog's SQL; those that it cannot say are named."""
+    """Views of the warehouse in the catalog's SQL; names those that cannot be transpiled."""
     left_out: set[str] = set()
     for view in VIEWS.values():
         try:
@@ -117,7 +117,7 @@ def _views(catalog: str) -> Iterator[str]:
 
 
 def _put_over(sql: str, dialect: str, left_out: Collection[str]) -> str:
-    """Return SQL of a view in another dialect; Spark's as it is. Raises SqlglotError where it has none."""
+    """Return SQL of a view in another dialect; raises SqlglotError if it cannot be transpiled."""
     if needs := mentioned(sql).intersection(left_out):
         raise SqlglotError(f"it reads {min(needs)}")
     if dialect == SPARK:

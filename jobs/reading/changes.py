@@ -1,4 +1,4 @@
-"""Since which day: change points of a job's step time and of what it loses, over its days and runs."""
+"""Change points of a job's step time and losses, over its days and runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ MOST_HOSTS: Final = 3
 
 
 class Point(NamedTuple):
-    """A unit: one day of a run.
+    """Summary of a unit: one day of a run.
 
     step_s  : mean recorded step time. [s]
     error   : its standard error within the day, as a share of it.
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A level that holds from a day on.
+    """A new level that holds from a day on.
 
     since, run_id : first day, and run, of the new level.
     until         : its last day; days, days_before: how many units have it, and the level before.
@@ -76,7 +76,7 @@ class Change:
 
 
 def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
-    """Positions at which a new level begins.
+    """Find the positions at which a new level begins.
 
     The levels that leave least, each change paid for; then the smallest change goes until none is too small.
 
@@ -104,7 +104,7 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Standard deviation from one value to the next beside their errors; a few changes do not raise it."""
+    """Standard deviation between neighbouring values beyond their errors; robust to a few changes."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
@@ -122,13 +122,13 @@ def _without_small(values: Floats, weight: Floats, found: list[int], smallest: f
 
 
 def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:
-    """Weighted mean of each stretch."""
+    """Weighted mean of each stretch between changes."""
     parts = zip(np.split(values, found), np.split(weight, found), strict=True)
     return np.array([np.average(each, weights=of_each) for each, of_each in parts])
 
 
 def changes_of(points: Sequence[Point]) -> list[Change]:
-    """All changes of one job's step time, of what it loses, and of each cause, the latest first.
+    """All changes of one job's step time, loss and causes, the latest first.
 
     points : its units by day.
     """
@@ -179,7 +179,7 @@ def _changes(points: Sequence[Point], of: str, values: Floats, errors: Floats) -
 
 
 def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float) -> str:
-    """Cause whose part of the step changed by at least half of the difference, or that none did."""
+    """Cause that explains at least half of a change in step time, or NO_CAUSE."""
 
     def lost_s(points: Sequence[Point], cause: str) -> float:
         return float(np.mean([_part(point, cause) * point.step_s for point in points]))
@@ -192,7 +192,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Say what else is not as on the day before."""
+    """Yield descriptions of other facts that differ from the day before."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):

@@ -1,4 +1,4 @@
-"""A warehouse as DuckDB reads it: its tables as of one publication, and no other file.
+"""A warehouse read by DuckDB: its tables as of one publication, and no other files.
 
 It lies in a folder of this machine, or in a store that deltalake reaches.
 """
@@ -30,7 +30,7 @@ IN_ORDER: Final = "SET threads = 1"
 
 
 class Database:
-    """The tables under one root, all as of the publication that is now the latest.
+    """Tables under one root, as of the latest publication.
 
     ingested : root of another warehouse to read the ingested tables from; left out, this one
     """
@@ -47,15 +47,15 @@ class Database:
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return what the warehouse states of its latest publication: other bytes, another publication."""
+        """Return the record of the latest publication; it differs between publications."""
         return self._own.stated(), self._ingested.stated()
 
     def unused_files(self, name: str) -> int:
-        """Count the files of a table that no version of the last week needs."""
+        """Count files of a table that no version of the last week needs."""
         return self._home(name).unused_files(name)
 
     def place_of(self, name: str) -> str:
-        """Return the root under which a table lies."""
+        """Return the root folder or URL of a table."""
         return self._home(name).root
 
     def version_of(self, name: str) -> int | None:
@@ -78,7 +78,7 @@ class Database:
     def connection(
         self, names: Collection[str] = (*TABLES, *VIEWS), *, in_order: bool = False
     ) -> duckdb.DuckDBPyConnection:
-        """Return a connection in which these tables and views can be read, and no other file.
+        """Return a connection that can read these tables and views, but no other files.
 
         names : a view needs what it reads. A table that is not there yet is empty.
         in_order : the same rows give the same bits, see IN_ORDER
@@ -96,7 +96,7 @@ class Database:
         return connection
 
     def write(self, target: Path, names: Collection[str]) -> None:
-        """Write these tables and views into a new file, with what each of them and of their columns means."""
+        """Write tables and views to a new DuckDB file, with the meanings of tables and columns."""
         config = {**ALONE, "storage_compatibility_version": "v1.4.0"}  # clients of that version read it too
         with duckdb.connect(str(target), config=config) as connection:
             connection.execute(WHOLE)
@@ -111,7 +111,7 @@ class Database:
                 connection.execute(f"COMMENT ON VIEW {view} IS {quoted(VIEWS[view].meaning)}")
 
     def _rows(self, name: str, connection: duckdb.DuckDBPyConnection) -> str:
-        """SQL of the rows of a table, to a connection: columns that a file was written without are null."""
+        """SQL for the rows of a table; columns that a file lacks are null."""
         if name not in self._stored:
             self._stored[name] = self._home(name).stored(name)
         table, stored = TABLES[name], self._stored[name]
@@ -126,7 +126,7 @@ class Database:
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
-    """Make these views of the warehouse views of the database."""
+    """Create these views of the warehouse in the database."""
     for view in VIEWS.values():
         if view.name in names:
             connection.execute(f"CREATE VIEW {view.name} AS {in_duckdb(view.sql)}")
@@ -134,17 +134,17 @@ def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) 
 
 @cache
 def in_duckdb(sql: str) -> str:
-    """Return SQL of a view for DuckDB; kept, as every connection needs it again."""
+    """Return SQL of a view for DuckDB; cached, because every connection needs it."""
     return question(sql).for_duckdb
 
 
 def needed(names: Collection[str]) -> set[str]:
-    """Return these tables and views with all that they read."""
+    """Return these tables and views, and all that they read."""
     return mentioned(" ".join(names)) if names else set()
 
 
 def _instead(root: Path) -> str:
-    """Say which warehouse may be meant, of those that lie beside a folder, or what to do."""
+    """Suggest a warehouse beside this folder, or what to do."""
     beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
     names = [each.name for each in beside if any((each / name).is_dir() for name in TABLES)]
     near = close_match(root.name, names)

@@ -1,4 +1,4 @@
-"""Spark's SQL put over into DuckDB's: by sqlglot, and here where that means something else to DuckDB.
+"""Transpile Spark SQL to DuckDB with sqlglot, plus rules where DuckDB gives it another meaning.
 
 Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be put over
 is an error: an answer that is silently another one would be worse.
@@ -19,12 +19,12 @@ _UNLIKE_BY_NAME: Final = {"printf", "weekday"}
 
 
 def put_over(question: exp.Expr) -> str:
-    """Return a question, parsed as Spark's, as SQL of DuckDB's. Raises SqlglotError without one."""
+    """Transpile a question parsed as Spark SQL to DuckDB SQL. Raises SqlglotError if impossible."""
     tree = question.copy()
     _name_columns(tree)
     for each in reversed(list(tree.walk())):  # the inmost first
         if isinstance(each, _UNLIKE) or (isinstance(each, exp.Anonymous) and each.name in _UNLIKE_BY_NAME):
-            raise SqlglotError(f"{each.sql('spark')} means something else to DuckDB")
+            raise SqlglotError(f"{each.sql('spark')} has another meaning in DuckDB")
         if type(each) in _OTHERWISE:
             each.replace(_OTHERWISE[type(each)](each.copy()))
         elif type(each) in _RULES:
@@ -33,7 +33,7 @@ def put_over(question: exp.Expr) -> str:
 
 
 def _name_columns(tree: exp.Expr) -> None:
-    """Name columns without a separate name as they were written."""
+    """Name unnamed columns by their SQL text, as Spark does."""
     for select in tree.find_all(exp.Select):
         for column in list(select.expressions):
             if not column.output_name and not column.is_star:
@@ -57,7 +57,7 @@ def _cast(each: exp.Expr) -> None:
 
 
 def _collected(each: exp.Expr) -> None:
-    """Collect an empty list of no rows, where DuckDB gives null."""
+    """Collect an empty list over no rows, where DuckDB returns null."""
     whole = each.parent if isinstance(each.parent, exp.Filter) else each
     if not isinstance(whole.parent, exp.Window):
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))
@@ -69,7 +69,7 @@ def _greatest_struct(each: exp.Expr) -> None:
 
 
 def _lambda(steps: exp.Expr) -> None:
-    """Take one from the places that a lambda is given: DuckDB counts from one, Spark from zero."""
+    """Subtract one from index arguments of lambdas: DuckDB counts from one, Spark from zero."""
     if not isinstance(steps.parent, exp.Transform | exp.ArrayFilter):
         return
     for place in steps.expressions[1:]:
@@ -79,11 +79,11 @@ def _lambda(steps: exp.Expr) -> None:
 
 
 def _outer(each: exp.Expr) -> None:
-    """Keep a row whose list is empty or null."""
+    """Keep rows whose list is empty or null, as LATERAL VIEW OUTER does."""
     if not each.args.get("outer"):
         return
     if type(each.this) is not exp.Explode:
-        raise SqlglotError("LATERAL VIEW OUTER is put over of explode alone")
+        raise SqlglotError("LATERAL VIEW OUTER can be transpiled for explode only")
     values = each.this.this
     elements = exp.Case().when(exp.func("array_size", values) > 0, values).else_(exp.array("NULL"))
     each.this.set("this", elements)

@@ -1,4 +1,4 @@
-"""By how much one run is slower than another, and what makes the difference: days of runs in, parts out.
+"""How much slower one run is than another, split into parts that add up; seconds per step.
 
 All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
 """
@@ -47,7 +47,7 @@ _Rows = Iterator[_Row]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the difference.
+    """One part of the difference.
 
     a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
     share         : of the difference; None where that is none.
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found: B less A.
+    """Result of a comparison: B minus A.
 
     reach_s : half of the interval of the difference; None with too few steps; 0 where no step differs from
               another. [s]
@@ -80,21 +80,21 @@ class Found:
 
     @property
     def difference_s(self) -> float:
-        """By how much a step of B takes longer. [s]"""
+        """How much longer a step of B takes. [s]"""
         return self.b.step_s - self.a.step_s
 
     @property
     def relative(self) -> float:
-        """The same as a share of A's step time."""
+        """Difference as a share of A's step time."""
         return self.difference_s / self.a.step_s
 
     @property
     def verdict(self) -> str:
-        """SLOWER or FASTER where the difference is neither small nor chance; else SAME, CHANCE or TOO_FEW."""
+        """SLOWER or FASTER if the difference is neither small nor chance; else SAME, CHANCE or TOO_FEW."""
         return _verdict(self.difference_s, self.reach_s, self.a.step_s)
 
     def exceeds(self, limit: float) -> bool:
-        """Whether B is slower by more than this share of A's step time, as far as the steps can tell."""
+        """Whether B is slower by more than this share of A's step time, beyond chance."""
         return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
 
 
@@ -109,7 +109,7 @@ def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
 
 
 def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
-    """Compare two sides.
+    """Compare two sides; returns the difference of their step times and its parts.
 
     by_ops : of their recorded ops; None where these are not known on both sides.
     """
@@ -144,14 +144,14 @@ def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> f
 
 
 def _by_cause(a: Side, b: Side) -> _Rows:
-    """Parts by cause, those that cost something; what is left is the step in which nothing is lost."""
+    """Parts by cause; the remainder is step time in which nothing is lost."""
     before, after = a.lost_s(), b.lost_s()
     yield from _both(OF_CAUSE, before, after, CAUSES)
     yield _left(OF_CAUSE, NOTHING_LOST, a.step_s - fsum(before.values()), b.step_s - fsum(after.values()))
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Parts by op type of communication; what several types delay together is a part of its own."""
+    """Parts by op type of exposed communication; what several types delay together is one part."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return
@@ -174,7 +174,7 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
 
 
 def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Parts by op type, stage and host; what is left is launches, and what the ops' times do not explain."""
+    """Parts by op type, stage and host; the remainder is launch delay and what ops do not explain."""
     if by_ops is None:
         return
     difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s

@@ -1,4 +1,4 @@
-"""Answers by DuckDB, from a warehouse on this machine, without a JVM."""
+"""Answer questions with DuckDB, without a JVM."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +24,7 @@ _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT
 
 
 class DuckDbReader:
-    """Answers questions from one warehouse, all as of the publication that was the latest at the start.
+    """Answers questions from one warehouse, as of the publication that was latest at the start.
 
     Tables stay open from one question to the next.
 
@@ -38,17 +38,17 @@ class DuckDbReader:
 
     @property
     def root(self) -> str:
-        """Where the tables lie."""
+        """Root of the warehouse, a path or URL."""
         return self._database.root
 
     def close(self) -> None:
-        """Close all tables; the next question opens those that it reads."""
+        """Close all tables; the next question reopens what it needs."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._open = None, set()
 
     def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer a question with at most `limit` rows, all where it is 0. Times are text, in UTC.
+        """Answer a question with at most `limit` rows (0: all). Times become text, in UTC.
 
         Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
         """
@@ -57,24 +57,24 @@ class DuckDbReader:
             return answer(connection, asked.for_duckdb, limit)
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question for code; raises as `ask` does. Sums of whole numbers are int64."""
+        """Answer a question as an Arrow table; raises as `ask` does. Integer sums are int64."""
         asked = question(sql)
         with self._opened(asked) as connection:
             found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
     def stop(self) -> None:
-        """End the question that another thread asks now."""
+        """Interrupt the question that another thread is asking."""
         if self._connection is not None:
             self._connection.interrupt()
 
     def unused_files(self, name: str) -> int:
-        """Count the files of a table that no version of the last week needs."""
+        """Count files of a table that no version of the last week needs."""
         return self._database.unused_files(name)
 
     @contextmanager
     def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend a connection that has what a question reads, and say of its errors what is wrong."""
+        """Yield a connection with the tables a question reads; explains DuckDB's errors."""
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
         try:
             connection = self._connected(names)
@@ -86,7 +86,7 @@ class DuckDbReader:
             raise AnswerError(first_line(error)) from error
 
     def _connected(self, names: Collection[str]) -> duckdb.DuckDBPyConnection:
-        """Return a connection with these tables and views, and with those that were read before."""
+        """Return a connection with these tables and views, and those opened before."""
         if self._connection is None or not self._open.issuperset(names):
             self._open.update(names)
             if self._connection is not None:
@@ -96,7 +96,7 @@ class DuckDbReader:
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:
-    """Answer by DuckDB what DuckDB itself takes for one SELECT. Raises QuestionError for anything else."""
+    """Run one SELECT in DuckDB. Raises QuestionError for any other statement."""
     statements = connection.extract_statements(sql)
     if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
         raise QuestionError(f"not one SELECT: {sql}")
@@ -112,7 +112,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Found]) -> Found:
-    """Ask in a thread and end the question at Ctrl-C, which DuckDB misses in some of its steps."""
+    """Run a query in a thread, so that Ctrl-C can stop it, which DuckDB itself sometimes misses."""
     with ThreadPoolExecutor(1) as beside:
         asked = beside.submit(ask)
         try:
@@ -123,19 +123,19 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Foun
 
 
 def _of_sum(kind: pa.DataType) -> pa.DataType:
-    """Type that Spark gives a sum of whole numbers, where DuckDB's is one of 128 bits."""
+    """Spark's type for integer sums, where DuckDB's has 128 bits."""
     return pa.int64() if pa.types.is_decimal(kind) and (kind.precision, kind.scale) == (38, 0) else kind
 
 
 def _plain(value: object) -> object:
-    """Return times and lengths of time as text."""
+    """Convert times and durations to text."""
     if isinstance(value, datetime | list | dict):
         return times_as_text(value)
     return str(value) if isinstance(value, timedelta) else value
 
 
 def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Question) -> str:
-    """Say what DuckDB does not understand and, of a column, which one may be meant."""
+    """Explain a DuckDB error; for an unknown column suggest the closest one."""
     missing = _NO_COLUMN.search(str(error))
     if missing is None:
         return f"{first_line(error)} (--engine spark may know it)"

@@ -1,4 +1,4 @@
-"""Charts of one unit for notebooks: `spec` is Vega-Lite, drawn as SVG or PNG on this machine alone."""
+"""Charts of one unit for notebooks: Vega-Lite in `spec`, drawn as SVG or PNG on this machine."""
 
 import json
 import os
@@ -30,11 +30,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class FigureError(RuntimeError):
-    """Raised where a chart cannot be drawn; the message has the converter's own."""
+    """Raised when a chart cannot be drawn, with the converter's message."""
 
 
 def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
-    """Run the converter in a process of its own.
+    """Run the chart converter in a separate process.
 
     It panics where standard input is closed, as under a daemon, and hangs in a fork.
     """
@@ -44,17 +44,17 @@ def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
+    """A Vega-Lite chart; a notebook shows it as SVG, without network."""
 
     title: str
     spec: Mapping[str, Any]
 
     def svg(self) -> str:
-        """Return the chart as SVG. Raises FigureError where the converter fails, with what it said."""
+        """Return the chart as SVG. Raises FigureError if the converter fails."""
         return self._drawn(".svg").decode()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart as the name ends, .png or .svg; returns the path.
+        """Write the chart as .png or .svg, by the file name; returns the path.
 
         Raises ValueError for another ending, FigureError where the converter fails.
         """
@@ -84,10 +84,10 @@ class Figure:
 
 
 class Figures:
-    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when it is shown or saved."""
+    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when shown or saved."""
 
     def __init__(self, job_id: str, rows: Callable[[str], Rows]) -> None:
-        """Take the unit's rows from a function of the name of a table or view."""
+        """Take a function that returns the unit's rows of a table or view by name."""
         self._job_id, self._rows = job_id, rows
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Figures:
 
     @property
     def workers(self) -> Figure:
-        """How much of the ideal step each worker alone adds."""
+        """Map of workers: how much each worker alone adds to the ideal step. [%]"""
         names = ("pp_rank", "dp_rank", "rank", "host")
         rows = [
             {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
@@ -113,7 +113,7 @@ class Figures:
 
     @property
     def steps(self) -> Figure:
-        """Slowdown of each recorded step."""
+        """Chart of the slowdown of each recorded step."""
         rows = [{name: row[name] for name in ("step", "slowdown")} for row in self._rows("step_slowdown")]
         encoding = {
             "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},
@@ -145,7 +145,7 @@ class Figures:
 
     @property
     def waterfall(self) -> Figure:
-        """The chain from recorded to productive: in GPU-hours where the unit states them, else in time."""
+        """Waterfall from recorded to productive time; GPU-hours if the unit states them, else seconds."""
         found = self._rows("waterfall")
         amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
         rows = [

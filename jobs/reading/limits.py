@@ -1,4 +1,4 @@
-"""Limits on what one question takes, of time and of memory: whoever types SQL may type anything."""
+"""Limits on time and memory of one question, as users may type any SQL."""
 
 import os
 import re
@@ -34,14 +34,14 @@ _LEAST_HEAP: Final = 2**29
 
 
 class Stoppable(Protocol):
-    """An engine whose question can be ended by another thread."""
+    """Protocol of an engine whose current question another thread can interrupt."""
 
     def stop(self) -> None:
-        """End the question that is asked now."""
+        """Interrupt the current question."""
 
 
 def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -> Found:
-    """Return what `ask` returns, or raise what it raises.
+    """Run `ask` within limits of time and memory; returns or raises what it does.
 
     seconds : the longest it may take; 0: as long as it likes, with as much memory. [s]
     raises : AnswerError where it takes longer, or too much memory. An engine that does not stop ends this
@@ -70,7 +70,7 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
 
 
 def with_limited_heap(settings: Settings, seconds: float) -> Settings:
-    """Return settings under which a JVM of Spark's takes no more for a question than this process may.
+    """Return settings in which Spark's JVM gets no more memory than a question may use.
 
     seconds : as within_limits has it: 0 leaves the settings as they are
     """
@@ -82,7 +82,7 @@ def with_limited_heap(settings: Settings, seconds: float) -> Settings:
 
 
 def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
-    """End a question, or give it up: what an engine begins between two calls ends with the next."""
+    """Interrupt a question repeatedly, and give up after a grace period."""
     until_s = time.monotonic() + _GRACE_S
     while asked.is_alive() and time.monotonic() < until_s:
         engine.stop()
@@ -90,7 +90,7 @@ def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
 
 
 class _Asked(threading.Thread, Generic[Found]):
-    """A thread that does not hold up the end of the process."""
+    """A daemon thread, which does not delay the end of the process."""
 
     def __init__(self, ask: Callable[[], Found]) -> None:
         super().__init__(daemon=True)
@@ -111,7 +111,7 @@ class _Asked(threading.Thread, Generic[Found]):
 
 @contextmanager
 def _memory_limited(seconds: float) -> Iterator[int]:
-    """Limit the memory that this process may take beyond what it has; yields by how much. [B]"""
+    """Limit this process's additional memory; yields the limit. [B]"""
     most, before = max(memory_bytes() // _SHARE, _LEAST), resource.getrlimit(resource.RLIMIT_DATA)
     if not seconds:
         yield most
@@ -124,7 +124,7 @@ def _memory_limited(seconds: float) -> Iterator[int]:
 
 
 def _leave(message: str) -> None:
-    """End the process at once: threads of an engine that works on would hold up any other end."""
+    """End the process at once, because threads of an engine could block a normal exit."""
     sys.stdout.flush()
     complain(f"{called()}: error: {message}")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""One unit for notebooks, of a warehouse or straight from its logs: causes, culprits, what-if, figures."""
+"""One unit for notebooks, from a warehouse or from its logs: causes, culprits, what-if, figures."""
 
 import os
 from abc import ABC, abstractmethod
@@ -49,14 +49,14 @@ class Timeline:
         return f"<Timeline of {self._unit.job_id}, step {self.step}: {times}; save() writes it for Perfetto>"
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the trace as `straggler timeline` does, of the workers that lose most; returns its path."""
+        """Write the trace of the workers that lose most, as `straggler timeline` does; returns its path."""
         target = Path(path) if path is not None else Path(file_name(self._unit, self.step))
         write_trace(target, self._unit, self._found, culprits_and_neighbours(self._found), self._ideal)
         return target
 
 
 class OneUnit(ABC):
-    """What a notebook asks of one unit; subclasses say where its rows come from."""
+    """Questions about one unit; subclasses provide its rows."""
 
     key: Unit
 
@@ -66,11 +66,11 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
-        """Rows of rank_steps, with the columns that are simulated, and the manifest."""
+        """Rows of rank_steps with the simulated columns, and the manifest."""
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """What was found of the unit, which causes are answered from."""
+        """Stored results of the unit, from which causes are answered; None without any."""
 
     @property
     def causes(self) -> Rows:
@@ -89,7 +89,7 @@ class OneUnit(ABC):
 
     @property
     def culprits(self) -> Rows:
-        """Who causes it, in words: a row for each culprit of each cause that holds."""
+        """Who causes it, in words: one row per culprit of each cause that holds."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in self._dicts(JOB_CAUSES):
@@ -114,7 +114,7 @@ class OneUnit(ABC):
         return Figures(self.key.job_id, self._dicts)
 
     def figure(self) -> Figure:
-        """Return the map of the unit's workers: how much of the ideal step each alone adds."""
+        """Return the map of workers: how much each worker alone adds to the ideal step."""
         return self.figures.workers
 
     def what_if(
@@ -123,7 +123,7 @@ class OneUnit(ABC):
         set: float | None = None,  # noqa: A002  # as on the command line
         factor: float | None = None,
     ) -> Rows:
-        """Replay the unit with each fix: a cause, or the ops of a predicate ideal, or `set` times as long.
+        """Replay the unit with each fix: a cause, or ops of a predicate ideal, or `set` times as long.
 
         A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
         Raises PredicateError for what is neither, QuestionError for a predicate that no op matches, and
@@ -139,7 +139,7 @@ class OneUnit(ABC):
         )
 
     def mitigate(self, *layers: int) -> Rows:
-        """Replay the unit with what could be done: layers moved, sequences balanced, collections planned.
+        """Replay the unit with each mitigation: layers moved, sequences balanced, collections planned.
 
         layers : of the model, or of each of its chunks; none are moved without.
         A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
@@ -153,7 +153,7 @@ class OneUnit(ABC):
         )
 
     def timeline(self, step: int | None = None) -> Timeline:
-        """Return one step, the slowest if none is named. Raises NoSuchStepError for one that is missing."""
+        """Return one step, by default the slowest. Raises NoSuchStepError if it does not exist."""
         rows, manifest = self._recorded()
         how = load_settings().simulation
         found = step_timelines(rows, manifest, step, SimulationSettings(**how.model_dump()))

@@ -1,4 +1,4 @@
-"""Questions in turn at a prompt, from tables that stay open, with history and completion."""
+"""Interactive prompt for questions, with history and completion; tables stay open."""
 
 import readline
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _WELCOME: Final = (
 
 
 def ask_on(reader: Reader, answer: Callable[[str], None]) -> None:
-    """Read questions from the terminal until its end, and have each answered; a wrong one ends nothing."""
+    """Read questions from the terminal until it closes, and answer each; an error ends only its question."""
     complain(_WELCOME)
     columns = columns_of(reader)
     with _line_editing(lambda text: completions(text, readline.get_line_buffer(), columns)):
@@ -41,14 +41,14 @@ def ask_on(reader: Reader, answer: Callable[[str], None]) -> None:
 
 
 def columns_of(reader: Reader) -> dict[str, Sequence[str]]:
-    """Columns of every table and view; opens all of them, so that no question has to."""
+    """Columns of every table and view; opens all of them in advance."""
     reader.ask("SHOW TABLES")
     views = {name: [str(row[0]) for row in reader.ask(f"DESCRIBE {name}").rows] for name in VIEW_NAMES}
     return {**{name: table.column_names for name, table in TABLES.items()}, **views}
 
 
 def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names that begin with a text: columns of tables that the line names, of all where it names none.
+    """Names that begin with `text`: columns of tables named in the line, or of all.
 
     After FROM, JOIN and DESCRIBE only tables and views.
     """
@@ -62,7 +62,7 @@ def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> l
 
 
 def _questions() -> Iterator[str]:
-    """Yield what stands before each semicolon; Ctrl-C takes back what was typed."""
+    """Yield the text before each semicolon; Ctrl-C discards the current input."""
     typed: list[str] = []
     while True:
         try:
@@ -84,7 +84,7 @@ def _questions() -> Iterator[str]:
 
 @contextmanager
 def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
-    """Have the terminal's lines edited, completed and remembered."""
+    """Enable editing, completion and history of input lines."""
     history = HISTORY.expanduser()
     with suppress(OSError):  # there is none yet
         readline.read_history_file(history)

@@ -1,4 +1,4 @@
-"""A question: one SELECT in Spark's SQL over tables and views, put over for the engine that answers it.
+"""A question: one SELECT in Spark SQL over tables and views, checked and transpiled for its engine.
 
 What an engine gets is never the text that was given: it is parsed, checked and written anew.
 """
@@ -40,24 +40,24 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not unde
 
 @dataclass(frozen=True)
 class Question:
-    """A question that was found to read tables and views of the warehouse, and to do nothing else."""
+    """A checked question: it reads tables and views of the warehouse and does nothing else."""
 
     tree: exp.Expr
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Tables and views that it names."""
+        """Tables and views that the question names."""
         named = {each.name.lower() for each in self.tree.find_all(exp.Table)}
         return tuple(name for name in NAMES if name in named)
 
     @property
     def is_select(self) -> bool:
-        """Whether it is no list of tables."""
+        """Whether it is a SELECT rather than SHOW TABLES."""
         return not isinstance(self.tree, exp.Command)
 
     @property
     def for_spark(self) -> str:
-        """The question as Spark gets it."""
+        """SQL for Spark."""
         try:
             return self.tree.sql("spark", comments=False)
         except RecursionError:
@@ -65,7 +65,7 @@ class Question:
 
     @property
     def for_duckdb(self) -> str:
-        """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
+        """SQL for DuckDB. Raises QuestionError if it cannot be transpiled."""
         if not self.is_select:
             return "SHOW TABLES FROM memory"  # what a connection is lent, it has as temporary tables
         try:
@@ -77,7 +77,7 @@ class Question:
 
 
 def question(sql: str) -> Question:
-    """Read a question. Raises QuestionError unless it only reads, and only what exists."""
+    """Parse and check a question. Raises QuestionError unless it only reads what exists."""
     if _SHOW_TABLES.fullmatch(sql):
         return Question(exp.Command(this="SHOW", expression="TABLES"))
     tree = _read(sql)
@@ -90,7 +90,7 @@ def question(sql: str) -> Question:
 
 
 def _read(sql: str) -> exp.Expr:
-    """Return the one question that a text asks. Raises QuestionError where it does not."""
+    """Parse the single statement in a text. Raises QuestionError otherwise."""
     try:
         trees = parse(sql, read="spark")
     except SqlglotError as error:
@@ -103,15 +103,17 @@ def _read(sql: str) -> exp.Expr:
 
 
 def _check(tree: exp.Expr) -> None:
-    """Raise QuestionError for what does more than read the warehouse."""
+    """Raise QuestionError for a statement that does more than read the warehouse."""
     if next(tree.find_all(*_CHANGES), None) is not None:
         raise QuestionError(_ONLY)
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in _REFUSED:
-            raise QuestionError(f"{call.name}: no question may call it")
+            raise QuestionError(f"{call.name}: this function is not allowed")
     for lateral in tree.find_all(exp.Lateral):
         if not isinstance(lateral.this, _EXPLODES):
-            raise QuestionError(f"LATERAL {lateral.this.sql('spark')}: only explode and its like")
+            raise QuestionError(
+                f"LATERAL {lateral.this.sql('spark')}: only explode and similar functions are allowed"
+            )
     for table in tree.find_all(exp.Table):
         name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None
         if (name not in NAMES and name not in _named_around(table)) or table.args.get("version"):
@@ -122,7 +124,7 @@ def _check(tree: exp.Expr) -> None:
 
 
 def _named_around(table: exp.Table) -> set[str]:
-    """Return what WITH clauses call the rows that a table's name may mean in its place."""
+    """Return names defined by the WITH clauses around a table, which hide tables of the same name."""
     names: list[exp.Expr] = []
     inner: exp.Expr = table
     while (outer := inner.parent) is not None:
@@ -135,7 +137,7 @@ def _named_around(table: exp.Table) -> set[str]:
 
 
 def _first(error: SqlglotError) -> str:
-    """Say on one line what is wrong with SQL, and where."""
+    """Describe the first SQL error and its position on one line."""
     for each in getattr(error, "errors", ()):
         at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
         return f"{each['description']}: {at}"
@@ -143,7 +145,7 @@ def _first(error: SqlglotError) -> str:
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
-    """Name the column that may be meant, or the tables that have the one asked for.
+    """Suggest the closest column, or the tables that have the unknown one.
 
     reads : tables and views that the question names
     columns : those that it could have named
@@ -155,5 +157,5 @@ def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an engine says, without the lines that point into the SQL."""
+    """Return the first line of an engine's error message."""
     return next(iter(str(error).strip().splitlines()), "")

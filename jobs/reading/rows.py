@@ -1,4 +1,4 @@
-"""Rows of a table or an answer, as a notebook shows them and hands them on."""
+"""Rows of a table or answer for notebooks, with conversions to pandas and polars."""
 
 import io
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """Rows of a table or an answer; `arrow` has them as they are."""
+    """Rows of a table or an answer; `arrow` is the Arrow table."""
 
     arrow: pa.Table
 
     def df(self) -> "DataFrame":
-        """Return the rows as a frame of pandas, as DuckDB's `df` does."""
+        """Return the rows as a pandas DataFrame, named as in DuckDB."""
         return self.pandas()
 
     def pl(self) -> "PolarsFrame":
-        """Return the rows as a frame of polars, as DuckDB's `pl` does."""
+        """Return the rows as a polars DataFrame, named as in DuckDB."""
         return self.polars()
 
     def pandas(self) -> "DataFrame":
@@ -51,14 +51,14 @@ class Rows:
 
         found = from_arrow(self.arrow)
         if not isinstance(found, DataFrame):
-            raise TypeError("polars made no frame of a table")
+            raise TypeError("polars returned no DataFrame")
         return found
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)
 
     def __repr__(self) -> str:
-        """Return the first rows as wide as a page, the count, and the columns that had no room."""
+        """Return the first rows fitted to a page, the row count, and the columns left out."""
         kinds = self.arrow.schema.types
         is_number = [pa.types.is_integer(each) or pa.types.is_floating(each) for each in kinds]
         head = self.arrow.slice(0, _SHOWN).to_pylist(maps_as_pydicts="strict")

@@ -1,4 +1,4 @@
-"""What if of one unit: a cause, or the ops of a predicate, fixed, for the command and for notebooks."""
+"""What-if of one unit, for the command and notebooks: a cause, or the ops of a predicate, fixed."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ Fix = OpPredicate | str
 
 
 def read_fix(text: str) -> Fix:
-    """Understand a cause or a predicate. Raises PredicateError, on one line."""
+    """Parse a cause or a predicate. Raises PredicateError with one line."""
     if text in FIXABLE:
         return text
     try:
@@ -50,7 +50,7 @@ def replay_fixes(
     how: SimulationSettings,
     stored: StoredCauses | None,
 ) -> list[Answers]:
-    """Replay a unit with each of these causes fixed, and with the ops of each predicate ideal or scaled.
+    """Replay a unit with each cause fixed, and with the ops of each predicate ideal or scaled.
 
     rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
     stored : the unit's rows in the warehouse, which causes are answered from, as history revised them
@@ -78,7 +78,7 @@ def replay_fixes(
 
 
 def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
-    """Say what the unit has in the columns of a predicate that chooses none of its ops."""
+    """Yield the values that a unit has in the columns of a predicate that matches none of its ops."""
     texts = [text.replace("''", "'") for text in _TEXT.findall(predicate.sql)]
     for name in predicate.names:
         column = rank_steps["op" if name == "op_type" else name]

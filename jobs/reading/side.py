@@ -1,4 +1,4 @@
-"""Days of runs that are compared: their step times, and what the tables say of them."""
+"""Sides of a comparison: days of runs, with their step times and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MANY_DAYS: Final = 5
 
 
 class Day(NamedTuple):
-    """A unit, or as much of it as was found.
+    """One day of a run: its unit's step times and results.
 
     job        : its row of job_slowdown.
     actual_s   : recorded step times. [s]
@@ -39,19 +39,19 @@ class Day(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared, as it was asked for: at least one day, each with a step."""
+    """One side of a comparison: at least one day, each with at least one step."""
 
     name: str
     days: Sequence[Day]
 
     @property
     def steps(self) -> int:
-        """How many were recorded."""
+        """Number of recorded steps."""
         return sum(len(day.actual_s) for day in self.days)
 
     @property
     def is_replayed(self) -> bool:
-        """Whether all of its days were."""
+        """Whether all days were replayed."""
         return all(day.replayed_s is not None for day in self.days)
 
     @property
@@ -61,16 +61,16 @@ class Side:
 
     @property
     def replayed_s(self) -> float:
-        """Mean replayed step time of a side that was replayed. [s]"""
+        """Mean replayed step time, if the side was replayed. [s]"""
         return self.mean([float(np.mean(day.replayed_s)) for day in self.days if day.replayed_s is not None])
 
     def mean(self, of_days: Sequence[float]) -> float:
-        """Mean over all steps of what is the same for all steps of a day."""
+        """Mean over all steps of a value that is constant within a day."""
         counts = [len(day.actual_s) for day in self.days]
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def lost_s(self) -> dict[str, float]:
-        """What each cause costs. [s]"""
+        """Time lost to each cause, per step. [s]"""
         by_day = [dict(zip(_names(day.causes), lost_fractions(day.causes), strict=True)) for day in self.days]
         names = [cause for cause in CAUSES if any(cause in lost for lost in by_day)]
         days = list(zip(self.days, by_day, strict=True))
@@ -80,7 +80,7 @@ class Side:
         }
 
     def exposed_s(self) -> dict[str, float]:
-        """By how much communication lengthens a step: that of each op type, and of ALL_OP_TYPES. [s]"""
+        """Exposed communication per step: of each op type, and of ALL_OP_TYPES together. [s]"""
         by_day = [
             {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != Scope.STAGE}
             for day in self.days
@@ -89,7 +89,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def blocks_s(self) -> list[float]:
-        """Mean step times of blocks of steps that followed each other. [s]"""
+        """Mean step times of blocks of consecutive steps. [s]"""
         if len(self.days) >= MANY_DAYS:
             return [float(day.actual_s.mean()) for day in self.days]
         blocks = []

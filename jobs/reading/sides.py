@@ -1,4 +1,4 @@
-"""The two sides of a comparison: folders of logs, or units of the warehouse, found by name and read."""
+"""Find and read the two sides of a comparison: folders of logs, or units of the warehouse."""
 
 import re
 from collections import defaultdict
@@ -43,7 +43,7 @@ ReadOps = Callable[[], ReadRun]
 
 
 class Asked(NamedTuple):
-    """Units of the warehouse, and the text that names them.
+    """Units of the warehouse that a text names.
 
     run_id      : None: all runs of the job.
     first, last : days, both included; None: all.
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """A side, what reads the recorded ops of each of its days, and what was left out of it."""
+    """A side, readers of its days' recorded ops, and notes on what was left out."""
 
     side: Side
     ops: Sequence[ReadOps]
@@ -65,7 +65,7 @@ class Sources(NamedTuple):
 
 
 def asked(text: str) -> Asked:
-    """Read JOB, JOB/RUN, and either with @DAY or @DAY..DAY. Raises ValueError for a day that is none."""
+    """Parse JOB or JOB/RUN, optionally with @DAY or @DAY..DAY. Raises ValueError for an invalid day."""
     found = _ON_DAYS.fullmatch(text)
     of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
     job_id, is_run, run_id = of.partition("/")
@@ -74,7 +74,7 @@ def asked(text: str) -> Asked:
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Units that a text names before a day, and from it on. Raises ValueError where it names days itself."""
+    """Units that a text names, before a day and from it on. Raises ValueError if the text names days."""
     of = asked(text)
     if of.first is not None:
         raise ValueError(f"{text} names days, and so does --date")
@@ -83,7 +83,7 @@ def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
 
 
 def folder_side(text: str) -> Sources:
-    """Read and simulate the runs in a folder.
+    """Read and simulate all runs in a folder.
 
     Raises NoRunError where it has none, or those of several jobs.
     """
@@ -103,7 +103,7 @@ def folder_side(text: str) -> Sources:
 
 
 def simulated_manifest(found: Analysis, *, has_day: bool) -> dict[str, Any]:
-    """Return the manifest as the simulation took it: with the log date, where that is known."""
+    """Return the manifest as the simulation used it: with the log date, if known."""
     return dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
 
 
@@ -114,7 +114,7 @@ def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
 
 
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
-    """Read what the nights found of the units that are meant.
+    """Read the stored results of the named units.
 
     Raises NoSuchUnitError where there is none, QuestionError where none was simulated.
     """
@@ -143,7 +143,7 @@ def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> Re
 
 
 def _units(reader: Reader, of: Asked) -> list[Unit]:
-    """Units that are meant, by day. Raises NoSuchUnitError where there is none."""
+    """Named units, sorted by day. Raises NoSuchUnitError if there is none."""
     rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([of.job_id])}")
     units = sorted(Unit(**row) for row in rows.to_pylist())
     if not units:
@@ -163,7 +163,7 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
 
 
 def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str, Any]) -> Day:
-    """Make a day of a unit's result tables.
+    """Make a Day from a unit's result tables.
 
     rows : of job_slowdown, step_slowdown, job_causes and exposed_communication, by table.
     """
@@ -180,7 +180,7 @@ def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str,
 
 
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
-    """Keep the days that have steps. Raises AnswerError where none has."""
+    """Keep the days that have steps. Raises AnswerError if none has any."""
     left_out = [
         f"{text}: run {day.unit.run_id} on {day.unit.log_date} is left out: {day.job['status']}"
         + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
@@ -194,7 +194,7 @@ def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
 
 
 def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
-    """Compare the recorded ops of both sides; where that cannot be, say why."""
+    """Compare the recorded ops of both sides, or return why they cannot be compared."""
     sides = (a.side, b.side)
     if not all(side.is_replayed for side in sides):
         return None, "a side was not replayed"

@@ -1,4 +1,4 @@
-"""Answers by Spark, from warehouses that are more than one machine reads, or lie in a store."""
+"""Answer questions with Spark, for warehouses too large for one machine, or in a store."""
 
 import logging
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
 
 
 class SparkReader:
-    """Answers questions from one warehouse, all as of the publication that was the latest at the start."""
+    """Answers questions from one warehouse, as of the publication that was latest at the start."""
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
@@ -46,30 +46,30 @@ class SparkReader:
 
     @property
     def root(self) -> str:
-        """Where the tables lie."""
+        """Root of the warehouse, a path or URL."""
         return self._warehouse.root
 
     def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer as duckdb_reader.DuckDbReader.ask does, and raise the same errors."""
+        """Answer like duckdb_reader.DuckDbReader.ask, raising the same errors."""
         with self._asked(sql) as frame:
             return collected(frame, limit)
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question for code; raises as `ask` does."""
+        """Answer a question as an Arrow table; raises as `ask` does."""
         with self._asked(sql) as frame:
             return frame.toArrow()
 
     def stop(self) -> None:
-        """End the question that another thread asks now."""
+        """Cancel the question that another thread is asking."""
         self._spark.sparkContext.cancelAllJobs()
 
     def unused_files(self, name: str) -> int:
-        """Count the files of a table that no version of the last week needs."""
+        """Count files of a table that no version of the last week needs."""
         return upkeep.unused_files(self._warehouse, TABLES[name])
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:
-        """Lend the answer as a frame, and say of its errors what is wrong."""
+        """Yield the answer as a DataFrame; explains Spark's errors."""
         asked = question(sql)
         if not self._warehouse.register_views(mentioned(" ".join(asked.reads))):
             raise QuestionError(f"no tables in {self.root}: run a night first, or name another --warehouse")
@@ -108,7 +108,7 @@ class SparkReader:
 
 @contextmanager
 def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
-    """Lend a reader in a session of Spark's. Raises AnswerError where none can be made."""
+    """Yield a reader in a Spark session. Raises AnswerError if no session can be made."""
     with ExitStack() as open_session:
         try:
             with working(f"{name}: starting Spark"):
@@ -120,14 +120,14 @@ def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
 
 @contextmanager
 def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
-    """Lend a reader to pages written beside a session: DuckDB, in order."""
+    """Yield a DuckDB reader, with reproducible sums, for pages written beside a Spark session."""
     ingested = None if warehouse.ingested is warehouse else warehouse.ingested.root
     with closing(DuckDbReader(Database(warehouse.root, ingested), in_order=True)) as reader:
         yield reader
 
 
 def collected(frame: DataFrame, limit: int = 0) -> Result:
-    """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
+    """Collect at most `limit` rows of a DataFrame (0: all). Timestamps become text, in UTC."""
     names = [f"column_{place}" for place in range(len(frame.columns))]  # names may repeat
     plain = frame.toDF(*names)
     fields = plain.schema.fields
@@ -149,5 +149,5 @@ def collected(frame: DataFrame, limit: int = 0) -> Result:
 
 
 def _plain(value: object) -> object:
-    """Times within structs and lists as text; Spark gives them as local times of this process."""
+    """Convert times in structs and lists to text; Spark returns them in this process's local time."""
     return times_as_text(value, are_local=True) if isinstance(value, list | dict) else value

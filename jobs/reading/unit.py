@@ -1,4 +1,4 @@
-"""One unit of the warehouse: which one the arguments mean, and what it holds."""
+"""Find one unit of the warehouse by a command's arguments, and read it."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -21,15 +21,15 @@ _KEY = ", ".join(UNIT_KEY)
 
 
 class NoSuchUnitError(QuestionError):
-    """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
+    """Raised when arguments match no unit of the warehouse, or several; the message lists them."""
 
 
 class NotReplayedError(AnswerError):
-    """Raised where a unit that was asked for cannot be replayed; the message says why."""
+    """Raised when the requested unit cannot be replayed; the message says why."""
 
 
 def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None) -> Unit:
-    """Unit that the arguments name: of the latest day that fits, unless a day is given.
+    """Find the unit that the arguments name: on the latest matching day, unless a day is given.
 
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
@@ -57,7 +57,7 @@ def _listed(units: Collection[Unit]) -> str:
 
 
 def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
-    """Rows of rank_steps, with the columns that are simulated, and manifest of a unit.
+    """Rows of rank_steps, with the simulated columns, and the manifest of a unit.
 
     Raises NothingToReplayError where the manifest is of no use.
     """
@@ -70,14 +70,14 @@ def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
 
 
 class StoredCauses(NamedTuple):
-    """What the warehouse says of a unit: its row of job_slowdown, and its rows of job_causes."""
+    """A unit's row of job_slowdown, and its rows of job_causes."""
 
     job: dict[str, Any]
     causes: list[dict[str, Any]]
 
 
 def read_causes(reader: Reader, unit: Unit) -> StoredCauses | None:
-    """Read what a night found of a unit; None where it was not simulated yet."""
+    """Read the stored results of a unit; None if it is not simulated yet."""
     is_unit = on_units([unit.log_date], [unit])
     jobs, causes = (
         reader.rows(f"SELECT * FROM {name} WHERE {is_unit}").to_pylist(maps_as_pydicts="strict")
@@ -90,7 +90,7 @@ def read_causes(reader: Reader, unit: Unit) -> StoredCauses | None:
 def unit_to_replay(
     name: str, reader: Reader, args: Arguments
 ) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
-    """Lend the unit that the arguments of a command name, its rows of rank_steps and its manifest.
+    """Yield the unit that a command's arguments name, its rows of rank_steps and its manifest.
 
     Raises NoSuchUnitError as find_unit does, QuestionError where it lacks the step that is asked for,
     NotReplayedError where the unit cannot be replayed.

@@ -1,4 +1,4 @@
-"""Causes of one unit in words: what is lost to them, what fixing returns, and who causes it."""
+"""Causes of one unit in words: time lost, time saved by a fix, and culprits."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -24,7 +24,7 @@ def short(row: Row) -> dict[str, object]:
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
-    """Everything that the page says of a cause that holds.
+    """All facts that the page shows of a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
     tables     : of the unit: whether pauses coincide shows in the steps of its workers.
@@ -56,7 +56,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """First of the days in a row on which the run named a culprit; None where that is the unit's own."""
+    """First of the consecutive days on which the run named a culprit; None if that is the unit's own day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
@@ -66,7 +66,7 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
 
 
 def _fix(row: Row, workers: Sequence[Row]) -> str:
-    """Return what to do about a cause; of pauses, whether they strike the culprits in different steps."""
+    """Return what to do about a cause; for pauses, also whether culprits pause in different steps."""
     usual = wording.CAUSE_WORDS[row["cause"]].fix
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}
@@ -80,7 +80,7 @@ def _fix(row: Row, workers: Sequence[Row]) -> str:
 
 
 def _links(row: Row) -> list[str]:
-    """Links whose transfers are slow at both ends: culprits on neighbouring stages of a replica."""
+    """Links with slow transfers at both ends: culprits on neighbouring stages of a replica."""
     if row["cause"] != "communication":
         return []
     hosts = {
@@ -101,7 +101,7 @@ def _effect(cause: str, value: float) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """What the row rests on, as one line; a number that does not exist is not mentioned."""
+    """Evidence of a cause on one line, without numbers that do not exist."""
     cause, found = row["cause"], dict(row["evidence"])
     parts = []
     if "effect" in found:

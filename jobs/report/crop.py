@@ -1,4 +1,4 @@
-"""A crop of the recorded timeline: a culprit beside a peer, in a slow step and in a usual one, as a picture.
+"""Crop of the recorded timeline: a culprit beside a peer, in a slow step and a usual one.
 
 Of each unit four rows of rank_steps are read, so that nobody needs another tool to believe the headline.
 """
@@ -23,7 +23,7 @@ _OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
-    """What is drawn: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
+    """What to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
 
     culprit: Row
     peer: Row
@@ -33,7 +33,7 @@ class Crop(NamedTuple):
 
 
 def crop_of(tables: UnitTables) -> Crop | None:
-    """Choose the first worker of the costliest cause, the least slow one of its stage, and its extreme steps.
+    """Choose a culprit of the costliest cause, its fastest peer, and their most different steps.
 
     None where no cause names a worker that has a peer, or steps have no slowdowns by worker.
     """
@@ -62,7 +62,7 @@ def crop_of(tables: UnitTables) -> Crop | None:
 
 
 def crop_question(crops: Mapping[Unit, Crop]) -> str:
-    """Return the question for the recorded lines of these crops; at least one is given."""
+    """Return SQL that reads the recorded rows of these crops, at least one."""
     days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in crops}))
     units = " OR ".join(
         f"(log_date = DATE'{unit.log_date}' AND job_id = {sql_strings([unit.job_id])} "
@@ -79,7 +79,7 @@ def _lines(crop: Crop) -> str:
 
 
 def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
-    """Return what the page draws: lanes with their ops, and words; None where the ops are not there."""
+    """Return lanes of ops and captions for the page; None if the ops are no longer stored."""
     crop = crop_of(tables)
     lines = {(row["rank"], row["step"]): row for row in tables.crop}
     if crop is None or (crop.culprit["rank"], crop.slow_step) not in lines:
@@ -111,7 +111,7 @@ def _name(worker: Row) -> str:
 
 
 def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
-    """Ops in the order of their starts, which count from the first; transfers if the crop has them."""
+    """Ops sorted by start, relative to the first; with transfers if the crop shows them."""
     begin = min(line["start_us"], default=0.0)
     found = [
         (OP_TYPES[code], start - begin, length)

@@ -35,7 +35,7 @@ def culprit_words(
     first_day: date | None = None,
     workers: Sequence[Row] = (),
 ) -> dict[str, object]:
-    """Everything that a page or a command says of a culprit.
+    """All facts that a page or command shows of a culprit.
 
     steps      : of the unit.
     host_pages : where the page of a host lies.
@@ -59,12 +59,12 @@ def culprit_words(
 
 
 def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return each cause that holds with each of its culprits."""
+    """Return pairs of a cause that holds and one of its culprits."""
     return [(row, each) for row in causes if row["is_cause"] for each in row["culprits"]]
 
 
 def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
-    """Return the last step before a culprit turned slow, and the first after: of the costliest that did.
+    """Return the last step before the costliest culprit turned slow, and the first after.
 
     steps : of the unit, in their order.
     """
@@ -81,17 +81,17 @@ def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, in
 
 
 def is_worker(culprit: Row) -> bool:
-    """Whether a culprit is one worker."""
+    """Whether a culprit is a single worker."""
     return None not in (culprit["pp_rank"], culprit["dp_rank"])
 
 
 def members(culprit: Row) -> Sequence[Row]:
-    """Return the workers that a culprit holds; none where it is one, or an earlier version wrote it."""
+    """Return the workers of a culprit; empty if it is one worker, or an earlier version wrote it."""
     return culprit["workers"] or ()
 
 
 def identity(culprit: Row) -> str | None:
-    """Return the name by which the view culprit_history knows a culprit."""
+    """Return the name that identifies a culprit in the view culprit_history."""
     name: str | None = culprit["slow_host"] or culprit["slow_rack"] or culprit["host"]
     parts = [
         f"{what} {culprit[key]}"
@@ -102,7 +102,7 @@ def identity(culprit: Row) -> str | None:
 
 
 def where(culprit: Row) -> str:
-    """Return the name of what is slow: a host or rack by its own, with stage and dp rank of one worker."""
+    """Return the name of a culprit: host, rack, stage or replica, with coordinates of a single worker."""
     stage, dp_rank = culprit["pp_rank"], culprit["dp_rank"]
     if is_worker(culprit):
         place = f"stage {stage}, dp rank {dp_rank}"
@@ -117,7 +117,7 @@ def where(culprit: Row) -> str:
 
 
 def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
-    """By how much a culprit is slow, and in what: of a link with its direction and other end."""
+    """Describe how much slower a culprit is, and in which ops; for a link, its direction and other end."""
     size, direction = culprit["effect"], culprit["direction"]
     if cause in IN_SECONDS:
         return f"{wording.seconds(size)} lost per step{_link(culprit, workers)}"
@@ -127,7 +127,7 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 
 def _link(culprit: Row, workers: Sequence[Row]) -> str:
-    """Which transfers of a culprit are slow, and to or from whom; empty where it has none between stages."""
+    """Describe which transfers of a culprit are slow and who is at their other end; may be empty."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
     if direction not in OP_TYPES:
         return ""
@@ -146,7 +146,7 @@ def _link(culprit: Row, workers: Sequence[Row]) -> str:
 
 
 def course(culprit: Row, steps: int) -> str:
-    """Since when a culprit is slow, or how often."""
+    """Describe since when, or how often, a culprit is slow."""
     first, last = (_when(culprit, name) for name in ("first", "last"))
     often = f"in {max(round(culprit['share_of_steps'] * steps), 1)} of {wording.counted(steps, 'step')}"
     if culprit["first_step"] is not None and culprit["first_step"] == culprit["last_step"]:

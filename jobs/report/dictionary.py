@@ -1,4 +1,4 @@
-"""The data dictionary as a page: every table, column, view and named query, from their declarations."""
+"""The data dictionary as a page: every table, column, view and named query."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ GROUPS: Final = (
 
 
 def dictionary() -> bytes:
-    """Return the page as HTML, beside the style and script of a publication."""
+    """Return the dictionary as HTML that uses a publication's style and script."""
     values = {
         "root": ".",
         "title": "Data dictionary - straggler warehouse",
@@ -35,5 +35,5 @@ def dictionary() -> bytes:
 
 
 def dictionary_alone() -> bytes:
-    """Return the page as one file."""
+    """Return the dictionary as one self-contained HTML file."""
     return templates.single_file(dictionary(), templates.shared_files(templates.DICTIONARY_SCRIPT))

@@ -1,4 +1,4 @@
-"""What is said of a host that may be drained: rows of the view drain in words."""
+"""Describe hosts that may be drained in words, from rows of the view drain."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,12 +22,12 @@ _VERDICTS: Final = {
 
 
 def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """The first hosts of which the answer is not no."""
+    """Return the first hosts whose verdict is to drain them, or probably to."""
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
 def drain_text(row: Mapping[str, Any], days: int) -> str:
-    """One sentence: what to do, what it returns and costs, why, and when the answer would be no."""
+    """Return one sentence: what to do, what it saves and costs, why, and when the answer would be no."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
     return (
         f"{certainly} {row['host']}: {hours(row['expected_gpu_hours'])} GPU-hours expected back in "
@@ -37,12 +37,12 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """How slow it has been."""
+    """Return how slow a host has been, in words."""
     return _STATES[row["state"]].format(row=row)
 
 
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table of hosts to drain shows of a row."""
+    """Return the cells of a host's row in the table of hosts to drain."""
     is_known = row["expected_gpu_hours"] is not None
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {

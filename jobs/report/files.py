@@ -1,4 +1,4 @@
-"""Where the report lies: a folder for each publication, and a page that lists them.
+"""Files of the report: one folder per publication, and a page that lists them.
 
 <report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html, hosts/NAME.html
 """
@@ -30,18 +30,18 @@ _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def existing_pages(root: Path) -> set[str]:
-    """Paths of all job pages of all publications, from the report's root."""
+    """Paths of all job pages of all publications, relative to the report's root."""
     return {page.relative_to(root).as_posix() for page in root.glob(f"*/{JOBS_FOLDER}/*.html")}
 
 
 def existing_days(root: Path) -> list[date]:
-    """Days that have a publication."""
+    """Days that have a publication of the report."""
     names = (page.parent.name for page in root.glob(f"*/{INDEX_NAME}"))
     return sorted(date.fromisoformat(name) for name in names if _IS_DAY.fullmatch(name))
 
 
 def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
-    """Make these pages the publication of a day, all at once; returns its folder.
+    """Replace a day's publication by these pages, all at once; returns its folder.
 
     pages : path within the publication -> contents
     Written beside and renamed: a reader finds the old pages or the new ones, for a moment none. One
@@ -68,7 +68,7 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
 
 
 def add_page(root: Path, path: str, content: bytes) -> Path:
-    """Put one job page into the publication of its day, which may be there or not; returns the page."""
+    """Write one job page into its day's publication, creating it if needed; returns the page."""
     page = root / path
     for name, each in shared(chart_library(root)).items():
         _write(page.parents[1] / name, each)
@@ -77,7 +77,7 @@ def add_page(root: Path, path: str, content: bytes) -> Path:
 
 
 def list_publications(root: Path) -> None:
-    """Write the list of all publications, the latest first."""
+    """Write the page that lists all publications, latest first."""
     days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
     lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
@@ -85,7 +85,7 @@ def list_publications(root: Path) -> None:
 
 
 def list_of(publications: Mapping[str, str]) -> bytes:
-    """Return the page that lists publications: day, the latest first, and what is said of it."""
+    """Return the page that lists publications, latest day first, each with its summary."""
     root = next(iter(publications), ".")
     values = {"root": root, "title": "Fleet reports", "publications": [*publications.items()]}
     return templates.page("index.html", values)
@@ -104,7 +104,7 @@ def shared(library: bytes) -> dict[str, bytes]:
 
 
 def alone(page: bytes, library: bytes) -> bytes:
-    """Return a page as one file that needs nothing beside it.
+    """Return a page as one self-contained file.
 
     library : as chart_library makes it
     """
@@ -112,7 +112,7 @@ def alone(page: bytes, library: bytes) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Where the chart library is kept for pages outside of a report."""
+    """Folder that caches the chart library for pages outside a report."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 

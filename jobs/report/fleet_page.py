@@ -1,4 +1,4 @@
-"""The fleet's page, filled with the rows of read.py; the browser (page/fleet.js) sums what filters leave.
+"""The fleet's page, rendered from the rows of read.py; the browser (page/fleet.js) sums filtered rows.
 
 Its first look is three tiles: what stragglers cost, what to fix first, and what the figures cover.
 """
@@ -31,7 +31,7 @@ _MOST_JOBS: Final = 4
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
-    """Return the page as HTML."""
+    """Render the fleet's page as HTML."""
     measure = loss.measure_of(tables)
     values = {
         "root": ".",
@@ -55,7 +55,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
 
 
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """All that the page's script needs."""
+    """All data that the page's script needs."""
     measure = loss.measure_of(tables)
     places = {unit: place for place, unit in enumerate(_keys(tables.units))}
     unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
@@ -83,7 +83,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
-    """Rows of the page: what may be summed of a unit, and the page of the unit, if any."""
+    """Rows of units for the page: summable figures, and the path of the job page if there is one."""
     keys = _keys(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
@@ -99,7 +99,7 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
 def _runs(
     runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
 ) -> pa.Table:
-    """Analysed runs, each with the page of its latest day."""
+    """Analysed runs, each with the job page of its latest day."""
     analysed = runs.filter(runs["is_analysed"]).select(
         ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
     )
@@ -109,13 +109,13 @@ def _runs(
 
 
 def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
-    """Each run's latest unit."""
+    """Latest unit of each run."""
     rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
     return {(row["job_id"], row["run_id"]): row for row in rows}
 
 
 def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
-    """Runs without an analysed day, and what their latest one lacked."""
+    """Runs without an analysed day, with the status of their latest one."""
     latest = _latest(tables.units)
     return [
         {
@@ -131,7 +131,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
-    """Units that take longer than on earlier days and are in no lost figure, the slowest first."""
+    """Units slower than on earlier days that are in no lost figure, slowest first."""
     return [
         {
             "log_date": unit.log_date.isoformat(),
@@ -154,7 +154,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """The last seven days beside the seven before, and whose jobs straggle anew or no longer."""
+    """Last seven days beside the seven before, with jobs that began or stopped straggling."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -185,7 +185,7 @@ def _keys(table: pa.Table) -> list[Unit]:
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """What the whole period lost, in one sentence."""
+    """Sentence on what the whole period lost."""
     return f"{publication.period}: {_of_period(tables)}"
 
 
@@ -206,7 +206,7 @@ def _of_period(tables: FleetTables) -> str:
 
 
 def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """What the three tiles show."""
+    """Contents of the page's three tiles."""
     (totals,) = tables.totals.to_pylist()
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
@@ -255,7 +255,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
 
 
 def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
-    """Share lost in the last seven days, beside the seven before."""
+    """Sentence on the share lost in the last seven days and the seven before."""
     shares = {week["weeks_ago"]: week["lost_share"] for week in weeks}
     if shares.get(0) is None:
         return ""
@@ -266,7 +266,7 @@ def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sparkline(shares: Sequence[float | None]) -> dict[str, Any] | None:
-    """Points of a line over days, from 0 up; None of fewer than two days."""
+    """Points of a line over days, starting from 0; None with fewer than two days."""
     known = [(place, share) for place, share in enumerate(shares) if share is not None]
     if len(known) < 2:  # a line has two ends
         return None

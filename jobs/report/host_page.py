@@ -1,4 +1,4 @@
-"""The page of one host: what it cost, in which jobs, whether that is chance, and whether a repair helped."""
+"""The page of one host: its cost, its jobs, whether that is chance, and whether a repair helped."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
 
 
 def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes]:
-    """Return the pages of all hosts of a publication, by their path in its folder."""
+    """Render the pages of all hosts of a publication, by path in its folder."""
     served: defaultdict[str, list[Row]] = defaultdict(list)
     for row in tables.host_units.to_pylist():
         served[row["host"]].append(row)
@@ -53,7 +53,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
 
 
 def _served(units: Sequence[Row], publication: Publication) -> list[dict[str, Any]]:
-    """Units that the host served, latest first, with what each loses to it."""
+    """Units that the host served, latest first, with the time each lost to it."""
     found = []
     for row in reversed(units):
         unit = Unit(*(row[name] for name in UNIT_KEY))

@@ -1,4 +1,4 @@
-"""A report in a store: made in a folder of this machine that shows what the store has, then sent there."""
+"""Write a report to a store through a local folder that mirrors the store's file names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from jobs.runtime import objects
 
 @contextmanager
 def mirrored(root: str) -> Iterator[Path]:
-    """Lend a folder with the names of a report's files, most of them empty; what is then written is sent.
+    """Yield a local folder that mirrors a report's file names; changes in it are uploaded afterwards.
 
     Pages come before the lists that lead to them. What a new publication has no more is removed last.
     """

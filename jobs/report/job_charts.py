@@ -1,4 +1,4 @@
-"""Data of a job page's charts, as columns, and what its map of workers by steps shows, in words."""
+"""Chart data of a job's page, and a description of its map of workers by steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -38,13 +38,13 @@ _MOST_ROWS: Final = 128
 
 
 def by_step(workers: Sequence[Row]) -> Floats | None:
-    """Slowdown by each worker alone, shape (worker, step); None where an earlier version left it out."""
+    """Slowdown by each worker alone, shape (worker, step); None if an earlier version did not store it."""
     slowdowns = [row["step_slowdowns"] for row in workers]
     return None if None in slowdowns else np.array(slowdowns)
 
 
 def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
-    """What the map by steps shows, in words (empty without one), and all charts of the page."""
+    """Description of the map by steps (empty without one), and all charts of the page."""
     workers, steps = tables.workers, tables.steps
     drawn = [
         _chart(
@@ -87,7 +87,7 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
 def _step_map(
     slowdown: Floats, workers: Sequence[Row], steps: Sequence[int], causes: Sequence[Row]
 ) -> tuple[str, dict[str, Any]]:
-    """Map of workers by steps, stage by stage; of very many workers those that are slowest on the whole."""
+    """Map of workers by steps, sorted by stage; only the slowest if there are very many."""
     slowest = np.argsort(-slowdown.mean(axis=1), kind="stable")[:_MOST_ROWS].tolist()
     order = sorted(slowest, key=lambda place: (workers[place]["pp_rank"], workers[place]["dp_rank"]))
     names = [f"{workers[place]['pp_rank']} / {workers[place]['dp_rank']}" for place in order]
@@ -107,7 +107,7 @@ def _step_map(
 
 
 def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
-    """Causes that begin at a worker in a step, by the worker's name in the map and the step."""
+    """Titles of causes that begin at a worker in a step, by the worker's label and the step."""
     found: dict[tuple[str, int], list[str]] = {}
     for row, culprit in named_culprits(causes):
         for worker in members(culprit) or (culprit,):
@@ -118,7 +118,7 @@ def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
 
 
 def _excess(slowdown: Sequence[float]) -> list[float | None]:
-    """How much of the ideal step is added, in percent."""
+    """Time added to the ideal step. [%]"""
     return rounded((100 * (value - 1) for value in slowdown), 3)
 
 
@@ -127,14 +127,14 @@ def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]]) -> di
 
 
 class Pattern(NamedTuple):
-    """What was seen: its name, and the facts behind it as a sentence."""
+    """A pattern in the map: its name, and a sentence of supporting facts."""
 
     name: str
     text: str
 
 
 def name_pattern(slowdown: Floats) -> Pattern:
-    """Name what stands out where each worker alone slows each step.
+    """Name the pattern in the slowdowns by each worker alone in each step.
 
     slowdown : shape (step, dp_rank, stage), over the ideal; one step where only the mean is known.
     """
@@ -165,7 +165,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """No few workers stand out: name it by whether and how it changes from step to step."""
+    """Pattern when no few workers stand out: by whether and how it changes from step to step."""
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (
@@ -185,7 +185,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
 
 
 def _often(excess: Floats) -> str:
-    """In how many steps the hottest worker is hot."""
+    """Describe in how many steps the hottest worker is hot."""
     steps = len(excess)
     if steps == 1:
         return "in the mean over all steps"

@@ -1,4 +1,4 @@
-"""The page of one unit: what it lost, why, which workers and hosts, how far to trust it, what next."""
+"""The page of one unit: losses, causes, slow workers and hosts, how far to trust it, next steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Links:
 def links_of(
     unit: Unit, fleet: FleetTables, publication: Publication, *, has_fleet_page: bool = True
 ) -> Links:
-    """Where the page of a unit leads, within its publication and to earlier ones."""
+    """Links of a unit's page, within its publication and to earlier ones."""
     days = []
     for row in fleet.units.to_pylist():
         if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
@@ -61,7 +61,7 @@ def links_of(
 
 
 def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None = None) -> bytes:
-    """Return the page as HTML.
+    """Render the page as HTML.
 
     warehouse : how a command names the warehouse; empty where it need not; None if none exists, and
         no command to show.
@@ -88,7 +88,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 
 
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
-    """What only a replayed unit has."""
+    """Contents that only a replayed unit has."""
     found = _pattern(tables)
     measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
@@ -127,7 +127,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
 
 
 def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
-    """What the page's command prints: the unit's own replays, before other jobs revised them."""
+    """Output of the page's command: the unit's own replays, before revision by other jobs."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
     alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
@@ -149,7 +149,7 @@ def _saved(row: Row) -> float:
 
 
 def _pattern(tables: UnitTables) -> Pattern:
-    """Pattern of the map by steps if any, else of the mean over them."""
+    """Pattern of the map by steps, else of the mean over steps."""
     slowdown = by_step(tables.workers)
     if slowdown is None:
         slowdown = np.array([[row["slowdown"]] for row in tables.workers])
@@ -158,7 +158,7 @@ def _pattern(tables: UnitTables) -> Pattern:
 
 
 def _about(job: Row) -> list[tuple[str, object]]:
-    """What the manifest says of the job."""
+    """Facts about the job from its manifest."""
     names = ("team", "cluster", "model", "framework", "gpu_type")
     found: list[tuple[str, object]] = [(name.replace("_", " "), job[name]) for name in names if job[name]]
     return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found
@@ -199,13 +199,13 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _goes(what: str, symbol: str, share: float | None) -> str:
-    """What a share of the waste means, and how it can be more than all."""
+    """Explain a share of the waste, and how it can exceed 100 %."""
     beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
     return f"part of the waste that goes where {what} ideal ({symbol}){beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:
-    """Return the figures that show how far to trust the others: name, value, meaning."""
+    """Return figures that show how far to trust the others: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
     whole = wording.percent(job["steps"] / steps)
     return [
@@ -229,7 +229,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
-    """Slowest workers with their hosts, and what other jobs say of these."""
+    """Slowest workers with their hosts, and those hosts' records in other jobs."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
         dict(row)
@@ -243,7 +243,7 @@ def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, obj
 
 
 def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """What the period's jobs say of a host."""
+    """Describe a host's record in the jobs of the period."""
     if host is None:
         return wording.MISSING
     if host not in hosts:

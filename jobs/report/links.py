@@ -1,4 +1,4 @@
-"""What pages lead to: files of the report, and command lines as a shell takes them; both are spelled here.
+"""Targets of links on pages: paths of report files, and quoted command lines.
 
 An id may hold any text: what is left of it in a file's name is harmless.
 """
@@ -27,22 +27,22 @@ _LONGEST: Final = 40
 
 
 def job_page_path(day: date | str, job_id: str, run_id: str) -> str:
-    """Where the page of one unit lies, from the report's root; other ids have other paths."""
+    """Path of a unit's page, relative to the report's root; unique for each unit."""
     return f"{day}/{JOBS_FOLDER}/{_file_name(job_id, run_id)}"
 
 
 def host_page_path(host: str) -> str:
-    """Where the page of one host lies, from the publication's folder."""
+    """Path of a host's page, relative to the publication's folder."""
     return f"{HOSTS_FOLDER}/{_file_name(host)}"
 
 
 def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
-    """Where the data docs of a phase lie for a night."""
+    """Path or URL of the data docs of a phase and night."""
     return f"{warehouse_root}/{docs_name(log_date, phase)}"
 
 
 def docs_name(log_date: date, phase: str) -> str:
-    """Where they lie, from the warehouse's root."""
+    """Path of the data docs of a phase and night, relative to the warehouse's root."""
     return f"_quality/log_date={log_date.isoformat()}/{phase}.html"
 
 
@@ -53,27 +53,27 @@ def _file_name(*ids: str) -> str:
 
 
 def command(name: str, warehouse: str) -> str:
-    """Return the beginning of a command of jobs.console, without what it is about."""
+    """Return the beginning of a straggler command, with the warehouse if needed."""
     return f"straggler {name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
 def of_run(unit: Unit) -> str:
-    """Return the arguments that name the run of a unit; the day is missing."""
+    """Return the arguments that select a unit's run, without the day."""
     return f"--job-id={_quoted(unit.job_id)} --run-id={_quoted(unit.run_id)}"
 
 
 def fix_command(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
-    """Replay a unit with each of these causes fixed, and with all of them."""
+    """Return the command that replays a unit with each of these causes fixed, and with all."""
     return f"{_of_unit('what-if', unit, warehouse)} {' '.join(f'--fix {cause}' for cause in causes)}"
 
 
 def timeline_command(unit: Unit, warehouse: str) -> str:
-    """Write the timeline of a step of a unit; the step's number is missing at the end."""
+    """Return the command that writes a unit's timeline, without the step's number at its end."""
     return f"{_of_unit('timeline', unit, warehouse)} --step "
 
 
 def effect_on_host(host: str, day: date, warehouse: str) -> str:
-    """Compare what a host did before and after a day on which it was repaired."""
+    """Return the command that compares a host before and after the day of a repair."""
     return f"{command('fix-effect', warehouse)} --date {day} --host={_quoted(host)}"
 
 
@@ -82,5 +82,5 @@ def _of_unit(name: str, unit: Unit, warehouse: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a word as a shell takes it; in double quotes where those are easier to read."""
+    """Quote a word for the shell, in double quotes if that is easier to read."""
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)

@@ -1,4 +1,4 @@
-"""What is lost, as a page says it: in GPU-hours where jobs state them, in per cent of time elsewhere."""
+"""Losses in words: in GPU-hours if jobs state them, else in per cent of time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -9,7 +9,7 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
-    """In which columns a fleet's loss is counted.
+    """Columns in which a fleet's loss is counted.
 
     lost, of : what is lost, and of what; both may be summed.
     unit     : its name, behind a number; empty where shares alone speak.
@@ -27,20 +27,20 @@ TIME: Final = Measure("lost_s", "analysed_s", "", "seconds")
 
 
 def measure_of(tables: FleetTables) -> Measure:
-    """GPU-hours, unless no analysed unit of the period states them."""
+    """Choose GPU-hours as the measure, or time if no analysed unit of the period states them."""
     totals = tables.totals.to_pylist()
     return TIME if not totals or totals[0]["analysed_gpu_hours"] is None else HOURS
 
 
 def amount(lost: float | None, of: float | None, measure: Measure) -> str:
-    """Return what is lost of something, with its unit."""
+    """Return a lost amount with its unit."""
     if measure is HOURS or lost is None:
         return f"{wording.hours(lost)} GPU-hours" if measure is HOURS else wording.MISSING
     return f"{wording.percent(lost / of)} of the time" if of else wording.MISSING
 
 
 def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
-    """Return what a unit, or a part of it, loses: hours with their share, or the share alone."""
+    """Return the loss of a unit or part of it: hours and share, or the share alone."""
     if fraction is None:
         return wording.MISSING
     share = wording.percent(fraction)
@@ -48,13 +48,13 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
 
 
 def share(row: Mapping[str, Any], measure: Measure) -> float | None:
-    """Part of what was analysed that is lost."""
+    """Share lost of what was analysed."""
     lost, of = row[measure.lost], row[measure.of]
     return lost / of if of and lost is not None else None
 
 
 def unexplained(causes: Sequence[Row]) -> str:
-    """Return what is lost to no cause that holds, and why to trust it less; empty where that is nothing."""
+    """Return the loss that no cause explains, and why to trust it less; empty if it is zero."""
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]
@@ -65,7 +65,7 @@ def unexplained(causes: Sequence[Row]) -> str:
 
 
 def headline(job: Row) -> str:
-    """Return what the job lost in one sentence, or why that is in no figure of the fleet."""
+    """Return a sentence on what the job lost, or why no fleet figure includes it."""
     lost = job["lost_fraction"]
     if job["status"] != Status.ANALYSED:
         is_replayed = job["status"] in REPLAYED_STATUSES

@@ -1,4 +1,4 @@
-"""What is said of causes that are new or gone: rows of the view cause_news in words."""
+"""Describe causes that are new or gone in words, from rows of the view cause_news."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -18,17 +18,17 @@ _MOST_CULPRITS: Final = 3
 
 
 def news_of(log_date: date) -> str:
-    """Return the question what is new or gone on a day."""
+    """Return the query for causes that are new or gone on a day."""
     return f"SELECT * FROM cause_news WHERE log_date = DATE'{log_date}'"
 
 
 def outcomes_of(log_date: date) -> str:
-    """Return the question what the fixes of a day returned."""
+    """Return the query for what the fixes of a day saved."""
     return f"SELECT * FROM fix_outcome WHERE log_date = DATE'{log_date}'"
 
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences on what the fixes of a day returned, those of most GPU-hours first."""
+    """Return sentences on what the fixes of a day saved, those of most GPU-hours first."""
     return [
         f"fixed: {' and '.join(short_title(cause) for cause in row['causes'])} in {row['job_id']}: "
         f"a step is {percent(row['came_fraction'])} shorter, "
@@ -38,7 +38,7 @@ def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences for these rows, the dearest first, and how many more there are."""
+    """Return sentences on new and gone causes, most GPU-hours first, and the number left out."""
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]

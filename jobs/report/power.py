@@ -1,4 +1,4 @@
-"""A job's page: how many of its GPUs compute at the same time, and what that swings by."""
+"""Power section of a job's page: share of GPUs that compute at the same time, and its swing."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ _FIGURES: Final = {
 
 
 def power_section(tables: UnitTables) -> Section | None:
-    """The section; None where the unit has no such row."""
+    """Make the power section; None if the unit has no row in job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return None
@@ -45,7 +45,7 @@ def power_section(tables: UnitTables) -> Section | None:
 
 
 def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
-    """The chart of the section, by the time in the mean step; none where the unit has no such row."""
+    """Chart of computing GPUs over the mean step; empty if the unit has no row in job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return []

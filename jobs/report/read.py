@@ -1,4 +1,4 @@
-"""SQL of the report: what it asks the warehouse, and the answers.
+"""Queries of the report and their answers.
 
 Figures are computed there, once; loss.py divides shares, and page/fleet.js sums what filters leave.
 """
@@ -70,7 +70,7 @@ _Rows = list[dict[str, Any]]
 def read_fleet(
     reader: Reader, first_day: date, last_day: date, terms: DrainTerms | None = None
 ) -> FleetTables:
-    """Rows of the fleet's page, of these days, both included.
+    """Read the rows of the fleet's page for these days, both included.
 
     terms : of drains; left out, the shipped ones
     """
@@ -81,7 +81,7 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Units of one day that straggle, or lose as much: most GPU-hours lost first, then the slowest.
+    """Units of a day that straggle or lose as much: most GPU-hours lost first, then slowest.
 
     What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
     """
@@ -95,7 +95,7 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
 
 
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
-    """Rows of the pages of these units.
+    """Read the rows of these units' pages.
 
     hosts : of read_fleet.
     Raises QuestionError for a unit that was ingested and not simulated.
@@ -133,14 +133,14 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
 
 
 def _with_crops(reader: Reader, found: Sequence[UnitTables]) -> list[UnitTables]:
-    """Add the recorded lines that the pages draw; asks nothing where there is no culprit to draw."""
+    """Add the recorded rows that the pages draw; no query if there is no culprit."""
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
     lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
-    """Roles of the wholes that some units are part of; asks nothing where there is none."""
+    """Roles of the wholes that these units belong to; no query if there is none."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     found: dict[tuple[date, str], _Rows] = {}
     for day, part_of in sorted(wholes):
@@ -159,7 +159,7 @@ def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
 
 
 def _sorted(table: pa.Table, *columns: str) -> pa.Table:
-    """Rows in a fixed order."""
+    """Sort rows by columns, for reproducible pages."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
 
 
@@ -170,7 +170,7 @@ def days_with_rows(reader: Reader) -> list[date]:
 
 
 def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, str]:
-    """Return the question behind each table of the fleet's page, over these days, both included."""
+    """Return SQL for each table of the fleet's page over these days, both included."""
     period = _period(first_day, last_day)
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
     return named | {
@@ -199,7 +199,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
 
 
 def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
-    """Return the question which units these hosts served, and what each loses to them."""
+    """Return SQL for the units that these hosts served and the time each lost to them."""
     period = _period(first_day, last_day)
     return f"""
         SELECT * FROM (
@@ -214,7 +214,7 @@ def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
 
 
 def rejects_of(condition: str) -> str:
-    """Return the question why lines and files of the units of a condition were rejected, and how many."""
+    """Return SQL for the reject reasons and counts of some units."""
     return f"""
         SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
         FROM {REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""

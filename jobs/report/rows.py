@@ -1,4 +1,4 @@
-"""What the pages are made of: rows of the warehouse, read elsewhere."""
+"""Rows that pages are made of, as read by jobs.report.read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FleetTables:
-    """Rows of the period, ordered; jobs.report.read says what each table is.
+    """Sorted rows of the fleet's period; jobs.report.read defines each table.
 
     totals has one row, weeks up to two; drain, news and outcomes are as of the last day;
     host_units : of the hosts that have a page.
@@ -41,7 +41,7 @@ class FleetTables:
 
 @dataclass(frozen=True)
 class Publication:
-    """One night's report, and what its pages lead to.
+    """One night's report, and the targets of its links.
 
     day, first_day : of its period, both included.
     pages     : job pages from the report's root, those of earlier publications too.
@@ -59,11 +59,11 @@ class Publication:
 
     @property
     def period(self) -> str:
-        """Its days as a person reads them."""
+        """Days of the period, as text."""
         return f"{self.first_day} to {self.day}" if self.first_day < self.day else str(self.day)
 
     def page_of(self, path: str) -> str | None:
-        """Return where a job page lies from the publication's folder; None if none exists."""
+        """Return a job page's path relative to the publication's folder; None if it does not exist."""
         if path not in self.pages:
             return None
         return path.removeprefix(f"{self.day}/") if path.startswith(f"{self.day}/") else f"../{path}"
@@ -100,5 +100,5 @@ class UnitTables:
 
     @property
     def key(self) -> Unit:
-        """Which unit this is."""
+        """Key of the unit."""
         return Unit(self.job["log_date"], self.job["job_id"], self.job["run_id"])

@@ -1,4 +1,4 @@
-"""Sections of a job's page that only some jobs have: what else their logs answer."""
+"""Optional sections of a job's page, for jobs whose logs hold more than ops."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _OF_ROLES: Final = (
 
 
 class Section(NamedTuple):
-    """A section: a title, a sentence or two, and a table, left out where it has no rows.
+    """A section of a page: title, a few sentences, and a table unless it has no rows.
 
     name    : of its anchor, unique on the page
     columns : heads of the table's columns; the first names the row, the others are numbers
@@ -50,7 +50,7 @@ class Section(NamedTuple):
 
 
 def effective_time(tables: UnitTables) -> Section | None:
-    """Return the section of a run that left its events."""
+    """Return the section on effective time; None without events."""
     if not tables.further.get(JOB_TIME):
         return None
     (row,) = tables.further[JOB_TIME]
@@ -79,7 +79,7 @@ def _counted(row: Row) -> str:
 
 
 def whole(tables: UnitTables) -> Section | None:
-    """Return the section of the whole; None for a run that is part of none."""
+    """Return the section on the whole that a run belongs to; None if it belongs to none."""
     part_of = tables.job.get("part_of")
     if part_of is None:
         return None
@@ -100,7 +100,7 @@ def whole(tables: UnitTables) -> Section | None:
 
 
 def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
-    """What was found of the whole, or why nothing."""
+    """Describe the result for the whole, or why there is none."""
     if not roles:
         return "Only a night can say which role the others wait for: it needs the logs of all runs."
     if not answered:
@@ -133,7 +133,7 @@ def _role_cells(row: Row) -> Sequence[str]:
 
 
 def _returned(row: Row, name: str) -> str:
-    """What a role returns to the whole: the share, and GPU-hours where they are known."""
+    """Time that a faster role saves the whole: share, and GPU-hours if known."""
     fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
     if fraction is None:
         return wording.MISSING
@@ -141,7 +141,7 @@ def _returned(row: Row, name: str) -> str:
 
 
 def gpu_types(tables: UnitTables) -> Section | None:
-    """What unlike GPUs cost, type by type."""
+    """Return the section on the cost of mixed GPU types."""
     rows = tables.further.get(GPU_TYPE_SLOWDOWN, ())
     if not rows:
         return None
@@ -180,7 +180,7 @@ def _factor(row: Row) -> str:
 
 
 def exposed_section(tables: UnitTables) -> Section | None:
-    """What all communication and each op type costs a step, the dearest first."""
+    """Return the section on exposed communication, largest op type first."""
     rows = tables.further.get(EXPOSED_COMMUNICATION, ())
     of_job = [row for row in rows if row["scope"] == Scope.JOB]
     if not of_job:
@@ -209,7 +209,7 @@ def _communication_cells(row: Row) -> tuple[str, ...]:
 
 
 def _time_of_unit(job: Row, time_s: float) -> str:
-    """Seconds of a step as a part of the unit, and in GPU-hours where it states them."""
+    """Seconds of a step as a share of the unit, and in GPU-hours if it states them."""
     share = time_s / job["actual_step_s"]
     return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
 

@@ -1,4 +1,4 @@
-"""Templates of the pages: what comes from outside is escaped, and data is embedded as inert JSON.
+"""Templates of the pages: outside text is escaped, and data embedded as inert JSON.
 
 A browser lets a page do nothing but show what lies in it and beside it: each states such a policy.
 """
@@ -43,12 +43,12 @@ DICTIONARY_NAME: Final = "dictionary.html"
 
 
 def page(name: str, values: Mapping[str, object]) -> bytes:
-    """Fill in a template; `root` in it leads from the page to the publication's folder."""
+    """Render a template; `root` is the path from the page to the publication's folder."""
     return _environment().get_template(name).render(values).encode()
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:
-    """Our own script and style, as they lie beside the pages.
+    """Our own script and style, shared by all pages.
 
     scripts : parts of the script; all if left out
     """
@@ -57,12 +57,12 @@ def shared_files(*scripts: str) -> dict[str, bytes]:
 
 
 def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
-    """Numbers as short as a page needs them; what is no number is left out."""
+    """Round numbers for a page; nan becomes None."""
     return [None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values]
 
 
 def columns(table: pa.Table) -> dict[str, object]:
-    """Columns of a table as a page embeds them: numbers rounded, text and dates by place among `names`."""
+    """Columns of a table for embedding: numbers rounded, text and dates as indices into `names`."""
     return {name: _column(table[name].combine_chunks()) for name in table.column_names}
 
 
@@ -102,7 +102,7 @@ def _environment() -> Environment:
 
 
 def of_inline(template: str) -> str:
-    """Return the policy of a page whose script and style stand in its template, to the letter."""
+    """Return the content security policy for a template's inline script and style."""
     found = [_ALWAYS]
     for tag in ("style", "script"):
         texts = re.findall(rf"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
@@ -112,7 +112,7 @@ def of_inline(template: str) -> str:
 
 
 def single_file(page: bytes, shared: Mapping[str, bytes]) -> bytes:
-    """Return a page that needs nothing beside it.
+    """Return a page with its shared files inlined.
 
     shared : contents of the files that pages share, by name
     """
@@ -131,5 +131,5 @@ def single_file(page: bytes, shared: Mapping[str, bytes]) -> bytes:
 
 
 def _escaped(policy: str) -> str:
-    """Return a policy as the template has written it."""
+    """Escape a policy as the template does."""
     return policy.replace("'", "&#39;")

@@ -1,4 +1,4 @@
-"""The chain of figures from recorded to productive time, as pages draw it: rows of the view waterfall."""
+"""The waterfall from recorded to productive time, as pages draw it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ _WIDTH: Final = 100.0
 
 
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:
-    """Return the rows to draw: name, amount and share in words, and where the bar begins and how long it is.
+    """Return the bars to draw: name, amount and share in words, start and length.
 
     rows    : ordered by place, with figure, is_total and the amounts.
     amounts : their column, gpu_hours or seconds. Without events the chain ends at the ideal.
@@ -63,5 +63,5 @@ def _title(name: str) -> str:
 
 
 def _signed(less: float) -> str:
-    """Return what a step of the chain changes: with a minus where it takes away."""
+    """Return a change along the waterfall, with a minus sign if it reduces."""
     return f"+{wording.hours(-less)}" if less < 0 else f"-{wording.hours(less)}"

@@ -1,4 +1,4 @@
-"""Words and numbers as people read them: causes with their fix, hours, shares and times with units."""
+"""Words and numbers for people: causes with their fix, hours, shares and times with units."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ MISSING: Final = "\N{EN DASH}"
 
 
 class CauseWords(NamedTuple):
-    """How a cause is called, what fixes it, and what the paper's indicator of it says.
+    """Title of a cause, what fixes it, and the meaning of the paper's indicator.
 
     title : in words, and in brackets as tables and commands spell it, where that differs
     """
@@ -131,17 +131,17 @@ STATUS_WORDS: Final[dict[str, str]] = {
 
 
 def short_title(cause: str) -> str:
-    """Return a cause in words, without the name that tables give it."""
+    """Return a cause in words, without its name in tables."""
     return CAUSE_WORDS[cause].title.partition(" (")[0]
 
 
 def hours(value: float | None) -> str:
-    """GPU-hours without their unit: whole ones from 100 on, else three digits."""
+    """GPU-hours without unit: integers from 100 on, else three digits."""
     return MISSING if value is None else _digits(value)
 
 
 def percent(fraction: float | None) -> str:
-    """Return a fraction as a percentage, to a tenth of a percent."""
+    """Return a fraction as a percentage with one decimal."""
     if fraction is None:
         return MISSING
     size = abs(100 * fraction)
@@ -151,12 +151,12 @@ def percent(fraction: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return a slowdown: two decimals."""
+    """Return a slowdown with two decimals."""
     return MISSING if value is None else f"{value:.2f}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a time in the unit that leaves it between 1 and 1,000."""
+    """Return a time in the unit that makes it 1 to 1,000."""
     if value is None:
         return MISSING
     size = abs(value)
@@ -166,17 +166,17 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with neither unit nor more digits than it deserves."""
+    """Return a number without unit, rounded to significant digits."""
     return MISSING if value is None else _digits(value)
 
 
 def counted(count: float, one: str) -> str:
-    """Return a number of things with their name, which takes an s for more or fewer than one."""
+    """Return a count with its noun, plural where needed."""
     return f"{number(count)} {one}{'' if count == 1 else 's'}"
 
 
 def _digits(value: float) -> str:
-    """Whole numbers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
+    """Integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 becomes 0."""
     size = abs(value)
     if size >= 1e6:
         return f"{_digits(value / 1e6)} million"
@@ -189,7 +189,7 @@ def _digits(value: float) -> str:
 
 
 def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table of hosts shows of a row of the named query hosts."""
+    """Words for a table row of a host, from the named query hosts."""
     return {
         "host": row["host"],
         "slow_in": f"{row['jobs_slow']} of {counted(row['jobs'], 'job')}",
@@ -204,7 +204,7 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recurrence(row: Mapping[str, Any]) -> str:
-    """One verdict on a host, by both kinds of evidence: measured in jobs, slow in more than by chance.
+    """One verdict on a host from both kinds of evidence: measured slow, and slow beyond chance.
 
     In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs; in one job
     nothing recurs.

@@ -1,4 +1,4 @@
-"""Writes reports: the period up to a log date, and a page for each of its straggling jobs."""
+"""Write reports: the period up to a log date, and a page for each of its straggling jobs."""
 
 import logging
 import os.path
@@ -30,7 +30,7 @@ _IN_STORE: Final = "jobs.report.in_store"
 
 
 class NoRowsError(QuestionError):
-    """Raised for a report of a day without rows; the message names the days next to it that have some."""
+    """Raised for a report of a day without rows; the message names the nearest days that have some."""
 
 
 def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
@@ -110,7 +110,7 @@ def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, 
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Lend the folder of all publications; of a report in a store, one that is sent there."""
+    """Yield the local folder of all publications; for a report in a store, one that is uploaded."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
@@ -123,14 +123,14 @@ def _report_url(settings: Settings) -> str:
 
 
 def _shown(settings: Settings, root: Path, made: Path) -> str:
-    """Where a reader finds what was made."""
+    """Path or URL at which readers find what was written."""
     if settings.report_folder is not None:
         return str(made)
     return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:
-    """Return what a command calls the warehouse: nothing where it is the usual one."""
+    """Return the warehouse's name for commands; empty for the default one."""
     path = settings.paths.warehouse
     if "://" in path:
         return path
@@ -140,7 +140,7 @@ def warehouse_name(settings: Settings) -> str:
 
 
 def first_day(settings: Settings, last_day: date) -> date:
-    """Return where the period of a report begins."""
+    """Return the first day of a report's period."""
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 
@@ -162,7 +162,7 @@ def publication_of(
     warehouse: str = "",
     quality: str = "",
 ) -> Publication:
-    """Return what the pages of a day lead to.
+    """Return the targets of the links on a day's pages.
 
     pages : job pages of earlier publications and of this one, from the report's root.
     hosts : those that have a page. quality : data docs of the day, from the publication's folder.
@@ -173,7 +173,7 @@ def publication_of(
 
 
 def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publication) -> dict[str, bytes]:
-    """Return the files of a publication, by their path in its folder."""
+    """Return all files of a publication, by path in its folder."""
     jobs = {
         job_page_path(*unit.key).split("/", 1)[1]: job_page(
             unit, publication.warehouse, links_of(unit.key, fleet, publication)
@@ -189,5 +189,5 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
 
 
 def quality_from(root: Path, day: date, page: Path) -> str:
-    """Where a page of the data docs lies from the publication of a day; empty where it is not there."""
+    """Path from a day's publication to a page of the data docs; empty if it does not exist."""
     return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""

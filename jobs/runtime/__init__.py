@@ -1,1 +1,1 @@
-"""What a command runs on: settings, session, Java, arguments, progress, how runs end."""
+"""Runtime of commands: settings, session, Java, arguments, progress."""

@@ -1,4 +1,4 @@
-"""Arguments of all commands, by click: how they are declared and run, and those that several share."""
+"""Command-line arguments of all commands, built on click."""
 
 import logging
 import math
@@ -31,11 +31,11 @@ _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 
 
 class Arguments(SimpleNamespace):
-    """What a command was given: an attribute for each argument, and all of them as typed in `arguments`."""
+    """Parsed arguments: an attribute each, and the arguments as typed in `arguments`."""
 
 
 class _Value(click.ParamType[object]):
-    """A value read by a function, whose ValueError says why a text is refused."""
+    """Argument type parsed by a function, whose ValueError explains a refusal."""
 
     def __init__(self, read: Callable[[str], object], shown: str) -> None:
         self._read, self._shown, self.name = read, shown, shown.lower()
@@ -54,7 +54,7 @@ class _Value(click.ParamType[object]):
 
 
 class _Name(click.Choice[str]):
-    """One of some names, in any case; the error suggests the closest."""
+    """Choice of names, case-insensitive; errors suggest the closest."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__(list(names), case_sensitive=False)
@@ -73,7 +73,7 @@ def option(
     choices: Collection[str] = (),
     **how: Any,  # noqa: ANN401  # what else click's Option or Argument takes
 ) -> click.Parameter:
-    """Declare an argument.
+    """Declare a command-line argument.
 
     usage : name and placeholder of the value, as in `--days N`; without a placeholder, a switch
     kind : reads the value; raises ValueError with the reason
@@ -95,7 +95,7 @@ def option(
 
 
 class Command(click.Command):
-    """A command: called, with its arguments or those of the process, it runs and returns the exit status.
+    """A command: called with arguments, or those of the process, it runs and returns the exit status.
 
     body : does the work and returns the exit status; wrong arguments that it finds are a click.UsageError
     epilog : lines printed as they are below the description of the arguments
@@ -125,11 +125,11 @@ class Command(click.Command):
         self._one_of, self._explain = one_of, explain
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command and return the exit status; wrong arguments give one line."""
+        """Run the command and return the exit status; wrong arguments print one line."""
         return run(self, argv)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; raises UsageError unless exactly one of `one_of` is given."""
+        """Parse the arguments; raises UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
         rest = super().parse_args(ctx, self._comments_last(args))
         if self._one_of and sum(bool(ctx.params[name]) for name in self._one_of) != 1:
@@ -138,7 +138,7 @@ class Command(click.Command):
         return rest
 
     def _comments_last(self, args: list[str]) -> list[str]:
-        """Put SQL that begins with a `--` comment where click does not take it for an option.
+        """Move SQL that starts with a `--` comment after `--`, so that click does not parse it.
 
         Such a text has a second line, and no name of an option has one. Commands without a positional
         argument take SQL only as the value of an option, which click reads whatever it begins with.
@@ -149,7 +149,7 @@ class Command(click.Command):
         return [*(each for each in args if each not in texts), "--", *texts] if texts else args
 
     def invoke(self, ctx: click.Context) -> int:
-        """Do the work and return the exit status; an error gives one line."""
+        """Do the work and return the exit status; an error prints one line."""
         try:
             return super().invoke(ctx) or Exit.DONE
         except PlainError as error:
@@ -174,12 +174,12 @@ def command(
     *options: click.Parameter,
     **how: Any,  # noqa: ANN401  # what else Command takes
 ) -> Callable[[Callable[[Arguments], int | None]], Command]:
-    """Make a command of the function that does its work."""
+    """Make a command from the function that does its work."""
     return lambda body: Command(name, body, options, **how)
 
 
 def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
-    """Run a command, or a group of them, and return the exit status."""
+    """Run a command or a group, and return the exit status."""
     warn_on_terminal()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -208,12 +208,12 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
 
 
 def called() -> str:
-    """Return the running command as it was called, such as `straggler night`."""
+    """Return the running command as typed, such as `straggler night`."""
     return _context().command_path
 
 
 def log_date(text: str) -> date:
-    """Read a date spelled as in the landing's folders, 2026-01-05; raises ValueError."""
+    """Parse a date as in the landing's folders, 2026-01-05; raises ValueError."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -237,7 +237,7 @@ not_negative: Final = partial(_at_least, 0)
 
 
 def not_negative_number(text: str) -> float:
-    """Read a finite number of at least 0, such as 0.9; raises ValueError."""
+    """Parse a finite number of at least 0, such as 0.9; raises ValueError."""
     try:
         value = float(text)
     except ValueError:
@@ -248,7 +248,7 @@ def not_negative_number(text: str) -> float:
 
 
 def probability(text: str) -> float:
-    """Read a number between 0 and 1, such as 0.95; raises ValueError."""
+    """Parse a number between 0 and 1, such as 0.95; raises ValueError."""
     try:
         value = float(text)
     except ValueError:
@@ -259,31 +259,31 @@ def probability(text: str) -> float:
 
 
 def where(landing: str | None = None, warehouse: str | None = None) -> tuple[click.Parameter, ...]:
-    """Return the arguments of every command that has settings.
+    """Return the arguments of every command with settings: landing, warehouse, settings.
 
     landing, warehouse : defaults; without them the settings decide, or the environment for the warehouse
     """
     variable = None if warehouse else WAREHOUSE_VARIABLE
     return (
-        option("--landing DIR", "where producers leave their logs", default=landing),
+        option("--landing DIR", "landing: the folder or URL with the producers' logs", default=landing),
         option(
             "--warehouse DIR",
-            "where the tables lie",
+            "warehouse: the folder or URL with the tables",
             default=warehouse,
             envvar=variable,
             show_envvar=variable is not None,
         ),
-        option("--settings FILE", "settings on top of conf/"),
+        option("--settings FILE", "settings file that overrides conf/"),
     )
 
 
 WHERE: Final = where()
-NO_WAIT: Final = option("--no-wait", "fail at once where another run writes the warehouse")
-LOG_DATE: Final = option("--log-date DATE", "the day, as 2026-01-05", log_date, required=True)
+NO_WAIT: Final = option("--no-wait", "fail at once if another run is writing the warehouse")
+LOG_DATE: Final = option("--log-date DATE", "the log date, such as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
     option("--job-id JOB", "the job", required=True),
-    option("--run-id RUN", "its run; needed where the day has several"),
-    option("--log-date DATE", "the day, as 2026-01-05; the job's latest if left out", log_date),
+    option("--run-id RUN", "the run; required if the job has several on that day"),
+    option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )
 """Arguments that choose the unit of an entry point that works on one."""
 PERIOD: Final = tuple(
@@ -297,4 +297,4 @@ FORMAT: Final = option(
     choices=FORMATS,
 )
 """Rows for people or for programs."""
-AS_LISTS: Final = option("-x", "each row as a list of its columns, nothing cut", dest="as_lists")
+AS_LISTS: Final = option("-x", "print each row as a list of columns, nothing truncated", dest="as_lists")

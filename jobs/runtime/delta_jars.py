@@ -1,4 +1,4 @@
-"""Delta's JARs: fetched once by Spark's own resolver into the environment, then used by path without network.
+"""Delta's JARs: fetched once into the environment by Spark's resolver, then used without network.
 
 Run as a module it fetches them; `make setup` does.
 """
@@ -32,18 +32,18 @@ _REASONS: Final = (
 
 
 class DeltaJarsError(Exception):
-    """Delta's JARs cannot be had; the message says why in one line."""
+    """Raised when Delta's JARs cannot be fetched; the message says why in one line."""
 
 
 def resolved_jars(packages: Sequence[str]) -> list[str]:
-    """Return the paths of all JARs fetched for these Maven coordinates; none if one is missing."""
+    """Return the paths of the JARs for these Maven coordinates; empty if any is missing."""
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     names = {Path(jar).name for jar in jars}
     return jars if all(_jar_name(package) in names for package in packages) else []
 
 
 def resolver_conf(spark: SparkSettings) -> dict[str, str]:
-    """Spark settings that make it resolve Delta's JARs itself, into the environment's folder."""
+    """Spark settings that let it resolve Delta's JARs into the environment's folder."""
     return {
         "spark.jars.packages": ",".join(spark.packages),
         "spark.jars.excludes": ",".join(spark.excludes),
@@ -73,7 +73,7 @@ def _jar_name(package: str) -> str:
 
 
 def _explain(packages: Sequence[str], output: str) -> str:
-    """Pick the reason from the resolver's pages of output, and say what to do."""
+    """Extract the reason from the resolver's output, and say what to do."""
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     # It asks Maven Central first and then a second place, which nothing here needs.
     first = [line for line in lines if "spark-packages" not in line]

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: the message says everything, without a traceback."""
+"""Errors that a user can act on, shown without a traceback."""
 
 from typing import ClassVar
 
@@ -12,10 +12,10 @@ class PlainError(Exception):
 
 
 class WrongInputError(PlainError):
-    """Arguments, settings or folders that cannot be used."""
+    """Raised for arguments, settings or folders that cannot be used."""
 
     exit_status = Exit.WRONG_SETTINGS
 
 
 class DamagedError(PlainError):
-    """Raised for a file of a warehouse that is not as it was written; the message names it."""
+    """Raised for a warehouse file that differs from what was written; the message names it."""

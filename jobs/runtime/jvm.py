@@ -1,4 +1,4 @@
-"""Starts the JVM beneath a session, in an environment that this process cleans first."""
+"""Start the JVM of a session in a cleaned environment."""
 
 import os
 import re
@@ -36,15 +36,15 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python
 
 
 class JvmError(Exception):
-    """The JVM ended before it could be used; the message is one line."""
+    """Raised when the JVM ends before it can be used; the message is one line."""
 
 
 class SecretError(WrongInputError):
-    """A setting that would show a secret to everyone on the machine."""
+    """Raised for a setting that would expose a secret on the command line."""
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit started this process, and a JVM with it."""
+    """Whether spark-submit started this process, together with a JVM."""
     return _SUBMITTED in os.environ
 
 
@@ -69,7 +69,7 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
 
 def _check_harmless(options: Mapping[str, str]) -> None:
-    """Raise SecretError for the first setting whose value seems to hold a secret; it is not shown."""
+    """Raise SecretError for the first setting that seems to hold a secret, without showing it."""
     for name, value in options.items():
         if _SECRET.search(value):
             raise SecretError(
@@ -80,7 +80,7 @@ def _check_harmless(options: Mapping[str, str]) -> None:
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:
-    """Spark's scripts and workers read the environment; what a shell happens to export must not count."""
+    """Set the variables that Spark's scripts and workers read, overriding the shell's."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
@@ -90,7 +90,7 @@ def _set_environment(conf: Mapping[str, str]) -> None:
 
 
 def _logging() -> dict[str, str]:
-    """Warnings of this project and of Spark, without those of every start."""
+    """JVM option for our log4j configuration, which hides warnings of every start."""
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"

@@ -1,4 +1,4 @@
-"""How much memory this process may use: that of the machine, or of the group that it is in."""
+"""Memory available to this process: the machine's, or its control group's limit."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _FIRST_TO_GO: Final = "500"
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine, or less where a group of processes has a limit. [B]"""
+    """Memory of the machine, or the lower limit of a control group. [B]"""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in _limits():
         with suppress(OSError, ValueError):  # no such group here, or no limit
@@ -21,7 +21,7 @@ def memory_bytes() -> int:
 
 
 def _limits() -> list[Path]:
-    """Files with the limits of this process's groups and those above, of both versions of groups."""
+    """Files with the memory limits of this process's control groups (versions 1 and 2) and their parents."""
     found = []
     with suppress(OSError):
         for line in (_PROC / "cgroup").read_text().splitlines():
@@ -35,7 +35,7 @@ def _limits() -> list[Path]:
 
 
 def limit_data(most: int) -> None:
-    """Let this process have at most so much writable memory: beyond, an allocation is an error. [B]"""
+    """Limit this process's writable memory; allocations beyond it fail. [B]"""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(
         resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
@@ -43,7 +43,7 @@ def limit_data(most: int) -> None:
 
 
 def data_bytes() -> int:
-    """Return the writable memory that this process has; 0 where the system does not say. [B]"""
+    """Writable memory of this process; 0 if the system does not tell. [B]"""
     with suppress(OSError):
         for line in (_PROC / "status").read_text().splitlines():
             if line.startswith("VmData:"):

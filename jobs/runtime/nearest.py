@@ -17,7 +17,7 @@ def suggestion(name: str, names: Collection[str]) -> str:
 
 
 def missing_folder(path: str) -> str:
-    """Say how far a path of this machine exists, and suggest the closest name for the next folder.
+    """Describe how far a path exists, and suggest the closest name for its next folder.
 
     Returns such as `/data/landng does not exist: did you mean /data/landing?`
     """
@@ -54,5 +54,5 @@ def close_match(name: str, names: Collection[str]) -> str:
 
 
 def _is_inside(name: str, other: str) -> bool:
-    """Tell whether a name is a part of the other, or the other most of it: wh is not meant by nowhere."""
+    """Whether a name is part of the other, or contains the other as more than half."""
     return name in other or (other in name and 2 * len(other) > len(name))

@@ -1,4 +1,4 @@
-"""Objects of a store, whole: read, made only where there is none, replaced only as they were, removed."""
+"""Read, conditionally write, and remove whole objects of a store."""
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ _RETRIES: Final[Any] = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """Raise OSError, on one line, where the store does not answer, or refuses to."""
+    """Turn errors of a store into OSError with one line."""
     try:
         yield
     except (FileNotFoundError, AlreadyExistsError, PreconditionError):
@@ -31,7 +31,7 @@ def _asking() -> Iterator[None]:
 
 
 class Object(NamedTuple):
-    """An object below a root. modified_us : the store's time of its last change, Unix [us]."""
+    """An object below a root. modified_us : Unix time of its last change, by the store's clock [us]"""
 
     name: str
     size: int
@@ -39,7 +39,7 @@ class Object(NamedTuple):
 
 
 class Version(NamedTuple):
-    """What an object held, and the store's mark of that: another mark means that it was replaced."""
+    """Content of an object, and its ETag, which changes when the object is replaced."""
 
     content: bytes
     mark: str
@@ -48,7 +48,7 @@ class Version(NamedTuple):
 
 @lru_cache(maxsize=64)
 def store_at(root: str) -> ObjectStore:
-    """Return the store below a URL, by what the environment says of it."""
+    """Return the store at a URL, configured by the environment."""
     if root.startswith("file://"):
         local: ObjectStore = from_url(root)
         return local
@@ -60,13 +60,13 @@ def store_at(root: str) -> ObjectStore:
 
 
 def content(root: str, name: str) -> bytes | None:
-    """Contents of an object; None without one."""
+    """Content of an object; None if it does not exist."""
     found = version(root, name)
     return None if found is None else found.content
 
 
 def version(root: str, name: str) -> Version | None:
-    """Contents of an object and their mark; None without one."""
+    """Content and ETag of an object; None if it does not exist."""
     try:
         with _asking():
             found = obstore.get(store_at(root), name)
@@ -77,7 +77,7 @@ def version(root: str, name: str) -> Version | None:
 
 
 def contents(root: str, names: Sequence[str]) -> list[bytes]:
-    """Contents of several objects, read beside each other. Raises FileNotFoundError without one."""
+    """Contents of several objects, read in parallel. Raises FileNotFoundError if any is missing."""
     if not names:
         return []
     with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
@@ -85,13 +85,13 @@ def contents(root: str, names: Sequence[str]) -> list[bytes]:
 
 
 def write(root: str, name: str, content: bytes) -> None:
-    """Make or replace an object; readers find it whole."""
+    """Create or replace an object atomically."""
     with _asking():
         obstore.put(store_at(root), name, content)
 
 
 def create(root: str, name: str, content: bytes) -> str | None:
-    """Make an object and return its mark; None where it exists. Of two attempts at once, one succeeds."""
+    """Create an object and return its ETag; None if it exists. Of concurrent attempts one succeeds."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode="create")["e_tag"]
@@ -100,7 +100,7 @@ def create(root: str, name: str, content: bytes) -> str | None:
 
 
 def replace(root: str, name: str, content: bytes, mark: str) -> str | None:
-    """Replace an object that still has this mark and return the new one; None where it has another."""
+    """Replace an object that still has this ETag and return the new one; None if it has another."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode={"e_tag": mark})["e_tag"]
@@ -109,7 +109,7 @@ def replace(root: str, name: str, content: bytes, mark: str) -> str | None:
 
 
 def remove(root: str, names: Collection[str]) -> None:
-    """Remove objects; those that are not there do not matter."""
+    """Remove objects, ignoring missing ones."""
     if names:
         try:
             with _asking():
@@ -119,7 +119,7 @@ def remove(root: str, names: Collection[str]) -> None:
 
 
 def listed(root: str, prefix: str = "") -> Iterator[Object]:
-    """Every object below a folder of the root, by name below the root."""
+    """Yield every object below a folder of the root, named relative to the root."""
     with _asking():
         found = [each for some in obstore.list(store_at(root), prefix or None) for each in some]
     for each in found:

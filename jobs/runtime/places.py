@@ -1,4 +1,4 @@
-"""Places of tables and logs: folders of this machine, and stores by URL, which all libraries reach alike."""
+"""Locations of tables and logs: local folders, or URLs of stores that all libraries understand."""
 
 import os
 import re
@@ -22,16 +22,16 @@ deltalake's commits fail on those between; what a % means depends on what follow
 
 
 class PlaceError(WrongInputError):
-    """Raised for a URL at which no warehouse can lie. The message is one line."""
+    """Raised for a URL that cannot hold a warehouse. The message is one line."""
 
 
 def is_url(root: str) -> bool:
-    """Whether a root is a URL, and no path of this machine."""
+    """Whether a root is a URL rather than a local path."""
     return "://" in root
 
 
 def usual(root: str) -> str:
-    """Return a URL by the usual name of its scheme; a path as it is."""
+    """Normalise the scheme of a URL; a path stays unchanged."""
     for spark, others in _USUAL.items():
         if root.startswith(spark):
             return others + root.removeprefix(spark)
@@ -39,7 +39,7 @@ def usual(root: str) -> str:
 
 
 def check_warehouse(root: str) -> None:
-    """Raise PlaceError for a URL of a store at which no warehouse can lie."""
+    """Raise PlaceError for a URL that cannot hold a warehouse."""
     scheme, is_one, rest = root.partition("://")
     if is_one and (scheme not in (*STORES, "file") or not rest.strip("/")):
         raise PlaceError(
@@ -49,17 +49,17 @@ def check_warehouse(root: str) -> None:
 
 
 def s3_endpoint() -> str | None:
-    """Address of an S3 server that the environment names; None: that of AWS."""
+    """Endpoint of an S3 server from the environment; None for AWS."""
     return _first(_ENDPOINTS)
 
 
 def s3_region() -> str | None:
-    """Region that the environment names."""
+    """S3 region from the environment; None if unset."""
     return _first(_REGIONS)
 
 
 def storage_options(root: str) -> dict[str, str] | None:
-    """What deltalake has to be told beyond the environment; None of a folder.
+    """Options for deltalake beyond the environment; None for a local folder.
 
     It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if told to.
     """
@@ -79,12 +79,12 @@ def _first(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) 
 
 
 def not_readable(root: str) -> str:
-    """Say why the tables under a root cannot be read; empty if they can, or lie in a store."""
+    """Reason why tables under a root cannot be read; empty if they can, or lie in a store."""
     return _odd_in(_MISREAD, root)
 
 
 def not_writable(root: str) -> str:
-    """Say why tables under a root cannot be written; empty as above."""
+    """Reason why tables under a root cannot be written; empty if they can, or lie in a store."""
     return not_readable(root) or _odd_in(_NOT_WRITTEN, root)
 
 

@@ -1,4 +1,4 @@
-"""Rows for people and for programs: an aligned table, CSV, JSON, Markdown or tab-separated lines."""
+"""Print rows for people and programs: aligned table, CSV, JSON, Markdown or tab-separated lines."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ _GAP: Final = 3
 
 
 def times_as_text(value: object, *, are_local: bool = False) -> object:
-    """Return times as text, in UTC, also those within structs and lists.
+    """Convert times, also within structs and lists, to UTC text.
 
     are_local : times without a zone are of this process's, not of UTC.
     """
@@ -76,7 +76,7 @@ class Result:
 
 
 def is_for_people(form: str | None, out: TextIO) -> bool:
-    """Whether rows are written for people, who want to know what they are about."""
+    """Whether the output is for people, who need headings and explanations."""
     return form in _FOR_PEOPLE or (form is None and out.isatty())
 
 
@@ -110,7 +110,7 @@ def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = Fal
 
 
 def fit(result: Result, out: TextIO) -> None:
-    """Write rows as wide as the terminal, or as a page; says on standard error what there was no room for."""
+    """Write rows fitted to the terminal or page; names left-out columns on standard error."""
     left_out = write_fitting([*map(printable, result.columns)], result.rows, result.aligned_right, out)
     if left_out:
         named = ", ".join(left_out[:_NAMED])
@@ -119,7 +119,7 @@ def fit(result: Result, out: TextIO) -> None:
 
 
 def _write_tab(result: Result, out: TextIO) -> None:
-    """One line per row, exact; null is empty, and what would break a line or a column is its code."""
+    """Write one line per row, exact; null is empty, and control characters are escaped."""
     rows = (result.columns, *result.rows)
     out.writelines(
         "\t".join("" if each is None else printable(_exact(each)) for each in row) + "\n" for row in rows
@@ -131,7 +131,7 @@ def _exact(value: object) -> str:
 
 
 def _write_table(result: Result, out: TextIO) -> None:
-    """One line per row; on a terminal too narrow for that, wide values fold, or each row becomes a list."""
+    """Write one line per row; on a narrow terminal values wrap, or rows become lists."""
     console = Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False)
     if sum(min(_FOLDED, len(name)) + _GAP for name in result.columns) > console.width:
         for number, row in enumerate(result.rows, start=1):
@@ -179,7 +179,7 @@ def _write_json(result: Result, out: TextIO) -> None:
 
 
 def _write_markdown(result: Result, out: TextIO) -> None:
-    """One table, its numbers rounded like those of a table for people."""
+    """Write a Markdown table, with numbers rounded as for people."""
     rules = ("---:" if is_number else "---" for is_number in result.aligned_right)
     for cells in (result.columns, rules, *(map(_on_one_line, row) for row in result.rows)):
         escaped = (cell.replace("|", "\\|") for cell in cells)
@@ -191,7 +191,7 @@ def _on_one_line(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a person wants to read it: six decimals, or four digits of what is smaller."""
+    """Return a value for people: six decimals, or four digits if it is small."""
     if value is None:
         return "null"
     if isinstance(value, float) and math.isfinite(value):
@@ -204,7 +204,7 @@ def _nested(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON on one line, with its own codes for what a terminal would obey, or hide."""
+    """Return JSON on one line, with control and invisible characters escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return (
         text
@@ -214,7 +214,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON knows it; NaN and infinities, which it does not know, become null."""
+    """Convert a value for JSON; NaN and infinities become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Decimal):

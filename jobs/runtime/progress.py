@@ -1,4 +1,4 @@
-"""Progress bars on standard error: what is being done and for how long; silent without a terminal."""
+"""Progress bars on standard error; silent without a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,7 +28,7 @@ SCREEN: Final = Console(stderr=True)
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show what is being done while the block lasts, for work of unknown length."""
+    """Show a spinner with a text and the elapsed time while the block runs."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with _bar(*columns) as bar:
         bar.add_task(text, total=None)
@@ -37,7 +37,7 @@ def working(text: str) -> Iterator[None]:
 
 @contextmanager
 def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
-    """Yield the names in turn, and show which of how many is being done."""
+    """Yield the names in turn, with a progress bar over them."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TimeElapsedColumn()) as bar:
         task = bar.add_task(text, total=len(names))
@@ -53,7 +53,7 @@ def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
-    """Yield a function that reports what was done, and how many units; show units done and the time left."""
+    """Yield a function that reports progress; shows units done and time left."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
         task = bar.add_task(text, total=units)
@@ -61,7 +61,7 @@ def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> list[Result]:
-    """Do the tasks, by this process or by several; returns the results in the order of the tasks.
+    """Run tasks in this process or several; returns the results in order of the tasks.
 
     work : with several processes, a function that they can import by name
     """
@@ -75,7 +75,7 @@ def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], wor
 
 
 def _bar(*columns: ProgressColumn) -> Progress:
-    """Make a bar that disappears when it ends; standard output is left alone: it may be a file."""
+    """Make a transient progress bar on standard error."""
     return Progress(
         *columns, console=SCREEN, transient=True, redirect_stdout=False, disable=not SCREEN.is_terminal
     )

@@ -1,4 +1,4 @@
-"""Where the project lies: a folder, or the zip that spark-submit was given with --py-files."""
+"""Location of the project: a folder, or the zip given to spark-submit with --py-files."""
 
 import zipfile
 from importlib.resources.abc import Traversable
@@ -21,5 +21,5 @@ def project_file(*names: str) -> Traversable:
 
 
 def data_root() -> Path:
-    """Return the folder that relative paths in conf/ start from: a checkout, else the current folder."""
+    """Return the base folder of relative paths in conf/: the checkout, else the current folder."""
     return PROJECT if (PROJECT / "pyproject.toml").is_file() else Path.cwd()

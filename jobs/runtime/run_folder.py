@@ -1,4 +1,4 @@
-"""One temporary folder for each process that runs Spark, removed with all that it and its JVM leave.
+"""One temporary folder per process that runs Spark, removed when the process ends.
 
 The folder of a process that was killed is removed by the next one that starts. Its name says which process it
 was, so that no folder of a living one is ever taken for left behind.
@@ -24,7 +24,7 @@ _SAME_START_S: Final = 2
 
 
 def run_folder() -> Path:
-    """Return the temporary folder of this process; made at the first call, removed when it ends."""
+    """Return this process's temporary folder, created on first use and removed at exit."""
     return _folder_of(os.getpid())
 
 
@@ -39,7 +39,7 @@ def _folder_of(process: int) -> Path:
 
 
 def remove_left_behind() -> None:
-    """Remove this user's folders named like ours whose process on this machine has ended."""
+    """Remove this user's temporary folders whose processes have ended on this machine."""
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         named = _NAME.fullmatch(folder.name)
         if named and _is_own(folder) and not _is_alive(int(named["process"]), int(named["started"])):
@@ -47,7 +47,7 @@ def remove_left_behind() -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether this user owns the folder: those that others make in /tmp under our names are left alone."""
+    """Whether this user owns the folder; folders that others create under our names are left alone."""
     try:
         return folder.is_dir() and not folder.is_symlink() and folder.lstat().st_uid == os.getuid()
     except FileNotFoundError:  # another process was faster

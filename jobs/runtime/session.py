@@ -1,4 +1,4 @@
-"""The one module that makes Spark sessions, so that every entry point runs with the same settings.
+"""Creates Spark sessions, the only module that does, so that all entry points share settings.
 
 Nothing has to be activated or exported: Java, the executors' Python, this project's code and Delta's JARs are
 found here. Under spark-submit its options win over conf/.
@@ -46,12 +46,12 @@ _FEWEST_FILES: Final = 1024
 
 
 class SessionError(PlainError):
-    """No usable session can be made; the message says in one line what to do."""
+    """Raised when no usable session can be made; the message says in one line what to do."""
 
 
 @contextmanager
 def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
-    """Yield a session: the active one, else a new one that is stopped at the end."""
+    """Yield the active session, else a new one that is stopped at the end."""
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
@@ -66,7 +66,7 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:
-    """Return the active session, or make one that reads and writes Delta.
+    """Return the active session, or make one with Delta support.
 
     Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
     """
@@ -93,12 +93,12 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
 
 
 def of_stores(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment says how stores are reached: it goes with the tasks, and into no setting."""
+    """Environment variables that configure stores; tasks carry them, so that no setting shows them."""
     return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
 
 
 def running_gateway() -> JavaGateway | None:
-    """Return the way to this process's JVM, where one was started."""
+    """Return the gateway to this process's JVM; None if none was started."""
     return SparkContext._gateway  # noqa: SLF001  # no public way to it
 
 
@@ -126,13 +126,13 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Give these JARs to executors, and to the driver through its class path."""
+    """Settings that give these JARs to executors and to the driver's class path."""
     class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
     return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark's settings from conf/; on one machine also those that bind it there and give workers our code."""
+    """Spark settings from conf/; a local master also binds loopback and gives workers our code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
@@ -145,7 +145,7 @@ def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
 
 
 def _tried_again(master: str) -> str:
-    """Have tasks tried twice on one machine too: the second time their units are done one by one."""
+    """Let a local master retry tasks once; the retry runs units one by one."""
     threads = _LOCAL.fullmatch(master)
     return master if threads is None else f"local[{threads[1] or 1}, {_ATTEMPTS}]"
 
@@ -159,7 +159,7 @@ def _project_zip() -> Path:
 
 
 def _has_delta(gateway: JavaGateway) -> bool:
-    """Spark starts without Delta's JARs and only fails at the first table: look before."""
+    """Whether the JVM has Delta's classes; without them Spark fails only at the first table."""
     try:
         _class_loader(gateway).loadClass(_DELTA_CLASS)
     except Py4JJavaError:
@@ -168,7 +168,7 @@ def _has_delta(gateway: JavaGateway) -> bool:
 
 
 def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
-    """Add missing JARs to spark-submit's running JVM and, through spark.jars, to its executors."""
+    """Add Delta's JARs to spark-submit's running JVM and its executors, if missing."""
     if _has_delta(gateway):
         return
     jars = resolved_jars(spark.packages)
@@ -189,13 +189,13 @@ def _no_delta(spark: SparkSettings) -> str:
 
 
 def log_file(named: str | None) -> Path:
-    """Return the file for Spark's output: that of the settings, or a temporary one of this process."""
+    """Return the file for Spark's output: from the settings, or a temporary one."""
     return run_folder() / "spark.log" if named is None else Path(named)
 
 
 @contextmanager
 def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """If the block fails, log where Spark's output is; a temporary file is copied so that it stays."""
+    """If the block fails, log where Spark's output is; a temporary file is copied and kept."""
     try:
         yield
     except Exception:
@@ -206,7 +206,7 @@ def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
 
 
 def _last_line(log: Path) -> str:
-    """Return Spark's last line; empty if it printed only what it prints at every start."""
+    """Return Spark's last line of output; empty if it printed only its usual start messages."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
     return printed[-1] if printed else ""

@@ -1,4 +1,4 @@
-"""The one module that reads conf/: base.toml, overlays on top of it, and what the command line overrides.
+"""Reads conf/, the only module that does: base.toml, overlays, and command-line overrides.
 
 A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
 top of local.toml.
@@ -43,7 +43,7 @@ _WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
 
 
 class SettingsError(WrongInputError):
-    """Settings that cannot be used. The message is one line that names the file and the key."""
+    """Raised for settings that cannot be used. The one-line message names file and key."""
 
 
 class Settings(Section):
@@ -63,7 +63,7 @@ class Settings(Section):
 
     @property
     def report_folder(self) -> Path | None:
-        """Where the report goes: REPORT in the warehouse, unless `paths.report` names another folder.
+        """Local folder of the report: `paths.report`, else REPORT in the warehouse.
 
         None where the warehouse is no folder of this machine and no other one is named.
         """
@@ -75,7 +75,7 @@ class Settings(Section):
 def load_settings(
     overrides: str | Path | None = None, landing: str | None = None, warehouse: str | None = None
 ) -> Settings:
-    """Read the settings.
+    """Load the settings.
 
     overrides : a settings file, or the name of one of the project's own; local.toml when not given
     landing, warehouse : instead of the paths in the files; relative to where the command is called
@@ -110,13 +110,13 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
 
 
 def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
-    """Return settings with more of Spark's own."""
+    """Return settings with additional Spark settings."""
     spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
     return settings.model_copy(update={"spark": spark})
 
 
 def _layers(chosen: str) -> list[_Layer]:
-    """All files that take part, the base first, as (name, contents)."""
+    """Load all settings files involved, base first, as (name, contents)."""
     layers: list[_Layer] = []
     wanted: str | None = chosen
     while wanted is not None:
@@ -141,7 +141,7 @@ def _read(name: str, file: Traversable) -> dict[str, Any]:
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one table of settings on another: tables are merged, anything else is replaced."""
+    """Merge two tables of settings: subtables recursively, other values replaced."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -150,7 +150,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
-    """Name the first mistake and its file: the topmost that has the key, else the base."""
+    """Describe the first validation error, with the topmost file that has the key, else the base."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])

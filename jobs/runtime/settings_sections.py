@@ -1,4 +1,4 @@
-"""Sections of the settings, as conf/base.toml has them; an unknown or missing key is an error."""
+"""Sections of the settings in conf/base.toml; unknown or missing keys are errors."""
 
 from typing import Annotated, Literal
 
@@ -8,13 +8,13 @@ from schemas.drain import DrainTerms
 
 
 class Section(BaseModel):
-    """Some settings. They are never changed, only replaced."""
+    """Base class of settings sections; immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class PathSettings(Section):
-    """Where data lies: absolute paths, or URLs of a store.
+    """Locations of data: absolute paths, or URLs of a store.
 
     `ingested` names another warehouse to read ingested tables from; left out, this one.
     `report` is the folder of the report; see Settings.report_folder.
@@ -34,7 +34,7 @@ class PathSettings(Section):
 
 
 class SimulationSettings(Section):
-    """What the what-if simulation takes as ideal, and the bounds that decide a unit's status."""
+    """What the simulation takes as ideal, and limits that decide a unit's status."""
 
     ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
     minimum_steps: Annotated[int, Field(ge=1)]
@@ -47,7 +47,7 @@ class SimulationSettings(Section):
 
 
 class LandingSettings(Section):
-    """Upper limits of what the landing may contain; see jobs.landing.formats.rows.Bounds."""
+    """Limits on the landing's contents; see jobs.landing.formats.rows.Bounds."""
 
     line_bytes: Annotated[int, Field(ge=1)]
     file_bytes: Annotated[int, Field(ge=1)]
@@ -61,7 +61,7 @@ class LandingSettings(Section):
 
 
 class HistorySettings(Section):
-    """How far back late data is looked for, and what a backfill does at once."""
+    """Look-back for late data, and size limits of a backfill's batches."""
 
     look_back_days: Annotated[int, Field(ge=1)]
     block_days: Annotated[int, Field(ge=1)]
@@ -69,14 +69,14 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """How much of the past revises causes that a unit's steps cannot decide."""
+    """Numbers of earlier days and runs that may revise causes."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
 class WatchSettings(Section):
-    """What a night warns of although its tables are right.
+    """Limits beyond which a correct night warns.
 
     minimum_coverage : warn if a smaller share of units was analysed
     coverage_drop    : warn if the share fell by this much since the day before
@@ -97,7 +97,7 @@ _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class WattSettings(Section):
-    """What one GPU of a type draws while it computes, and otherwise. [W]"""
+    """Power of one GPU of a type while it computes, and otherwise. [W]"""
 
     computing: _GpuWatts
     otherwise: _GpuWatts
@@ -112,7 +112,7 @@ class WattSettings(Section):
 
 
 class PowerSettings(Section):
-    """Watts by the manifest's gpu_type; units of other types have no megawatts."""
+    """Watts by gpu_type of the manifest; units of other types get no megawatts."""
 
     watts: dict[str, WattSettings]
 
@@ -130,25 +130,25 @@ class DrainSettings(Section):
 
     @property
     def terms(self) -> DrainTerms:
-        """The same, for the view."""
+        """These settings as the terms that the view drain is made with."""
         return DrainTerms(**self.model_dump())
 
 
 class MaintenanceSettings(Section):
-    """How many days recorded ops stay."""
+    """Age at which recorded ops expire. [d]"""
 
     rank_steps_days: Annotated[int, Field(ge=1)]
 
 
 class ReportSettings(Section):
-    """How far the report looks back, and how much it shows of single jobs."""
+    """Period of the report in days, and its number of job pages."""
 
     period_days: Annotated[int, Field(ge=1)]
     job_pages: Annotated[int, Field(ge=0)]
 
 
 class SparkSettings(Section):
-    """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
+    """Delta's Maven coordinates, exclusions, and Spark's own settings.
 
     `master` is used unless spark-submit names another.
     `log` is a file that Spark's output is appended to; left out: a temporary one, saved if a run fails.

@@ -1,4 +1,4 @@
-"""The one printer and log formatter: names come from logs, and a terminal obeys some of their characters.
+"""Safe output to terminals: names come from logs and may contain control characters.
 
 A name may begin a line that looks like one of the program's, colour it, or set a terminal's title.
 """
@@ -12,7 +12,7 @@ _INDENT: Final = "  "
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with codes for what a terminal would obey, or hide."""
+    """Escape characters of a text that would control a terminal or be invisible."""
     return text if text.isprintable() else "".join(_code(each) for each in text)
 
 
@@ -21,17 +21,17 @@ def _code(character: str) -> str:
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard output."""
+    """Print lines on standard output, escaped."""
     sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
 
 
 def complain(line: str) -> None:
-    """Print a line on standard error."""
+    """Print a line on standard error, escaped."""
     sys.stderr.write(f"{printable(line)}\n")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line; lines of a traceback follow, indented, as no record is."""
+    """Formats a log record as one line, followed by indented traceback lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's lines."""
@@ -52,7 +52,7 @@ class LineFormatter(logging.Formatter):
 
 
 def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
-    """Log records from this level on to standard error."""
+    """Log records of this level and above to standard error."""
     handler = logging.StreamHandler()
     handler.setLevel(level)
     handler.setFormatter(LineFormatter(form))
@@ -60,7 +60,7 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def warn_on_terminal() -> None:
-    """Warn on standard error where a command sets up no log: by logging's last resort."""
+    """Send warnings to standard error for commands that set up no log."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LineFormatter())
 

@@ -1,4 +1,4 @@
-"""Pages of the report as they are asked for: of every day, unit and host, as of the latest publication.
+"""Make pages of the report on request, for every day, unit and host, as of the latest publication.
 
 A path names nothing on disk: it is looked up among the pages that the warehouse's rows can make.
 """
@@ -48,15 +48,15 @@ _PATH: Final = re.compile(
 
 
 class NoPageError(LookupError):
-    """Raised for a path that no page has."""
+    """Raised for a path without a page."""
 
 
 class BusyError(PlainError):
-    """Raised where too many pages are being made, or one takes too long or is too large."""
+    """Raised if too many pages are being made, or one takes too long or is too large."""
 
 
 class _Day(NamedTuple):
-    """What pages of one day are made of."""
+    """Data for the pages of one day."""
 
     fleet: FleetTables
     publication: Publication
@@ -65,7 +65,7 @@ class _Day(NamedTuple):
 
 
 class Pages:
-    """The pages of one warehouse. Any thread may ask.
+    """Pages of one warehouse; any thread may ask for one.
 
     Raises QuestionError unless tables are there.
     """
@@ -77,7 +77,7 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Answer from now on as of the latest publication."""
+        """Open the latest publication for the pages that follow."""
         self._stated = database.stated()
         self._reader = DuckDbReader(database, in_order=True)
         self._with_rows: list[date] | None = None
@@ -116,7 +116,7 @@ class Pages:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for the reader, which then is of the latest publication; what takes too long ends."""
+        """Wait for the reader of the latest publication; interrupt queries that take too long."""
         if not self._waiting.acquire(blocking=False):
             raise BusyError(f"{_MOST_WAITING} pages are being made: try again in a moment")
         try:
@@ -150,7 +150,7 @@ class Pages:
         raise NoPageError("no such page")
 
     def _day(self, day: date) -> _Day:
-        """Return what the pages of a day are made of. Raises NoPageError for a day without rows."""
+        """Return the data for the pages of a day; raises NoPageError for a day without rows."""
         if day not in self._known():
             raise NoPageError("no rows of that day")
         if day not in self._days:
@@ -176,7 +176,7 @@ class Pages:
 
 @contextmanager
 def _stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
-    """Stop what is asked within, again and again: a stop between two questions ends neither."""
+    """Interrupt queries after a time, repeatedly: an interrupt between two queries has no effect."""
     done, late = Event(), Event()
 
     def watch() -> None:

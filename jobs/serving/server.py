@@ -39,7 +39,7 @@ _HEADERS: Final = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request, by a page or by one line."""
+    """Answers one request with a page or a line of text."""
 
     server_version, sys_version, timeout = "straggler", "", _SILENCE_S
     _pages: Pages
@@ -88,12 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, form: str, *values: object) -> None:
-        """Log a request where somebody wants to see it."""
+        """Log a request."""
         _LOG.info(form, *values)
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server of the pages of one warehouse; port 0: a free one."""
+    """HTTP server for the pages of one warehouse; port 0 chooses a free port."""
 
     daemon_threads = True
 
@@ -104,24 +104,24 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What a browser is given."""
+        """URL to open in a browser."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
 
     def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer in a thread of its own; a connection beyond the bound ends at once."""
+        """Answer in a new thread; connections beyond the limit are closed at once."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer, and let another one in."""
+        """Answer a request, then free its place for another."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # socketserver's
-        """Log a fault of ours, not that a browser went away; the next request is answered."""
+        """Log an error of the server, but not a browser that disconnected."""
         if not isinstance(sys.exception(), OSError):
             _LOG.exception("a request was not answered")

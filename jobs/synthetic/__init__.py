@@ -1,4 +1,4 @@
-"""Generated training jobs with known truth: an event simulation that leaves what a real job would record.
+"""Generated training jobs with known truth: an event simulation that records what a real job would.
 
 It shares nothing with the what-if kernel, so that its logs can test, judge, show and time the pipeline.
 

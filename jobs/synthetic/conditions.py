@@ -1,4 +1,4 @@
-"""The conditions under which a job runs: work, speed, additions and delays, which mechanisms change."""
+"""Conditions of a generated job, which mechanisms change: work, speed, additions and delays."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -19,7 +19,7 @@ Cell = tuple[int, int]
 
 
 class Place:
-    """Where things are in a job: its ops by what they do, its cells by the hosts they run on.
+    """Index of a job's ops by type and stage, and of its workers by host.
 
     code, pp_rank, microbatch, chunk : of every op; code is that of its type, chunk that of the model
     """
@@ -33,49 +33,49 @@ class Place:
         self._met = meetings(ops)
 
     def rows(self, *op_types: str, pp_rank: int | None = None) -> Rows:
-        """Ops of some types, of one stage or of all, as scheduled."""
+        """Indices of ops of some types, on one stage or all, as scheduled."""
         is_meant = np.isin(self.code, [OP_CODES[op_type] for op_type in op_types])
         return np.flatnonzero(is_meant if pp_rank is None else is_meant & (self.pp_rank == pp_rank))
 
     def forwards(self, pp_rank: int) -> Rows:
-        """Forward-computes of a stage, as scheduled."""
+        """Indices of the forward-computes of a stage, as scheduled."""
         return self.rows("forward-compute", pp_rank=pp_rank)
 
     def backwards(self, pp_rank: int) -> Rows:
-        """Backward-computes of a stage, as scheduled."""
+        """Indices of the backward-computes of a stage, as scheduled."""
         return self.rows("backward-compute", pp_rank=pp_rank)
 
     @cached_property
     def computes(self) -> Rows:
-        """Computes of all stages."""
+        """Indices of the computes of all stages."""
         return self.rows("forward-compute", "backward-compute")
 
     @cached_property
     def first_forwards(self) -> Rows:
-        """The first forward-compute of every stage: it waits for the data."""
+        """Index of each stage's first forward-compute, which waits for the data."""
         return np.array([self.forwards(pp_rank)[0] for pp_rank in range(self.shape.pp_size)])
 
     @cached_property
     def recorded(self) -> Rows:
-        """Ops that the profiler records."""
+        """Indices of the ops that the profiler records."""
         return self.rows(*(op_type for op_type in OP_TYPES if op_type not in self.shape.absent))
 
     @cached_property
     def collectives(self) -> Rows:
-        """Collectives among dp ranks that move much data."""
+        """Indices of collectives among dp ranks that move much data."""
         return self.rows(*DP_COLLECTIVES)
 
     def transfers_from(self, pp_rank: int) -> list[Rows]:
-        """Real transfers that a stage sends: the rows of send and recv of each."""
+        """Real transfers that a stage sends: indices of send and recv of each."""
         sends = [self.ops[row] for row in self.rows("forward-send", "backward-send", pp_rank=pp_rank)]
         return [np.array(self._met[op.meeting], np.int64) for op in sends if op.meeting is not None]
 
     def is_forward(self, transfer: Rows) -> bool:
-        """Whether a transfer, by the rows of its ends, is one of forwards."""
+        """Whether a transfer, given by the indices of its ends, belongs to the forward pass."""
         return self.ops[transfer[0]].op_type in {"forward-send", "forward-recv"}
 
     def cells_on(self, host: str) -> list[Cell]:
-        """Workers with at least one rank on a host: they are as slow as their slowest rank."""
+        """Workers with at least one rank on a host, which are as slow as their slowest rank."""
         ranks = range(self.shape.cp_size * self.shape.tp_size)
         hosts_of = {
             cell: {self.host_of(self.shape.rank(*cell) + each) for each in ranks} for cell in self.shape.cells
@@ -83,7 +83,7 @@ class Place:
         return [cell for cell, hosts in hosts_of.items() if host in hosts]
 
     def hosts_of_cells(self) -> list[list[str]]:
-        """Host of the first rank of each cell, by pp_rank and dp_rank."""
+        """Host of each worker's first rank, by pp_rank and dp_rank."""
         shape = self.shape
         return [
             [self.host_of(shape.rank(dp_rank, pp_rank)) for dp_rank in range(shape.dp_size)]
@@ -92,7 +92,7 @@ class Place:
 
 
 class Conditions:
-    """Those of a healthy job, until mechanisms change them. Times in seconds, work relative to usual work.
+    """Conditions of a healthy job, until mechanisms change them. Times in seconds, work relative to usual.
 
     A compute takes (linear + quadratic work) * weight of its chunk + fixed time of its chunk, everything else
     its usual time; all of it times `factor` and noise, and `added_s` on top.
@@ -123,18 +123,18 @@ class Conditions:
 
     @cached_property
     def factor(self) -> Values:
-        """How many times as long each op takes."""
+        """Duration factor of each op, shape (op, step, dp_rank)."""
         return np.ones((len(self.place.ops), *self.lanes))
 
     @cached_property
     def added_s(self) -> Values:
-        """What each op takes on top."""
+        """Time added to each op, shape (op, step, dp_rank). [s]"""
         return np.zeros((len(self.place.ops), *self.lanes))
 
     def slow_down(
         self, cell: Cell, forward: Values, backward: Values, optimizer: Values | None = None
     ) -> None:
-        """Let ops of a worker take these multiples of their time; shape (step,)."""
+        """Multiply the durations of a worker's ops by these factors, shape (step,)."""
         dp_rank, pp_rank = cell
         self.factor[self.place.forwards(pp_rank), :, dp_rank] *= forward
         self.factor[self.place.backwards(pp_rank), :, dp_rank] *= backward
@@ -142,7 +142,7 @@ class Conditions:
             self.factor[self.place.rows("optimizer", pp_rank=pp_rank), :, dp_rank] *= optimizer
 
     def busy_us(self, noise: Times) -> Times:
-        """Time every op works or moves data; noise has shape (op, step, dp_rank) and mean 1. [us]"""
+        """Time that each op works or moves data; noise: shape (op, step, dp_rank), mean 1. [us]"""
         usual = self.workload.usual_s
         usual_s = [usual.get(op.op_type, 0.0) if op.moves_data else NOOP_TRANSFER_S for op in self.place.ops]
         busy: Times = np.repeat(np.array(usual_s), noise[0].size).reshape(noise.shape)
@@ -155,13 +155,13 @@ class Conditions:
         return np.multiply(busy, 1e6, out=busy)
 
     def delay_us(self, launch_us: Times) -> Times:
-        """Time the host lets every op wait: its usual delay, and for the data. [us]"""
+        """Delay of each op by its host: launch delay, and waiting for data. [us]"""
         delay = launch_us.copy()
         delay[self.place.first_forwards] += self.loading_s * 1e6
         return delay
 
     def _computes_s(self) -> Values:
-        """Times of the computes by their work, shape (compute, step, dp_rank) [s]."""
+        """Durations of computes from their work, shape (compute, step, dp_rank). [s]"""
         place, workload, rows = self.place, self.workload, self.place.computes
         forward = self.linear + self.quadratic
         backward = workload.backward_ratio * self.linear + workload.attention_backward_ratio * self.quadratic

@@ -1,4 +1,4 @@
-"""The demo's fleet: a small one whose jobs are listed here, each with the fault that was put there.
+"""The demo's fleet: a small list of jobs, each with a planted fault.
 
 One host slows three jobs, and some logs are broken in ways that real ones are.
 """
@@ -39,7 +39,7 @@ ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
 
 
 class DemoJob(NamedTuple):
-    """One job of the fleet.
+    """One job of the demo's fleet.
 
     planted    : what was made to go wrong, in a few words
     first_host : number of its first host
@@ -67,7 +67,7 @@ class DemoJob(NamedTuple):
     habits: RunHabits | None = None
 
     def in_fleet(self, seed: int) -> FleetJob:
-        """The job as a fleet has it."""
+        """Convert to a job of a fleet."""
         about = {"team": self.team, "model": self.model, "gpu_hours": self.shape.world_size * self.hours}
         return FleetJob(
             self.job_id,
@@ -197,7 +197,7 @@ ROLES: Final = {
 
 
 def planted() -> list[tuple[str, str]]:
-    """Jobs, and what was made to go wrong in each."""
+    """Jobs, and the fault planted in each."""
     roles = [(f"{WHOLE}-{role}", f"{what}, a role of {WHOLE}") for role, (what, *_) in ROLES.items()]
     return [(job.job_id, job.planted) for job in JOBS] + roles
 
@@ -217,13 +217,13 @@ def demo_whole(seed: int = 0) -> WholeSimulation:
 
 
 def demo_fleet(seed: int = 0) -> Fleet:
-    """The fleet; its jobs draw from separate seeds."""
+    """The demo's fleet; each job has a seed of its own."""
     seeds = [number + (len(ROLES) if number >= ROLES_SEED else 0) for number in range(len(JOBS))]
     return Fleet([job.in_fleet(seed + own) for own, job in zip(seeds, JOBS, strict=True)])
 
 
 def write_demo(landing: Path, seed: int = 0) -> Fleet:
-    """Write the fleet's logs into a landing folder, and break some of them. Same seed, same bytes."""
+    """Write the fleet's logs into a landing folder, and damage some. The same seed gives the same bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
     for job in demo_whole(seed).recorded():

@@ -1,4 +1,4 @@
-"""A fleet: jobs over their days, on hosts that may be sick for a while; written as a landing folder."""
+"""A fleet of generated jobs over days, on hosts that may be sick for a while, written as a landing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -68,17 +68,17 @@ class FleetJob:
 
     @property
     def days(self) -> range:
-        """The fleet's days on which it runs, counted from 0."""
+        """Days of the fleet on which the job runs, counted from 0."""
         return range(self.first // SHIFTS, (self.end - 1) // SHIFTS + 1)
 
     def shifts_of(self, day: int) -> range:
-        """Shifts of a day in which it runs."""
+        """Shifts of a day in which the job runs."""
         return range(max(self.first, day * SHIFTS), min(self.end, (day + 1) * SHIFTS))
 
 
 @dataclass(frozen=True)
 class SickSpell:
-    """A host whose GPUs are all slow, in shifts [first, end), whatever it serves."""
+    """A host whose GPUs are all slow during shifts [first, end), in any job."""
 
     host: str
     factor: float
@@ -86,7 +86,7 @@ class SickSpell:
     end: int
 
     def in_job(self, job: FleetJob, day: int) -> SickHost | None:
-        """The spell in the recorded steps of a day, spread over the job's shifts; None: it is not there."""
+        """The spell within a job's recorded steps of a day; None if it does not affect them."""
         shifts, steps = job.shifts_of(day), job.shape.steps
         first, end = max(self.first, shifts.start), min(self.end, shifts.stop)
         if self.host not in job.hosts or first >= end:
@@ -97,7 +97,7 @@ class SickSpell:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Jobs placed in time and on hosts, and the spells of sick hosts.
+    """Jobs placed in time and on hosts, and spells of sick hosts.
 
     fix_day   : from this day on, counted from 0, one team balances its sequences; None: none ever does
     has_truth : whether each unit is run again without each cause, for what that really costs it
@@ -111,25 +111,25 @@ class Fleet:
 
     @property
     def units(self) -> list[tuple[FleetJob, int]]:
-        """Each job on each of its days, by day."""
+        """Pairs of a job and one of its days, sorted by day."""
         last = max(job.days.stop for job in self.jobs)
         return [(job, day) for day in range(last) for job in self.jobs if day in job.days]
 
     def log_date(self, day: int) -> date:
-        """Log date of a day that is counted from 0."""
+        """Date of a day counted from 0."""
         return self.first_day + timedelta(days=day)
 
     def time_of(self, shift: int) -> datetime:
-        """When a shift begins."""
+        """Start of a shift."""
         midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
         return midnight + timedelta(hours=SHIFT_HOURS * shift)
 
     def sick(self, job: FleetJob, day: int) -> list[SickHost]:
-        """Spells that strike a job on a day."""
+        """Spells that affect a job on a day."""
         return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
 
     def identity(self, job: FleetJob, day: int) -> JobIdentity:
-        """Who and where a job is on a day, and when it records."""
+        """Identity of a job on a day: ids, hosts, times and manifest fields."""
         shifts = job.shifts_of(day)
         hours = SHIFT_HOURS * len(shifts)
         of_day: dict[str, Any] = {
@@ -150,7 +150,7 @@ class Fleet:
         )
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
-        """All that makes one job on one day."""
+        """Complete plan of a job on a day."""
         seed = SEEDS_PER_JOB * job.plan.seed + day
         plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):
@@ -159,13 +159,13 @@ class Fleet:
         return replace(plan, mechanisms=tuple(left))
 
     def recorded(self, job: FleetJob, day: int) -> tuple[GeneratedJob, Simulation]:
-        """Run one job on one day and record it, as far as its logs are whole and not lost."""
+        """Run one job on one day and record it, without lost logs."""
         simulation = Simulation(self.plan(job, day))
         unit = recorded_job(simulation)
         return (unit.contradicting() if job.status == Status.CORRUPT_TRACE else unit), simulation
 
     def write_unit(self, landing: Path, job: FleetJob, day: int) -> int:
-        """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
+        """Write logs, manifest and truth of one job on one day. Returns the number of recorded ops."""
         unit, simulation = self.recorded(job, day)
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
         if job.inspected:
@@ -181,7 +181,7 @@ class Fleet:
         return unit.ops
 
     def course(self, job: FleetJob, day: int, simulation: Simulation) -> RunCourse:
-        """What happens to a job with habits on a day. Its steps take as long as those recorded, drawn anew.
+        """Events of a job on a day, with step times like the recorded ones, drawn anew.
 
         Their numbers are its own: those of recorded steps leave no room for a day's.
         """
@@ -194,7 +194,7 @@ class Fleet:
         return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
-        """Write what was planned: sick hosts, and a line for the fix and for each job."""
+        """Write the plan: sick hosts, and one line for the fix and for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
         fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()
@@ -235,7 +235,7 @@ class Fleet:
 
 
 def write_fleet(landing: Path, fleet: Fleet, workers: int = 1) -> int:
-    """Write a fleet into a landing folder; returns its recorded ops.
+    """Write a fleet into a landing folder; returns the number of recorded ops.
 
     The same fleet gives the same bytes, whatever the number of worker processes. A bar shows the progress
     where standard error is a terminal.

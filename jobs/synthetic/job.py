@@ -1,4 +1,4 @@
-"""What is recorded of a generated job: rows in the form of rank_steps, and a manifest."""
+"""Record a generated job: rows in the form of rank_steps, and a manifest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,18 +30,18 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GeneratedJob:
-    """Rows in the form of rank_steps (without ids and source_file) and the manifest."""
+    """Rows in the form of rank_steps, without ids and source_file, and the manifest."""
 
     rank_steps: pa.Table
     manifest: dict[str, Any]
 
     @property
     def ops(self) -> int:
-        """Recorded ops over all rows."""
+        """Number of recorded ops."""
         return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py() or 0)
 
     def contradicting(self) -> "GeneratedJob":
-        """The job of a pipeline, whose last rank lacks a recv in every step: sends match it by number."""
+        """The same job with a recv missing from its last rank in every step, which contradicts its sends."""
         records = self.rank_steps.to_pylist()
         for record in records:
             if record["rank"] == records[-1]["rank"]:
@@ -52,7 +52,7 @@ class GeneratedJob:
 
 
 def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> GeneratedJob:
-    """Run a job with all its mechanisms and record it, as far as its logs are not lost.
+    """Run a job with all its mechanisms and record it, without lost logs.
 
     t0_us : Unix time at which each recorded step starts, shape (step,); left out, one after the other [us]
     Rows (step, rank) are sorted by pp_rank, step, dp_rank, cp_rank, tp_rank; op as codes, times in us.
@@ -92,7 +92,7 @@ def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> Generat
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
-    """Unix time at which each recorded step starts, shape (step,) [us]."""
+    """Unix time at which each recorded step starts, shape (step,). [us]"""
     identity, step = plan.identity, np.arange(plan.shape.steps)
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
@@ -109,7 +109,7 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
 
 
 def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Int64s) -> Timeline:
-    """Times as each worker's own clock shows them, none below zero."""
+    """Shift times to each worker's own clock, none below zero."""
     conditions = simulation.conditions()
     since_s = (t0_us - t0_us[0])[:, None] * 1e-6
     ahead_s = conditions.clock_s[:, None, :] + conditions.clock_rate[:, None, :] * since_s
@@ -126,7 +126,7 @@ def _stage_rows(
     step_t0_us: Int64s,
     rng: np.random.Generator,
 ) -> dict[str, "pa.Array[Any]"]:
-    """t0_us and the five list columns of one stage; rows run over (step, dp_rank, cp_rank, tp_rank).
+    """Columns t0_us and the five lists for one stage; rows by (step, dp_rank, cp_rank, tp_rank).
 
     step_t0_us : Unix time at which each step starts [us]; every line has a separate zero after that
     """
@@ -155,14 +155,14 @@ def _stage_rows(
 
 
 def _lines(times_us: NDArray[np.float64], shape: JobShape) -> NDArray[np.float64]:
-    """Reorder (op, step, dp_rank) to (step, dp_rank, cp_rank, tp_rank, op), alike for recorded ranks."""
+    """Reorder (op, step, dp_rank) to (step, dp_rank, cp_rank, tp_rank, op), copied to all recorded ranks."""
     lines = np.moveaxis(times_us, 0, -1)[:, :, None, None, :]
     axes = (shape.steps, shape.dp_size, shape.recorded_cp_ranks, shape.recorded_tp_ranks, len(times_us))
     return np.broadcast_to(lines, axes)
 
 
 def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.random.Generator) -> Int64s:
-    """Positions of the ops along the last axis in the order in which a line lists them."""
+    """Positions of the ops in the order in which a log line lists them, along the last axis."""
     if how == "schedule":
         return np.broadcast_to(np.arange(len(code)), start_ticks.shape)
     if how == "shuffled":
@@ -175,7 +175,7 @@ def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.
 
 
 def _lists(values: NDArray[np.generic]) -> "pa.ListArray[Any]":
-    """Lists of equal length along the last axis."""
+    """Arrow lists of equal length from the last axis."""
     length, rows = values.shape[-1], values.size // max(values.shape[-1], 1)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * length)
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(values).ravel()))

@@ -1,4 +1,4 @@
-"""Writes a generated job into a landing folder: rank logs, and logs of NCCL Inspector.
+"""Write a generated job into a landing folder: rank logs, and NCCL Inspector logs.
 
 Arrow makes the text of rank logs, a column at a time.
 """
@@ -31,7 +31,7 @@ ROWS_AT_ONCE: Final = 1000
 
 
 def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compress: bool = False) -> Path:
-    """Write one rank log per rank, steps in order, and the manifest; returns the run's folder."""
+    """Write one rank log per rank, with steps in order, and the manifest; returns the run's folder."""
     folder = run_folder(landing, log_date, job.manifest["job_id"], job.manifest["run_id"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job.manifest) + "\n")
@@ -49,7 +49,7 @@ def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compres
 
 
 def write_inspector_logs(folder: Path, job: GeneratedJob) -> None:
-    """Write one log for each recorded rank: how long it was in collectives of its data-parallel group."""
+    """Write an NCCL Inspector log per recorded rank: its time in each data-parallel collective."""
     lines: dict[str, list[str]] = defaultdict(list)
     numbers: Counter[tuple[int, str]] = Counter()
     for row in job.rank_steps.sort_by([("rank", "ascending"), ("step", "ascending")]).to_pylist():
@@ -71,12 +71,12 @@ def write_inspector_logs(folder: Path, job: GeneratedJob) -> None:
 
 
 def run_folder(landing: Path, log_date: date, job_id: str, run_id: str) -> Path:
-    """Where the logs of a run lie on a day."""
+    """Folder of a run's logs on a day."""
     return landing / f"log_date={log_date.isoformat()}" / f"job_id={job_id}" / f"run_id={run_id}"
 
 
 def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
-    """Each row as a JSON object and a newline."""
+    """Encode each row as a JSON object with a newline."""
     ids = {"format": RANK_LOG_FORMAT, **{name: str(manifest[name]) for name in ("job_id", "run_id")}}
     before = json.dumps(ids, separators=(",", ":"))[:-1]
     heads = []
@@ -91,7 +91,7 @@ def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
 
 
 def _joined(lists: "pa.ListArray[Any]", name: str) -> "pa.Array[Any]":
-    """The values of each list as JSON, with commas between them."""
+    """Join the values of each list with commas, as JSON."""
     values = lists.flatten()
     text = WORDS.take(values) if name == "op" else pc.cast(values, pa.string())
     offsets = pa.concat_arrays([FROM_THE_START, pc.cumulative_sum(pc.list_value_length(lists))])

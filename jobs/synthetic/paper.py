@@ -1,4 +1,4 @@
-"""Jobs of a history, drawn like those of Lin et al., OSDI '25 (arXiv 2505.05713), and where we chose.
+"""Random jobs of a history, distributed like those of Lin et al., OSDI '25 (arXiv 2505.05713).
 
 CITED marks what others report of the paper in print: 3,079 jobs in five months, 42.5 % of them straggling,
 10.4 % of the GPU-hours wasted, the worst 10 % wasting at least 21.3 %, 1.7 % of the straggling jobs due to
@@ -101,7 +101,7 @@ OPS_BESIDES: Final = 9
 
 
 def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:
-    """Draw what a job is, the fields of its manifest, and what becomes of each of its units.
+    """Draw a job: its plan, its manifest fields, and the status of its units.
 
     How much of it is recorded on a day is not drawn yet: shape_of_ops.
     """
@@ -124,7 +124,7 @@ def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:
 
 
 def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str, Any]:
-    """Draw fields of a manifest that are alike on all days."""
+    """Draw manifest fields that stay the same on all days."""
     few = min(int(rng.geometric(0.35)) - 1, MOST_RESTARTS)
     many = MOST_RESTARTS + int(rng.geometric(0.08))
     fields = {
@@ -140,7 +140,7 @@ def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[
 
 
 def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
-    """The shape with the steps and microbatches that give about `ops` recorded ops a day.
+    """The shape with steps and microbatches adjusted to about `ops` recorded ops per day.
 
     At least ten steps, and as many microbatches as stages: fewer say little about a pipeline.
     """
@@ -156,7 +156,7 @@ def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
 
 
 def _shape(seed: int) -> JobShape:
-    """Draw a job's sizes."""
+    """Draw the sizes of a job."""
     rng = child_rng(seed, "history shape")
     world_size = int(rng.choice(list(WORLD_SIZES), p=list(WORLD_SIZES.values())))
     cp_size = 1
@@ -183,7 +183,7 @@ def _shape(seed: int) -> JobShape:
 
 
 def _mechanisms(rng: np.random.Generator, shape: JobShape, workload: Workload) -> list[Mechanism]:
-    """Draw what is wrong, each by its share.
+    """Draw the faults of a job, each by its share.
 
     Token limits of 4,096 to 131,072: the longer the context, the more attention costs. A worker so slow that
     it is the whole story, as the paper finds those few to be.

@@ -1,4 +1,4 @@
-"""Plans of fleets: when jobs run, on which hosts, which of those are sick, and what is drawn for each job."""
+"""Plan random fleets: when jobs run, on which hosts, which hosts are sick."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 
 
 def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = MOST_OPS) -> Fleet:
-    """Draw a fleet of jobs as sample_job draws them, whose truth is found by running them without each cause.
+    """Draw a fleet of sample_job's jobs, whose truth is measured by reruns without each cause.
 
     most_ops : most recorded ops of a job on a day, about
     """
@@ -43,7 +43,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
 
 
 def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> Fleet:
-    """Draw a fleet like the paper's, with about `ops` recorded ops over all units.
+    """Draw a fleet like the paper's, with about `ops` recorded ops in total.
 
     Raises ValueError where the ops are too few: every unit needs ten steps of each of its workers.
     """
@@ -66,7 +66,7 @@ def recorded_ops(job: FleetJob) -> int:
 
 @lru_cache(maxsize=4096)
 def _program_ops(shape: JobShape) -> int:
-    """Ops of one replica in one step."""
+    """Number of ops of one replica in one step."""
     return len(build_program(shape))
 
 
@@ -75,7 +75,7 @@ def _name(number: int) -> str:
 
 
 def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
-    """Draw a job's seed and the shifts in which it runs; a job of one day may take half of it."""
+    """Draw a job's seed and the shifts in which it runs; a one-day job may run for half a day."""
     rng = child_rng(seed, f"history job {number}")
     job_seed = int(rng.integers(SEEDS))
     if rng.random() < paper.ONE_DAY:
@@ -88,14 +88,14 @@ def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
 
 
 def _placed(jobs: Sequence[FleetJob], days: int, seed: int, spells_per_job: float) -> Fleet:
-    """Put jobs on hosts, make some hosts sick, and let one team balance its sequences."""
+    """Place jobs on hosts, make some hosts sick, and let one team balance its sequences."""
     on_hosts = _with_hosts(jobs, child_rng(seed, "history hosts"))
     spells = _spells(on_hosts, days * SHIFTS, spells_per_job, child_rng(seed, "history spells"))
     return Fleet(on_hosts, spells, fix_day=round(paper.FIX_AT * days))
 
 
 def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[FleetJob]:
-    """Give every job hosts, in the order in which they start; hosts of ended jobs are free again."""
+    """Assign hosts to jobs in order of start; hosts of ended jobs become free."""
     free: list[str] = []
     known = 0
     running: list[FleetJob] = []
@@ -117,7 +117,7 @@ def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[Flee
 def _spells(
     jobs: Sequence[FleetJob], shifts: int, per_job: float, rng: np.random.Generator
 ) -> list[SickSpell]:
-    """Draw sick hosts: a few for weeks and not very, most for hours or days and more."""
+    """Draw sick hosts: a few slightly slow for weeks, most more severely for hours or days."""
     found: dict[str, SickSpell] = {}
     for _ in range(max(round(per_job * len(jobs)), 1)):
         job = jobs[int(rng.integers(len(jobs)))]
@@ -131,7 +131,7 @@ def _spells(
 
 
 def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
-    """Give every job steps and microbatches, so that all of them together record about `ops` ops."""
+    """Give every job steps and microbatches so that all together record about `ops` ops."""
     units = sum(len(job.days) for job in jobs)
     normal = [child_rng(job.plan.seed, "ops").standard_normal() for job in jobs]
     weights = np.exp(SPREAD * np.array(normal) - SPREAD**2 / 2)

@@ -1,4 +1,4 @@
-"""What every stage does in one step, in the order in which its host issues it, and what each op waits for."""
+"""Ops of every stage in one step, in order of issue, and what each op waits for."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -11,7 +11,7 @@ DP_COLLECTIVES = ("params-all-gather", "grads-reduce-scatter", "separate-grads-a
 
 @dataclass(frozen=True)
 class Compute:
-    """One pass of one microbatch through one chunk of a stage."""
+    """Pass of one microbatch through one chunk of a stage."""
 
     direction: str
     microbatch: int
@@ -19,7 +19,7 @@ class Compute:
 
 
 def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
-    """List the computes of a stage as scheduled: warm-up, one forward one backward, cool-down.
+    """List a stage's computes as scheduled: warm-up, one forward one backward, cool-down.
 
     Source: Narayanan et al., SC '21 (arXiv 2104.04473), section 2.2.
     """
@@ -69,7 +69,7 @@ class ProgramOp:
 
     @property
     def meets_replicas(self) -> bool:
-        """Whether all dp ranks take part."""
+        """Whether all dp ranks take part in the op."""
         return self.op_type in DP_COLLECTIVES or self.op_type == "optimizer-clip-main-grad"
 
 
@@ -82,7 +82,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Numbers of the ops that meet, by their meeting."""
+    """Numbers of the ops of each rendezvous."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
@@ -138,7 +138,7 @@ class _Stage:
         return compute.chunk * self.shape.pp_size + self.pp_rank
 
     def _compute(self, place: int, compute: Compute, done: list[int]) -> None:
-        """Issue one compute between its recv and its send; `done` are those before it, same direction."""
+        """Issue one compute between its recv and send; done : earlier computes of the same direction."""
         in_model, last = self._chunk_in_model(compute), self.shape.last_chunk
         forward = compute.direction == "forward"
         waits = [self._recv(place, compute, done)]
@@ -167,7 +167,7 @@ class _Stage:
                 send.chunk_in_model = in_model
 
     def _recv(self, place: int, compute: Compute, done: list[int]) -> int:
-        """Issue the recv before a compute, if it is recorded; -1 if not."""
+        """Issue the recv before a compute if it is recorded; returns its number or -1."""
         in_model, forward = self._chunk_in_model(compute), compute.direction == "forward"
         has_sender = in_model != (0 if forward else self.shape.last_chunk)
         habit = self.shape.noop_transfers
@@ -189,11 +189,11 @@ class _Stage:
         return recv.number
 
     def _add_noop(self, op_type: str, after: int) -> None:
-        """Record a transfer that moves nothing, which no compute could have needed."""
+        """Record a transfer that moves no data, which no compute needs."""
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:
-        """Issue what follows the last compute: gradients, clipping, the update."""
+        """Issue what follows the last compute: gradients, clipping, the optimizer."""
         edge = self.pp_rank in (0, self.shape.pp_size - 1)
         scatters: list[int] = []
         if self.has_data_parallelism and self.shape.overlapped:
@@ -213,7 +213,7 @@ class _Stage:
         self._add("optimizer", [clip.number])
 
     def _scatters(self, *, after_backward: bool, first_waits: Sequence[int] = ()) -> list[int]:
-        """Issue the reduce-scatters, the model's last chunks first, as their backwards end."""
+        """Issue reduce-scatters as backwards end, the model's last chunks first."""
         found: list[int] = []
         for chunk in reversed(range(self.shape.vpp_size)):
             of_chunk = [n for n in self.compute_ops if self.ops[n].model_chunk == chunk]

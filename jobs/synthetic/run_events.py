@@ -1,4 +1,4 @@
-"""What happens to a generated run besides its steps: start-ups, checkpoints, failures, restarts; its events.
+"""Generate the events of a run: start-ups, checkpoints, failures, restarts.
 
 Nothing here changes a step, or a draw of the job: with events beside them, its logs are the same.
 """
@@ -45,7 +45,7 @@ class RunHabits:
 
 @dataclass
 class RunCourse:
-    """A run as it went: its events, as in a line of their file but for the ids, and what took how long.
+    """Simulated course of a run: its events without ids, and the time spent on each part.
 
     spent_s    : seconds by part: startup, checkpoint, outage, lost_work; other is in no event
     lost_steps : steps that were done again, for each time that they were lost
@@ -60,16 +60,16 @@ class RunCourse:
     now_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Start the clock at the beginning of the part."""
         self.now_s = self.part.begin_s
 
     def spend(self, part: str, lasts_s: float) -> None:
-        """Let some time pass that no step takes."""
+        """Let time pass outside of steps."""
         self.spent_s[part] += lasts_s
         self.now_s += lasts_s
 
     def note(self, event: str, step: int, lasts_s: float | None = None) -> None:
-        """Write an event of the present moment; `step` counts from the first of the part."""
+        """Record an event at the current time; `step` counts from the first of the part."""
         number = self.part.first_step + step
         line: dict[str, Any] = {"event": event, "at_us": round(self.now_s * 1e6), "step": number}
         self.events.append(line if lasts_s is None else {**line, "duration_us": round(lasts_s * 1e6)})
@@ -77,7 +77,7 @@ class RunCourse:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a run that is followed: all of it, or a day of one that goes on before and after.
+    """Part of a run that is simulated: all of it, or one day of a longer one.
 
     begin_s, until_s : Unix times; it ends with its last step, or with the first that ends after until_s
     first_step : number of its first step
@@ -91,7 +91,7 @@ class Part:
 
 
 def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Generator) -> RunCourse:
-    """Let a run do its steps once, and those that it loses again.
+    """Simulate a run through its steps, repeating those lost to failures.
 
     step_s : time of each step, shape (step,) [s]
     """
@@ -118,7 +118,7 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
 def _work(
     course: RunCourse, habits: RunHabits, step_s: Times, first: int, rng: np.random.Generator
 ) -> tuple[int, bool]:
-    """Do the steps from `first` on; returns the first not saved, and whether the part is over."""
+    """Run steps from `first` on; returns the first unsaved step, and whether the part is over."""
     saved = first
     for done in range(first + 1, len(step_s) + 1):
         course.now_s += float(step_s[done - 1])
@@ -144,7 +144,7 @@ def _fail(
     lost: tuple[int, int],
     rng: np.random.Generator,
 ) -> None:
-    """Fail within a step: it and those from the last checkpoint on are lost, and the job is down."""
+    """Fail within a step: lose it and all steps since the last checkpoint, then be down."""
     saved, failed_at = lost
     course.spend("lost_work", float(rng.random() * step_s[failed_at]))
     course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
@@ -159,6 +159,6 @@ def _about(usual_s: float, rng: np.random.Generator) -> float:
 
 
 def write_events(folder: Path, events: Sequence[dict[str, Any]], job_id: str, run_id: str) -> None:
-    """Write events.jsonl beside the manifest of a run."""
+    """Write events.jsonl beside a run's manifest."""
     ids = {"format": RUN_EVENTS_FORMAT, "job_id": job_id, "run_id": run_id}
     (folder / "events.jsonl").write_text("".join(json.dumps({**ids, **event}) + "\n" for event in events))

@@ -27,13 +27,13 @@ from jobs.synthetic.shape import JobShape, Workload
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    """Draw between two bounds, each doubling as likely as the next."""
+    """Draw from a log-uniform distribution between two bounds."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a mechanism is drawn for.
+    """Job for which a mechanism is drawn.
 
     steps : recorded steps in which its window may lie: those of all days of the job
     hosts : which may be sick; none where hosts get sick by themselves, as in a fleet
@@ -46,18 +46,18 @@ class Setting:
 
     @property
     def compute_s(self) -> float:
-        """Usual time of a forward-compute [s]."""
+        """Usual time of a forward-compute. [s]"""
         return self.workload.forward_s / self.shape.vpp_size
 
     @property
     def step_s(self) -> float:
-        """Usual time of a step, roughly: its computes, and the pipeline's bubble [s]."""
+        """Rough usual time of a step: its computes and the pipeline's bubble. [s]"""
         passes = self.shape.microbatches + (self.shape.pp_size - 1) / self.shape.vpp_size
         return passes * self.workload.forward_s * (1 + self.workload.backward_ratio)
 
 
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """2 to 120 % slower: one GPU always or in some steps, one that gets hot, or all on a host.
+    """Draw 2 to 120 % slowness: one GPU always or at times, throttling, or a whole host.
 
     None in a job of one worker, which has no peers.
     """
@@ -77,7 +77,7 @@ def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
 
 
 def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """A loss layer of 5 to 200 % of a forward-compute, or chunks of 4 to 12 layers, some with 1 or 2 more."""
+    """Draw a loss layer of 5 to 200 % of a forward-compute, or chunks of uneven numbers of layers."""
     chunks = setting.shape.last_chunk + 1
     forward_s = setting.compute_s * log_uniform(rng, 0.05, 2.0)
     backward_s = forward_s * float(rng.uniform(0.8, 2.0))
@@ -92,7 +92,7 @@ def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | N
 
 
 def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Token limits of 4,096 to 131,072, median sequences of 1 to 20 % of it, spread 0.3 to 1.5."""
+    """Draw token limits of 4,096 to 131,072, median sequences of 1 to 20 % of them, spread 0.3 to 1.5."""
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))
@@ -100,7 +100,7 @@ def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Collections of 1 to 15 forward-computes every 2 to 30 steps, or stalls in 0.2 to 4 % of forwards."""
+    """Draw collections of 1 to 15 forward-computes, or stalls in 0.2 to 4 % of the forward-computes."""
     length_s = setting.compute_s * log_uniform(rng, 1.0, 15.0)
     if rng.random() < 0.65:
         return UnsynchronisedGc(length_s, log_uniform(rng, 2.0, 30.0), window=_window(rng, setting))
@@ -108,7 +108,7 @@ def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """A link that flaps and adds 0.2 to 6 forward-computes to transfers, or 4 to 60 % of bandwidth left."""
+    """Draw a flapping link adding 0.2 to 6 forward-computes, or 4 to 60 % of the bandwidth left."""
     shape, window = setting.shape, _window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)
@@ -125,7 +125,7 @@ def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | Non
 
 
 def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Data that come 1 to 40 % of a step late in the mean, in some steps or all, on one dp rank or all."""
+    """Draw data that is late by 1 to 40 % of a step on average, on one dp rank or all."""
     mean_s = setting.step_s * log_uniform(rng, 0.01, 0.4)
     share = 1.0 if rng.random() < 0.5 else float(rng.uniform(0.1, 0.8))
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
@@ -133,7 +133,7 @@ def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
+    """Draw data-loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
     mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
     share = log_uniform(rng, 0.003, 1.0)
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
@@ -152,7 +152,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
-    """Draw those of a job, each by its chance.
+    """Draw the nuisances of a job, each by its probability.
 
     Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
     garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
@@ -170,7 +170,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
 
 
 def _window(rng: np.random.Generator, setting: Setting) -> Window:
-    """All steps for two mechanisms of three; else a stretch of at least a fifth of them."""
+    """Draw a window: all steps in two of three cases, else a stretch of at least a fifth."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:
         return ALWAYS

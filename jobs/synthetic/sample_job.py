@@ -45,7 +45,7 @@ def sample_job(
     gpu_types: bool = False,
     records_loads: bool = False,
 ) -> JobPlan:
-    """Draw a job.
+    """Draw a random job.
 
     The layout is that of sample_shape, usual times are those of sample_workload, strengths and chances stand
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
@@ -73,12 +73,12 @@ def sample_job(
 
 
 def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:
-    """List the hosts of a job, in the order of its ranks."""
+    """List the hosts of a job in order of its ranks."""
     return tuple(dict.fromkeys(identity.host_of(rank) for rank in range(0, shape.world_size, GPUS_PER_HOST)))
 
 
 def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
-    """Draw a layout.
+    """Draw a random layout.
 
     dp, pp, tp and cp sizes are those above. 4 to 40 recorded steps; one job in ten has less than ten, which
     is too few to be analysed. 1 to 16 microbatches; of jobs with a pipeline one in three is virtual, with 2
@@ -118,7 +118,7 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
 
 
 def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
-    """Cut steps down to ten, then microbatches, until the ops are few enough."""
+    """Reduce steps down to ten, then microbatches, until there are few enough ops."""
     workers = len(shape.cells) * shape.recorded_tp_ranks * shape.recorded_cp_ranks
     per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
     if shape.steps > 2 * BURST:
@@ -129,7 +129,7 @@ def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
 
 
 def sample_workload(seed: int, shape: JobShape) -> Workload:
-    """Draw usual times.
+    """Draw random usual times.
 
     A forward-compute takes 5 to 120 ms, a backward-compute 1.5 to 2.5 times that, all log-uniform. Pipeline
     transfers take 0.1 to 1 times USUAL_S, collectives 0.3 to 2 times; the host 5 to 30 us before each op.
@@ -152,7 +152,7 @@ def sample_workload(seed: int, shape: JobShape) -> Workload:
 
 
 def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mechanism]:
-    """Draw faults of different causes, as many as the kind has."""
+    """Draw faults with different causes, as many as the kind has."""
     count = {"healthy": 0, "single": 1, "several": int(rng.integers(2, 5))}[kind]
     found: list[Mechanism] = []
     for cause in rng.permutation(list(FAULTS)):
@@ -163,14 +163,14 @@ def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mech
 
 
 def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
-    """Draw ranks to lose: some workers' first, whose place another recorded rank then takes."""
+    """Draw the first ranks of some workers to lose; another recorded rank then replaces each."""
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
     return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)
 
 
 def with_loads(rng: np.random.Generator, plan: JobPlan, setting: Setting) -> JobPlan:
-    """The job, each worker of which also loads every microbatch; all else as it is.
+    """Return the job with data-loads of every microbatch added on each worker.
 
     A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
     load ahead, half in turn with their computes.
@@ -187,7 +187,7 @@ def with_loads(rng: np.random.Generator, plan: JobPlan, setting: Setting) -> Job
 
 
 def mixed_types(rng: np.random.Generator, shape: JobShape) -> MixedTypes | None:
-    """10 to 60 % of the hosts have slower GPUs: 1.2 to 2.5 times as long, backwards 0.9 to 1.1 times that.
+    """Draw slower GPUs for 10 to 60 % of the hosts, 1.2 to 2.5 times as long for a forward-compute.
 
     Half the time hosts are drawn one by one, else those of whole dp ranks; in one job of four the slower
     hosts are of two types. The GPUs of one worker are of one type. None in a job on one host.

@@ -1,4 +1,4 @@
-"""What a generated job is when nothing goes wrong: its layout, its usual times, who it is, where it runs."""
+"""Healthy baseline of a generated job: layout, usual times, identity and hosts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
 
 @dataclass(frozen=True)
 class JobShape:
-    """Sizes of a job and the habits of its framework and profiler.
+    """Sizes of a job, and habits of its framework and profiler.
 
     overlapped       : gradients are reduced while the backward runs; a separate all-reduce follows
     batched          : a send and a recv issued together are recorded with one start and one duration
@@ -48,7 +48,7 @@ class JobShape:
     line_order: LineOrder = "start"
 
     def __post_init__(self) -> None:
-        """Refuse what no framework runs; ValueError names the sizes."""
+        """Raise ValueError for sizes that no framework supports."""
         if self.vpp_size > 1 and (self.pp_size < 2 or self.microbatches % self.pp_size):
             raise ValueError(
                 f"a virtual pipeline needs pp_size >= 2 and a multiple of it in microbatches,"
@@ -64,12 +64,12 @@ class JobShape:
 
     @property
     def world_size(self) -> int:
-        """GPUs of the job."""
+        """Number of GPUs of the job."""
         return self.dp_size * self.pp_size * self.tp_size * self.cp_size
 
     @property
     def hosts(self) -> int:
-        """Hosts that its GPUs fill."""
+        """Number of hosts that the GPUs fill."""
         return -(-self.world_size // GPUS_PER_HOST)
 
     @property
@@ -78,12 +78,12 @@ class JobShape:
         return self.vpp_size * self.pp_size - 1
 
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:
-        """Global rank: tensor parallelism varies fastest, the pipeline slowest."""
+        """Global rank of a worker's rank: tensor parallelism varies fastest, the pipeline slowest."""
         return ((pp_rank * self.dp_size + dp_rank) * self.cp_size + cp_rank) * self.tp_size + tp_rank
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """(dp_rank, pp_rank) of each worker, stage after stage."""
+        """(dp_rank, pp_rank) of each worker, ordered by stage."""
         return [(dp_rank, pp_rank) for pp_rank in range(self.pp_size) for dp_rank in range(self.dp_size)]
 
 
@@ -107,7 +107,7 @@ NOOP_TRANSFER_S: Final = 10e-6
 
 @dataclass(frozen=True)
 class Workload:
-    """A job in which nothing goes wrong. Times in seconds.
+    """Usual durations of a healthy job. Times in seconds.
 
     forward_s      : work linear in tokens of a full microbatch's forward pass through a stage, all its chunks
     backward_ratio : backward over forward of the linear work; two matrix products for one
@@ -128,7 +128,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class JobIdentity:
-    """Who the job is, where it runs and when.
+    """Ids, hosts and times of a job.
 
     first_t0_us : Unix time at which the first recorded step starts [us]
     recorded_s  : time over which the bursts of recorded steps are spread; None: the steps between them take
@@ -147,6 +147,6 @@ class JobIdentity:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str:
-        """Host of a global rank; named by its place where the job has no list of hosts."""
+        """Host of a global rank; a generated name if the job has no list of hosts."""
         place = rank // GPUS_PER_HOST
         return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"

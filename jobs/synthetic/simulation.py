@@ -1,4 +1,4 @@
-"""A job that can be run again and again with the same draws, each time without some of its mechanisms."""
+"""Simulation of a job, repeatable with the same random draws and without some of its mechanisms."""
 
 import zlib
 from collections import Counter
@@ -30,13 +30,13 @@ Kind = Literal["healthy", "single", "several"]
 
 
 def child_rng(seed: int, name: str) -> np.random.Generator:
-    """Draws for one purpose, so that those for others do not shift them."""
+    """Random generator for one purpose, independent of draws for others."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """All that makes a job: the same plan gives the same job, to the last bit.
+    """Complete definition of a job: the same plan gives the same job, bit for bit.
 
     lost_ranks : ranks whose logs are lost
     """
@@ -50,12 +50,12 @@ class JobPlan:
 
     @property
     def causes(self) -> list[str]:
-        """Causes of its mechanisms, nuisances left out."""
+        """Distinct causes of its mechanisms, without nuisances."""
         return sorted({each.cause for each in self.mechanisms if each.cause is not None})
 
     @property
     def kind(self) -> Kind:
-        """How many causes it has; the truth says what they cost."""
+        """Kind by number of causes: healthy, single or several."""
         kinds: tuple[Kind, ...] = ("healthy", "single", "several")
         return kinds[min(len(self.causes), 2)]
 
@@ -66,7 +66,7 @@ class JobPlan:
         return [self.identity.first_step + step + step // BURST * BETWEEN_BURSTS for step in steps]
 
     def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> "JobPlan":
-        """One of the days, counted from 0, of a plan whose windows count the recorded steps of all days.
+        """Plan of one day, counted from 0; windows of this plan count the steps of all days.
 
         seed : of that day's draws
         more : further mechanisms, whose windows count the recorded steps of that day
@@ -78,7 +78,7 @@ class JobPlan:
 
 
 class Simulation:
-    """The event simulation of a plan.
+    """Event simulation of a plan.
 
     Every mechanism draws from a separate seed, made of the job's, of its class and of how many of that
     class come before it: so one mechanism's draws do not depend on whether another is there.
@@ -95,11 +95,11 @@ class Simulation:
         self._launch_us: Times = self.rng("launch").exponential(plan.workload.launch_s * 1e6, lanes)
 
     def rng(self, name: str) -> np.random.Generator:
-        """Draws that depend on the job's seed and on what they are for, and on nothing else."""
+        """Random generator that depends only on the job's seed and the purpose."""
         return child_rng(self.plan.seed, name)
 
     def conditions(self, without: Collection[int] = ()) -> Conditions:
-        """Conditions under all mechanisms, those of the given places undone."""
+        """Conditions under all mechanisms, with those at `without` undone."""
         conditions = Conditions(self.place, self.plan.workload)
         seen: Counter[str] = Counter()
         for number, mechanism in enumerate(self.plan.mechanisms):
@@ -112,7 +112,7 @@ class Simulation:
         return conditions
 
     def times_us(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> tuple[Times, Times]:
-        """Time that every op is busy, and that its host lets it wait, as EventSimulation takes them. [us]"""
+        """Busy time of each op and delay by its host, as EventSimulation takes them. [us]"""
         conditions = self.conditions(without)
         delay_us = conditions.delay_us(self._launch_us)
         if is_launch_free:
@@ -120,25 +120,25 @@ class Simulation:
         return conditions.busy_us(self._noise), delay_us
 
     def timeline(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> Timeline:
-        """Run the job without the mechanisms of the given places.
+        """Run the job with the mechanisms at `without` undone.
 
         is_launch_free : also without any delay, slow storage or usual, of the stages' first forward-computes
         """
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
 
     def timeline_in_no_time(self, rows: Rows) -> Timeline:
-        """Run the job as it ran, but with some of its ops of no length."""
+        """Run the job as it ran, but with some of its ops at zero duration."""
         busy_us, delay_us = self.times_us()
         busy_us[rows] = 0.0
         return self._events.run(busy_us, delay_us)
 
     @cached_property
     def _times_as_it_ran(self) -> tuple[Times, Times]:
-        """Cached for the comparison with every mechanism."""
+        """Busy times and delays with all mechanisms, cached for comparisons."""
         return self.times_us()
 
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
-        """Where an op takes longer, or is delayed, through one mechanism; shape (step, dp_rank, pp_rank).
+        """Where a mechanism lengthens or delays an op; bool, shape (step, dp_rank, pp_rank).
 
         Ops that merely wait for others are not among them.
         """
@@ -148,14 +148,14 @@ class Simulation:
         return np.stack([(busy | delay)[rows].any(axis=0) for rows in of_stage], axis=-1)
 
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
-        """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""
+        """Step times: latest end minus earliest start of recorded ops, by true clocks. [us]"""
         rows = self.place.recorded
         starts_us, ends_us = timeline.start_us[rows], timeline.end_us[rows]
         span_us: NDArray[np.float64] = ends_us.max(axis=(0, 2)) - starts_us.min(axis=(0, 2))
         return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
-        """Places of the mechanisms with one of the causes; None for nuisances."""
+        """Positions of the mechanisms with any of these causes; None selects nuisances."""
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )

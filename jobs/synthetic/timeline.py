@@ -1,4 +1,4 @@
-"""The event simulation: when each op starts and ends on every dp rank in every step."""
+"""Event simulation: start and end of each op on every dp rank in every step."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -16,7 +16,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Start and end of every op; a waiting op has started. Shape (op, step, dp_rank) [us]."""
+    """Start and end of every op, shape (op, step, dp_rank); a waiting op has started. [us]"""
 
     start_us: Times
     end_us: Times
@@ -24,7 +24,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Call:
-    """Ops that the host issues together, as soon as all that they wait for has ended.
+    """Ops that the host issues together, once all that they wait for has ended.
 
     They return together, when the last is done; each works from the last issue of its meeting.
 
@@ -40,10 +40,10 @@ class Call:
 
 
 class EventSimulation:
-    """A program's events in an order in which each comes after all it depends on; run as often as wanted."""
+    """Events of a program in topological order; can be run repeatedly."""
 
     def __init__(self, ops: Sequence[ProgramOp]) -> None:
-        """Raise graphlib.CycleError, a ValueError, if the program can never end."""
+        """Sort the events; raises graphlib.CycleError, a ValueError, if the program deadlocks."""
         calls = _calls(ops)
         call_of = {number: place for place, call in enumerate(calls) for number in call.members}
         needs: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -94,7 +94,7 @@ def _calls(ops: Sequence[ProgramOp]) -> list[Call]:
 
 
 def _latest(times: Times, numbers: Sequence[int]) -> Times:
-    """The latest of some ops' times, shape (step, dp_rank) [us]."""
+    """Latest of some ops' times, shape (step, dp_rank). [us]"""
     latest: Times = times[numbers[0]]
     for number in numbers[1:]:
         latest = np.maximum(latest, times[number])
@@ -102,6 +102,6 @@ def _latest(times: Times, numbers: Sequence[int]) -> Times:
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
-    """When the last member of a meeting was issued, shape (step, dp_rank) or (step, 1) [us]."""
+    """Latest issue by a member of a collective or transfer, shape (step, dp_rank) or (step, 1). [us]"""
     latest = _latest(start, met)
     return latest.max(axis=-1, keepdims=True) if meets_replicas else latest

@@ -1,4 +1,4 @@
-"""The truth about a job: what each cause, and each mechanism, really costs it."""
+"""Ground truth of a job: the real cost of each cause and each mechanism."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +12,7 @@ from jobs.synthetic.simulation import LABELS, Simulation
 
 @dataclass(frozen=True)
 class Truth:
-    """Fractions are of the job as it ran: (T with - T without) / T with, T the mean actual step time.
+    """Fractions of step time saved: (T with - T without) / T with, T the mean actual step time.
 
     actual_step_s       : T with everything [s]
     time_saved_fraction : by cause, all of its mechanisms undone at once
@@ -31,7 +31,7 @@ class Truth:
 
 
 def true_savings(simulation: Simulation) -> Truth:
-    """Run the very same job without each cause and without each mechanism."""
+    """Rerun the same job without each cause and each mechanism."""
 
     @cache
     def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
@@ -66,13 +66,13 @@ def true_savings(simulation: Simulation) -> Truth:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """By how much some ops lengthen the mean step: the very same job is run with these of no length. [s]"""
+    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
     whole, without = (simulation.timeline(), simulation.timeline_in_no_time(rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def _struck(simulation: Simulation, place: int) -> dict[str, Any]:
-    """Numbers of the steps, and the workers, in which a mechanism slows something."""
+    """Steps and workers in which a mechanism slows any op."""
     slowed, numbers = simulation.slowed_by(place), simulation.plan.step_numbers
     return {
         "slowed_steps": [numbers[step] for step in np.flatnonzero(slowed.any(axis=(1, 2)))],

@@ -1,4 +1,4 @@
-"""Wholes of several jobs that wait for each other in every iteration, and what a faster role returns."""
+"""Wholes of several jobs that wait for each other in every iteration, and time saved by a faster role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One job of a whole.
+    """One job that plays a role in a whole.
 
     waits_for : roles whose end in the same iteration it waits for
     waits_for_before : roles whose end in the iteration before it waits for, beside its own
@@ -42,7 +42,7 @@ class Run:
 
 
 class WholeSimulation:
-    """A whole that can be run again with the same draws, with a role without its causes or twice as fast."""
+    """A whole that can be rerun with the same draws, and a role without causes or twice as fast."""
 
     def __init__(self, part_of: str, runs: Sequence[Run]) -> None:
         self.part_of, self.runs = part_of, runs
@@ -50,16 +50,16 @@ class WholeSimulation:
 
     @cached_property
     def roles(self) -> list[str]:
-        """Its roles, in the order of ROLES."""
+        """Roles of the whole, in the order of ROLES."""
         return [role for role in ROLES if any(run.role == role for run in self.runs)]
 
     @cached_property
     def steps_s(self) -> list[Seconds]:
-        """Time of each step of each run, shape (iteration, step). [s]"""
+        """Duration of each step of each run, shape (iteration, step). [s]"""
         return [self._length_s(number) for number in range(len(self.runs))]
 
     def _length_s(self, number: int, *, is_fixed: bool = False) -> Seconds:
-        """Time of each step of a run, shape (iteration, step). [s]"""
+        """Duration of each step of one run, shape (iteration, step). [s]"""
         simulation = self._simulations[number]
         without = simulation.places_of(LABELS) if is_fixed else ()
         timeline = simulation.timeline(without, is_launch_free=is_fixed)
@@ -83,7 +83,7 @@ class WholeSimulation:
         return starts_s
 
     def recorded(self) -> list[GeneratedJob]:
-        """Run all roles and record each of their jobs."""
+        """Run all roles and record their jobs."""
         return [
             self._recorded(number, starts_s) for number, starts_s in enumerate(self.starts_s(self.steps_s))
         ]
@@ -99,13 +99,13 @@ class WholeSimulation:
         return GeneratedJob(job.rank_steps, job.manifest | fields)
 
     def time_s(self, steps_s: Sequence[Seconds]) -> float:
-        """From the first start to the last end. [s]"""
+        """Time from the first start to the last end. [s]"""
         starts_s = self.starts_s(steps_s)
         ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
         return float(max(ends_s) - min(start[0] for start in starts_s))
 
     def saved_fraction(self, role: str, *, is_half: bool) -> float:
-        """Part of the time saved if the causes of a role are undone, or if its steps take half as long."""
+        """Fraction of time saved if a role's causes are undone, or its steps take half as long."""
         steps_s = [
             each if run.role != role else each / 2 if is_half else self._length_s(number, is_fixed=True)
             for number, (run, each) in enumerate(zip(self.runs, self.steps_s, strict=True))
@@ -114,7 +114,7 @@ class WholeSimulation:
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
-    """Draw a whole.
+    """Draw a random whole.
 
     Two to five roles; each but the first waits for one or more of those before it. One role in five has two
     jobs. In three wholes of four the first roles wait for the last of the iteration before, else only for

@@ -1,4 +1,4 @@
-"""Aggregates of one or more days: the fleet, its causes, hosts, groups and op types, and what they cover.
+"""Aggregates per day: fleet, causes, hosts, groups, op types and coverage.
 
 Sums are stored and ratios left to the reader, so that days and groups add up.
 """
@@ -53,7 +53,7 @@ _OF_UNITS: Final = {
 
 
 def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """Add to units what they lose, lost_gpu_hours and lost_s: null where a unit is not analysed."""
+    """Add lost_gpu_hours and lost_s to units; null if a unit is not analysed."""
     lost = job_causes.groupBy(*UNIT_KEY).agg(
         F.sum("lost_fraction").alias("lost_fraction"), F.sum("lost_gpu_hours").alias("lost_gpu_hours")
     )
@@ -62,7 +62,7 @@ def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
 
 
 def fleet_day(units: DataFrame) -> DataFrame:
-    """Units by status, GPU-hours, what is lost, and the distribution of waste; one row per day.
+    """Units by status, GPU-hours, losses, and the distribution of waste; one row per day.
 
     units : of job_slowdown, with what they lose.
     """
@@ -73,7 +73,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Units in which each cause holds, and what it costs; one row per day and cause."""
+    """Units in which each cause holds, and its cost; one row per day and cause."""
     figures = {
         "replayed": "count(*)",
         "jobs": "count_if(is_cause)",
@@ -107,7 +107,7 @@ def coverage_day(job_slowdown: DataFrame) -> DataFrame:
 
 
 def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
-    """Counts, GPU-hours and losses of every group; one row per day, dimension and group that occurs.
+    """Counts, GPU-hours and losses per group; one row per day, dimension and group that occurs.
 
     units : of job_slowdown, with what they lose.
     """
@@ -124,7 +124,7 @@ def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """What each op type alone costs the analysed units; one row per day and op type that occurs."""
+    """Cost of each op type alone over the analysed units; one row per day and op type that occurs."""
     figures = {
         "jobs": "count(*)",
         "slowed": f"count_if(slowdown >= {STRAGGLING_SLOWDOWN})",
@@ -136,12 +136,12 @@ def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFra
 
 
 def power_units(job_power: DataFrame, jobs: DataFrame) -> DataFrame:
-    """What power_tables reads of each unit."""
+    """Columns of each unit that power_tables needs."""
     stated = jobs.select(*UNIT_KEY, *READ[JOBS])
     return job_power.select(*UNIT_KEY, *READ[JOB_POWER]).join(stated, list(UNIT_KEY))
 
 
 def _by_day(name: str, rows: DataFrame, figures: Mapping[str, str], *by: str) -> DataFrame:
-    """Rows of a table of days: `figures`, as SQL by column, of each day, or of each value of `by` on it."""
+    """Aggregate rows by day and columns `by`; figures : SQL expression by column."""
     found = rows.groupBy("log_date", *by).agg(*(F.expr(sql).alias(each) for each, sql in figures.items()))
     return found.select(*TABLES[name].column_names)

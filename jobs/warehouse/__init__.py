@@ -1,1 +1,1 @@
-"""The tables on Delta: reading, replacing, appending, upkeep; by Spark, and small tables without it."""
+"""Tables on Delta: read, replace, append, maintain; by Spark, and for small tables without it."""

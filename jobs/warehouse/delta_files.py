@@ -1,4 +1,4 @@
-"""Tables without Spark: reads few rows, and adds staged files by a commit alone.
+"""Delta tables without Spark: read few rows, and add staged files with one commit.
 
 For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
 """
@@ -40,7 +40,7 @@ def few_rows(
     also: Mapping[str, str] | None = None,
     most_bytes: int = FEW_BYTES,
 ) -> pa.Table | None:
-    """Rows of a table, of all days or of these, or of these units alone; None if they are many.
+    """Rows of a table, optionally only of these days or units; None if there are too many.
 
     also : values of other columns by which the table is partitioned
     """
@@ -64,7 +64,7 @@ def few_rows(
 
 
 def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
-    """Rows of a table, with those of some units replaced.
+    """Rows of a table with those of some units replaced.
 
     Raises ValueError for new rows of other units: their old rows would stay.
     """
@@ -78,12 +78,12 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 
 
 def keys_of(rows: pa.Table) -> list[Unit]:
-    """The unit of each row."""
+    """Unit of each row."""
     return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
 
 
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows of each file of a table; columns that it lacks are null. Small files of a store come whole."""
+    """Yield the rows of each file of a table, missing columns null; small files of a store are read whole."""
     names = [file.name for file in files]
     whole = objects.contents(path, names) if is_url(path) else names
     for file, content in zip(files, whole, strict=True):
@@ -101,7 +101,7 @@ def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterato
 
 
 def with_partition(read: pa.Table, partition: Mapping[str, str], schema: pa.Schema) -> pa.Table:
-    """Rows of a file with all columns: those that its folders name, and null for those that it lacks."""
+    """Rows of a file with all columns: partition values from its path, null for missing ones."""
     columns = [
         read.column(each.name).cast(each.type)
         if each.name in read.column_names
@@ -121,7 +121,7 @@ def commit(
     check: Callable[[], None] | None = None,
     are_same_rows: bool = False,
 ) -> None:
-    """Commit staged files as the rows of these partitions, or instead of these files alone.
+    """Commit staged files as the rows of these partitions, or in place of these files.
 
     replaced : None adds the rows to the existing ones
     check : raises where this process may not commit any more; a commit of another since then is an error
@@ -166,7 +166,7 @@ def commit(
 
 
 def _lacks(stored: Schema, table: Table) -> bool:
-    """Whether a table lacks columns, or fields within them, of those declared."""
+    """Whether a stored table lacks declared columns, or fields within them."""
     return not _holds(_names(stored), _names(Schema.from_arrow(table.arrow_schema)))
 
 
@@ -177,7 +177,7 @@ def _holds(stored: object, wanted: object) -> bool:
 
 
 def _names(kind: DataType | Schema) -> object:
-    """Names of the columns and of all fields within them, in any order: Delta adds new ones at the end."""
+    """Names of columns and nested fields, regardless of order, because Delta appends new ones."""
     if isinstance(kind, ArrayType):
         return _names(kind.element_type)
     if isinstance(kind, StructType | Schema):
@@ -186,7 +186,7 @@ def _names(kind: DataType | Schema) -> object:
 
 
 def _grow(path: str, table: Table) -> None:
-    """Add the columns and fields that a table lacks, which its rows have as null."""
+    """Add the declared columns and fields that a stored table lacks; existing rows get null."""
     nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
     write_deltalake(path, nothing, mode="append", schema_mode="merge", storage_options=storage_options(path))
     forget()
@@ -199,7 +199,7 @@ def put(
     replaced: Filters | None,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Write rows beside a table, and commit them as the rows of these partitions.
+    """Stage rows and commit them as the contents of these partitions.
 
     root : where the tables lie
     Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
@@ -215,7 +215,7 @@ def put(
 
 
 def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
-    """Replace the rows that have the same keys, in a table that is not partitioned; a few files have them."""
+    """Replace rows with equal keys in an unpartitioned table, rewriting only the files that may hold them."""
     table.check(rows.schema)
     path, keys = f"{root}/{table.name}", rows[key].to_pylist()
     some = [file for file in logged(opened(path)) if any(file.may_have(key, each) for each in keys)]
@@ -227,7 +227,7 @@ def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
 
 
 def _partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
-    """Rows by the partition in which they are stored, sorted by the table's key."""
+    """Split rows by partition, sorted by the table's key."""
     rows = rows.sort_by([(name, "ascending") for name in table.grain])
     found: dict[Partition, pa.Table] = {(): rows}
     for name in table.partition_by:
@@ -242,7 +242,7 @@ def _partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
 def _check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
-    """Raise ValueError for rows of a partition that is not replaced: its old rows would stay."""
+    """Raise ValueError for rows of a partition that is not replaced, whose old rows would remain."""
     wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
     for partition in partitions:
         for name, value in partition:

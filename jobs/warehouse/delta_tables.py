@@ -1,4 +1,4 @@
-"""Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
+"""Delta tables under one root for DuckDB: local files, or Arrow datasets of a store."""
 
 import json
 import re
@@ -49,7 +49,7 @@ _KEPT_HOURS: Final = 7 * 24
 
 
 class Stored(NamedTuple):
-    """The rows of a table.
+    """Where DuckDB reads the rows of one table.
 
     source : what DuckDB reads them from, in its SQL
     files : those that it opens itself, as it is given them and as they are called; none of a store
@@ -61,14 +61,14 @@ class Stored(NamedTuple):
     dataset: Any = None
 
     def lend(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """Let a connection read the rows; returns the source."""
+        """Register the dataset, if any, with a connection; returns the source for SQL."""
         if self.dataset is not None:
             connection.register(self.source, self.dataset)
         return self.source
 
 
 def check_latest(root: str, number: int, stated: bytes | None) -> None:
-    """Compare the last publication of the log with the one that was made last, which a file states.
+    """Check that the log of publications reaches the last one, whose number a file states.
 
     Raises DamagedError where the log ends earlier: readers would see old tables, or none.
     """
@@ -82,12 +82,12 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
 
 
 def latest_stated(number: int, versions: Mapping[str, int]) -> bytes:
-    """Return what states a publication in a store: one request instead of those for the log of them all."""
+    """Content of the file that states the latest publication, so that readers of a store need one request."""
     return f"{number} {json.dumps(dict(versions))}".encode()
 
 
 def versions_stated(stated: bytes) -> Mapping[str, int] | None:
-    """Versions of the tables in the latest publication; None where only its number is stated."""
+    """Table versions in the file that states the latest publication; None if it has only the number."""
     number, _, versions = stated.partition(b" ")
     try:
         return (
@@ -100,7 +100,7 @@ def versions_stated(stated: bytes) -> Mapping[str, int] | None:
 
 
 class DeltaTables:
-    """Delta tables under one root. Raises QuestionError for one that deltalake takes for another."""
+    """Delta tables under one root. Raises QuestionError for a root that deltalake would misread."""
 
     def __init__(self, root: str) -> None:
         if odd := not_readable(root):
@@ -131,16 +131,16 @@ class DeltaTables:
         return versions
 
     def stated(self) -> bytes | None:
-        """Return what states the latest publication; None before the first."""
+        """Return the record of the latest publication; None before the first."""
         return self._small_file(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:
-        """Digests of published files, by table; none of a store."""
+        """Digests of published files, by table; empty for a store."""
         return {} if self._is_store else kept(self.root, self._small_file(DIGESTS))
 
     def _small_file(self, name: str) -> bytes | None:
-        """Contents of a file beside the tables; None without one."""
+        """Content of a small file beside the tables; None if it does not exist."""
         if self._is_store:
             with self._answering():
                 return cast("bytes | None", import_module(_OBJECTS).content(self.root, name))
@@ -159,13 +159,13 @@ class DeltaTables:
         return None if published is None else published.get(name)
 
     def stored(self, name: str) -> Stored | None:
-        """Rows of a table as readers see it; None where it has no files."""
+        """Source of a table's rows as readers see it; None if it has no files."""
         if not self.is_there(name):
             return None
         return self._open(name, self.version_of(name))
 
     def _open(self, name: str, version: int | None) -> Stored | None:
-        """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
+        """Rows of a table's version, by the file names in the Delta log, as URLs encode odd folder names."""
         path, declared = f"{self.root}/{name}", TABLES[name]
         with self._answering():
             table = self._log(path, version)
@@ -190,13 +190,13 @@ class DeltaTables:
         return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
 
     def _log(self, path: str, version: int | None) -> DeltaTable:
-        """A table at a version; in a store one that this process has opened already, if it has."""
+        """Delta log of a table at a version; in a store cached, if this process has opened it."""
         if self._is_store and version is not None:
             return cast("DeltaTable", import_module(_OPENED).opened(path, version))
         return DeltaTable(path, version=version, storage_options=storage_options(path))
 
     def unused_files(self, name: str) -> int:
-        """Count the files of a table that no version of the last week needs."""
+        """Count files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
         path = f"{self.root}/{name}"
@@ -212,7 +212,7 @@ class DeltaTables:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Raise AnswerError where the store does not answer."""
+        """Raise AnswerError if the store does not answer."""
         try:
             yield
         except OSError as error:
@@ -223,28 +223,28 @@ class DeltaTables:
 
 
 def _read_parquet(files: Collection[str], partition: Collection[tuple[str, str]]) -> str:
-    """SQL of a table function that reads files; partition : names and types of what their folders name."""
+    """SQL of a table function that reads files; partition : names and types of hive partition columns."""
     types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
     folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
     return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"
 
 
 def sql_types(table: Table) -> list[tuple[str, str]]:
-    """Name, and type as DuckDB spells it, of each column."""
+    """Name and DuckDB type of each column."""
     return [(each.name, _in_duckdb(type_name(each.type))) for each in table.columns]
 
 
 @cache
 def _in_duckdb(spark_type: str) -> str:
-    """Type as DuckDB spells it; kept, as every connection asks for some hundred columns of a dozen types."""
+    """DuckDB type for a Spark type; cached, because every connection asks for hundreds of columns."""
     return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
 
 
 def quoted_list(texts: Collection[str]) -> str:
-    """Texts as a list of DuckDB's."""
+    """DuckDB literal for a list of texts."""
     return f"[{', '.join(map(quoted, texts))}]"
 
 
 def quoted(text: str) -> str:
-    """Text as a literal of DuckDB's."""
+    """DuckDB literal for a text."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Keeps digests of published files up to date, and checks all of them."""
+"""SHA-256 digests of published files: keep them up to date, and verify them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kept_digests(root: str) -> dict[str, Kept]:
-    """Digests of a warehouse in a folder; none in a store, whose readers verify the checksums of pages.
+    """Stored digests of a warehouse in a folder; empty in a store, whose readers check page checksums.
 
     Raises DamagedError where they cannot be read.
     """
@@ -24,7 +24,7 @@ def kept_digests(root: str) -> dict[str, Kept]:
 
 
 def keep_digests(warehouse: "Warehouse", versions: Mapping[str, int]) -> None:
-    """Add digests of files that these versions of tables have and earlier ones had not; drop unused ones."""
+    """Add digests of files that are new in these table versions, and drop unused ones."""
     if is_url(warehouse.root):
         return
     before = kept_digests(warehouse.root)
@@ -46,7 +46,7 @@ def _renewed(path: str, version: int, before: Kept | None) -> Kept:
 
 
 def check_digests(root: str) -> tuple[int, int]:
-    """Compare all published files that have a digest with it; returns how many, and their bytes.
+    """Verify all published files that have a digest; returns their number and bytes.
 
     Raises DamagedError, which names those that differ.
     """
@@ -60,6 +60,6 @@ def check_digests(root: str) -> tuple[int, int]:
 
 
 def _files(path: str, version: int) -> list[str]:
-    """Files of a version, as Delta's log calls them."""
+    """Names of a version's files, as in the Delta log."""
     found: list[str] = pa.table(DeltaTable(path, version=version).get_add_actions())["path"].to_pylist()
     return sorted(found)

@@ -1,4 +1,4 @@
-"""Digests of published files: neither DuckDB nor deltalake verifies the checksums of Parquet's pages.
+"""Digests of published files, because neither DuckDB nor deltalake verifies Parquet's page checksums.
 
 One file beside the tables of a folder holds them. They are CRC-32: they find decay, which is no attacker,
 and a core computes one gigabyte of them in about a second.
@@ -23,14 +23,14 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Kept(NamedTuple):
-    """Digests of the files of a table at one of its versions, by path below its folder."""
+    """Stored digests of a table's files at one version, by path below its folder."""
 
     version: int
     files: Mapping[str, int]
 
 
 def kept(root: str, content: bytes | None) -> dict[str, Kept]:
-    """Read the digests of the tables under a root; none where there is no file.
+    """Parse the digests of the tables under a root; empty if there is no file.
 
     Raises DamagedError for a file that holds anything else.
     """
@@ -48,12 +48,12 @@ def _kept(stored: dict[str, Any]) -> Kept:
 
 
 def as_content(tables: Mapping[str, Kept]) -> bytes:
-    """Return digests as the file holds them."""
+    """Serialize digests as the content of their file."""
     return json.dumps({name: each._asdict() for name, each in tables.items()}).encode()
 
 
 def digests_of(folder: str, files: Collection[str]) -> dict[str, int]:
-    """Compute the digest of each file below a folder. Raises DamagedError for one that cannot be read."""
+    """Compute the digest of each file below a folder. Raises DamagedError for an unreadable file."""
 
     def one(file: str) -> int:
         path, found = Path(folder, file), 0
@@ -75,7 +75,7 @@ def _parts(descriptor: int) -> Iterator[bytes]:
 
 
 def check(folder: str, files: Mapping[str, int]) -> None:
-    """Compare files below a folder with their digests. Raises DamagedError, which names those that differ."""
+    """Compare files below a folder with their digests. Raises DamagedError naming those that differ."""
     found = digests_of(folder, [*files])
     differ = sorted(file for file, digest in files.items() if found[file] != digest)
     if differ:
@@ -86,7 +86,7 @@ def check(folder: str, files: Mapping[str, int]) -> None:
 
 
 def check_opened(folder: str, sizes: Mapping[str, int], made: Kept | None) -> None:
-    """Check the files of a table that a question opens, as `check` does, if the table is not large.
+    """Check the files of a table that a question opens, like `check`, unless the table is large.
 
     sizes : bytes of its files
     made : their digests; a file that has none is not checked

@@ -1,4 +1,4 @@
-"""Rows of many files as a frame: Spark reads those of a folder, Arrow, in Spark's tasks, those of a store.
+"""DataFrames from many files: Spark reads local files, Arrow inside Spark tasks reads those of a store.
 
 So a store needs no connector of Hadoop's: what reaches it is the same as for all else.
 """
@@ -31,14 +31,14 @@ _TASK_COLUMNS: Final = ["task", "files"]
 
 
 def as_logged(files: Iterable[StagedFile]) -> list[Logged]:
-    """Staged files as the log will have them."""
+    """Convert staged files to the form in which the Delta log lists files."""
     return [Logged(each.path, each.bytes, each.rows, dict(each.partition), {}, {}) for each in files]
 
 
 def frame_of_files(
     spark: SparkSession, table: Table, path: str, files: Sequence[Logged], *, scalars_only: bool = False
 ) -> DataFrame:
-    """Rows of files of a table, with all its columns.
+    """DataFrame of the rows in these files, with all of the table's columns.
 
     scalars_only : lists of numbers may be null, where reading them takes long
     """
@@ -57,7 +57,7 @@ def frame_of_files(
 
 
 def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[Logged]]:
-    """Files of each task, in order; a file with more bytes than a task may have is alone."""
+    """Pack files, in order, into tasks of at most most_bytes; a larger file gets its own task."""
     tasks: list[list[Logged]] = []
     filled = most_bytes
     for file in files:
@@ -72,7 +72,7 @@ def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[
 def in_tasks(
     context: SparkContext, tasks: Sequence[Sequence[Logged]], work: Callable[[list[Logged]], bytes]
 ) -> Iterator[bytes]:
-    """What workers make of the files of each task, in order."""
+    """Yield the results of running `work` on each task's files on executors, in order."""
     if tasks:
         sent = [pickle.dumps(list(task)) for task in tasks]
         yield from context.parallelize(sent, len(sent)).map(partial(_of_task, work)).collect()
@@ -94,7 +94,7 @@ def _rows_of_tasks(
 
 
 def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of a file, some at a time, with those of these columns that it has."""
+    """Yield the rows of a file in batches, with those of these columns that it has."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for batch in stored.iter_batches(_ROWS, columns=names):
@@ -102,7 +102,7 @@ def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.T
 
 
 def opened_file(path: str, file: Logged) -> pq.ParquetFile:
-    """Open a file of a table; a small one of a store comes whole, by one request."""
+    """Open a Parquet file of a table; a small one in a store is fetched with one request."""
     if is_url(path) and file.size <= FEW_BYTES:
         (content,) = objects.contents(path, [file.name])
         return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
@@ -111,7 +111,7 @@ def opened_file(path: str, file: Logged) -> pq.ParquetFile:
 
 
 def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of each row group of a file, with those of these columns that it has."""
+    """Yield the rows of each row group of a file, with those of these columns that it has."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for number in range(stored.num_row_groups):

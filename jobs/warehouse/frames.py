@@ -1,4 +1,4 @@
-"""Rows of tables on their way between Arrow, files and Spark."""
+"""Convert rows of tables between Arrow, files and Spark."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ _OF_ONE_TASK: Final = 32 << 20
 
 @dataclass
 class StagedRows:
-    """Rows of one table that workers wrote into files, and whether a commit has added these to the table.
+    """Rows of one table in staged files, and whether a commit has adopted these files.
 
     scalars : the same rows, maybe with null in place of their lists, which may take long to read
     """
@@ -38,12 +38,12 @@ class StagedRows:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
+        """Number of rows in the staged files."""
         return sum(file.rows for file in self.files)
 
     @property
     def are_sound(self) -> bool:
-        """Whether the worker that wrote them found all their lists of numbers valid."""
+        """Whether the workers that wrote the files found all lists of numbers valid."""
         return all(file.is_sound for file in self.files)
 
 
@@ -52,17 +52,17 @@ Rows: TypeAlias = pa.Table | StagedRows
 
 
 def spark_schema(table: Table) -> StructType:
-    """Columns of a table as Spark types."""
+    """Spark schema of a table."""
     return from_arrow_schema(table.arrow_schema)
 
 
 def with_columns(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Return rows with these columns; columns that they lack, and fields within columns, are null."""
+    """Return rows with exactly these columns; missing columns and nested fields become null."""
     return rows.select(*_fields(lambda name: rows[name], rows.schema, schema))
 
 
 def _fields(value: Callable[[str], Column], stored: StructType, wanted: StructType) -> list[Column]:
-    """The wanted columns, or fields, of those that are stored, each by its name."""
+    """Select the wanted columns or fields by name, null where missing."""
     return [
         (
             _as(value(each.name), stored[each.name].dataType, each.dataType)
@@ -74,7 +74,7 @@ def _fields(value: Callable[[str], Column], stored: StructType, wanted: StructTy
 
 
 def _as(value: Column, stored: DataType, wanted: DataType) -> Column:
-    """A value with the wanted fields."""
+    """Convert a value to the wanted nested type."""
     if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
         of, to = stored.elementType, wanted.elementType
         return value if of == to else F.transform(value, lambda each: _as(each, of, to))
@@ -84,7 +84,7 @@ def _as(value: Column, stored: DataType, wanted: DataType) -> Column:
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
-    """Rows of a table as a frame; rows in the driver sorted by key, few of them in one partition."""
+    """Convert rows of a table to a DataFrame; rows from the driver are sorted by key."""
     if isinstance(rows, StagedRows):
         return rows.rows
     if table.differences(rows.schema):
@@ -95,7 +95,7 @@ def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
 
 
 def scalars_of(rows: Rows, frame: DataFrame) -> DataFrame:
-    """The frame of rows, or one that may have null in place of lists of numbers, and is read sooner."""
+    """The DataFrame of rows, or a faster one with null in place of sound lists of numbers."""
     return rows.scalars if isinstance(rows, StagedRows) and rows.are_sound else frame
 
 
@@ -103,7 +103,7 @@ def scalars_of(rows: Rows, frame: DataFrame) -> DataFrame:
 def staged_rows(
     spark: SparkSession, files: Sequence[StagedFile], root: str
 ) -> Iterator[dict[str, StagedRows]]:
-    """Yield the rows staged under a root, by table; those that the block does not adopt are removed."""
+    """Yield the rows staged under a root, by table; files not adopted in the block are removed."""
     found = {}
     for name in STAGED_TABLES:
         some = [file for file in files if file.table == name]
@@ -120,7 +120,7 @@ def staged_rows(
 
 
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
-    """Collect frames, by their names, in one query.
+    """Collect several DataFrames with one query, by name.
 
     A night of a few jobs has tables of tens of rows. Spark makes a plan and a job for each, which take
     longer than the rows themselves.
@@ -133,11 +133,11 @@ def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
 
 
 def _row(frame: DataFrame) -> Column:
-    """All columns as one, each nullable: Arrow fills them where another frame has its rows."""
+    """All columns as one nullable struct, because Arrow fills it where another DataFrame has its rows."""
     return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))
 
 
 def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
-    """Rows of the frame whose structs these are; rows of others are null in it."""
+    """Rows of one DataFrame, whose structs these are; structs of others are null."""
     own = structs.filter(pc.is_valid(structs))
     return pa.Table.from_struct_array(own).select(columns)

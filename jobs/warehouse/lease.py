@@ -1,4 +1,4 @@
-"""The lock of a warehouse in a store: an object that one writer can make, and renews while it lives.
+"""Lock of a warehouse in a store: an object that only one writer can create, renewed while it lives.
 
 A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
 it writes anything that readers would see. Ages are by the store's clock alone.
@@ -31,25 +31,29 @@ _HELD: Final[dict[str, "Lease"]] = {}
 
 
 class LeaseLostError(PlainError):
-    """Raised where another writer has taken the lock; nothing was published since."""
+    """Raised when another writer has taken the lock; nothing has been published since."""
 
 
 class Lease:
-    """A lock that is held. was_left : whether its holder before left it, however that ended"""
+    """A held lock. was_left : whether the previous holder never released it"""
 
     def __init__(self, root: str, holder: Holder, mark: str, *, was_left: bool) -> None:
         self._root, self._holder, self._mark = root, holder, mark
         self.was_left = was_left
         self._one_at_a_time, self._ended = threading.Lock(), threading.Event()
         self._lost, self._renewed_s = "", time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._marks: dict[str, str | None] = {}
         self._renewing = threading.Thread(target=self._renew_often, name="lease", daemon=True)
         self._renewing.start()
 
     def check(self) -> None:
-        """Raise LeaseLostError unless the lock is still held: the store decides, now."""
+        """Raise LeaseLostError unless the store confirms now that the lock is still held."""
         with self._one_at_a_time:
             if not self._lost:
-                mark = objects.replace(self._root, LOCK_NAME, _content(self._holder), self._mark)
+                content = _content(self._holder)
+                mark = objects.replace(self._root, LOCK_NAME, content, self._mark)
+                if mark is None and (found := objects.version(self._root, LOCK_NAME)) is not None:
+                    mark = found.mark if found.content == content else None  # only the answer was lost
                 self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
                 self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._lost:
@@ -59,7 +63,7 @@ class Lease:
             )
 
     def holds(self) -> bool:
-        """Whether the lock is still held; not where the store does not say so."""
+        """Whether the lock is still held; False if the store does not confirm it."""
         try:
             self.check()
         except (LeaseLostError, OSError):
@@ -67,8 +71,30 @@ class Lease:
         return True
 
     def check_if_old(self) -> None:
-        """Check where the last renewal is longer ago than it should be: this process was paused."""
+        """Check the lock if its renewal is overdue, as after this process was paused."""
         if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
+            self.check()
+
+    def put(self, name: str, content: bytes) -> None:
+        """Replace an object that only lock holders write, if it is unchanged since it was read.
+
+        Raises LeaseLostError where another holds the lock by now. What one wrote late that had lost it before
+        is written over.
+        """
+        while True:
+            if name not in self._marks:
+                found = objects.version(self._root, name)
+                self._marks[name] = None if found is None else found.mark
+                self.check()  # what was found is of this holder's time
+            before = self._marks.pop(name)
+            mark = (
+                objects.create(self._root, name, content)
+                if before is None
+                else objects.replace(self._root, name, content, before)
+            )
+            if mark is not None:
+                self._marks[name] = mark
+                return
             self.check()
 
     def _renew_often(self) -> None:
@@ -82,7 +108,7 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._ended.set()
         self._renewing.join(2 * RENEWED_S)
         with self._one_at_a_time:
@@ -91,13 +117,13 @@ class Lease:
 
 
 def held(root: str) -> Lease | None:
-    """The lease that this process holds of a root; None in a folder, and where it holds none."""
+    """Lease that this process holds on a root; None for a folder, or if it holds none."""
     return _HELD.get(root.rstrip("/"))
 
 
 @contextmanager
 def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
-    """Hold the lock of a warehouse in a store, as lock.locked_folder does of one in a folder."""
+    """Hold the lock of a warehouse in a store, as lock.locked_folder does for a folder."""
     root = root.rstrip("/")
     taken: list[Lease] = []
 
@@ -139,12 +165,12 @@ def _attempt(root: str, holder: Holder) -> Lease | None:
 
 
 def _now_s(root: str) -> float:
-    """The store's time. [Unix s]"""
+    """Current time of the store's clock. [Unix s]"""
     objects.write(root, _CLOCK, b"")
     found = objects.version(root, _CLOCK)
     return found.modified_s if found else time.time()
 
 
 def _content(holder: Holder) -> bytes:
-    """What the lock holds: never the same twice, so that each renewal has a mark of its own."""
+    """Content of the lock object, unique so that each renewal can be told apart."""
     return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

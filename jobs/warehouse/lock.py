@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on the warehouse, which says who holds it and since when.
+"""Lock on a warehouse, so that only one process writes; it names its holder and start time.
 
 On this machine it is two locks of the operating system, which end with their holders, in any container:
 Python holds one, and the JVM that it has started holds another, because it may still commit after its
@@ -38,12 +38,12 @@ _READ_BYTES: Final = 1 << 16
 
 
 class LockedError(PlainError):
-    """Raised while another process writes the warehouse; the message says which, and what to do."""
+    """Raised while another process writes the warehouse; the message names it and what to do."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a lock. processes : those that must have ended, and when each was started [Unix s].
+    """Holder of a lock. processes : those that must have ended, each with its start time [Unix s].
 
     boot, process_ids : which boot of the host, and which PID namespace gave the processes their numbers
     """
@@ -57,13 +57,13 @@ class Holder:
     process_ids: str = ""
 
     def __str__(self) -> str:
-        """Names entry point, process, host, user and time."""
+        """Text with entry point, process, user, host and time."""
         process = next(iter(self.processes))
         return f"{self.entry_point} (process {process} of {self.user} on {self.host}, since {self.since})"
 
     @property
     def may_live(self) -> bool:
-        """Whether one of its processes runs, or may run because it cannot be seen from here."""
+        """Whether any of its processes runs, or might run unseen from here."""
         if self.host != socket.gethostname():
             return True
         if self.boot and self.boot != _boot():
@@ -77,7 +77,7 @@ _HOLDER: Final = TypeAdapter(Holder)
 
 
 def this_process(entry_point: str, *more: int) -> Holder:
-    """Return this process as a holder, with further processes that belong to it."""
+    """Return this process, with other processes that belong to it, as a holder."""
     own = (os.getpid(), *more)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     started = {process: psutil.Process(process).create_time() for process in own}
@@ -98,7 +98,7 @@ def _process_ids() -> str:
 
 @contextmanager
 def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
-    """Hold the lock of a warehouse in a folder of this machine; yields a function that updates its holder.
+    """Hold the lock of a warehouse in a local folder; yields a function that updates the holder.
 
     wait : for others to end. Without it, raises LockedError while another holds the lock, or its JVM does.
     Raises NotWritableError where the files of the lock cannot be opened.
@@ -138,7 +138,7 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 
 @contextmanager
 def locked_by_jvm(root: str, jvm: Any) -> Iterator[None]:  # noqa: ANN401  # py4j has no types
-    """Let the JVM hold its lock of a folder, for as long as it lives or this block lasts.
+    """Let the JVM hold its own lock of a folder until this block or the JVM ends.
 
     Only who holds the folder's lock may call it.
     """
@@ -167,7 +167,7 @@ def until(
     wait: bool,
     pause_s: float = _PAUSE_S,
 ) -> None:
-    """Try until it succeeds, and log now and then which writer it waits for."""
+    """Retry until the attempt succeeds, logging now and then which writer it waits for."""
     logged_s = -_SAY_AGAIN_S
     while not attempt():
         who = holder() or "another process"
@@ -192,12 +192,12 @@ def _lives(process: tuple[int, float]) -> bool:
 
 
 def content_of(holder: Holder) -> bytes:
-    """Return what a lock holds."""
+    """Serialize a holder as the content of a lock."""
     return _HOLDER.dump_json(holder)
 
 
 def holder_in(content: bytes | None) -> Holder | None:
-    """Read the holder of a lock; None if it has none, none yet, or names none."""
+    """Parse the holder in a lock's content; None if it names none."""
     try:
         return _HOLDER.validate_json(content or b"")
     except ValueError:
@@ -205,11 +205,11 @@ def holder_in(content: bytes | None) -> Holder | None:
 
 
 class NotWritableError(PlainError):
-    """Raised before any work if a warehouse cannot be written; the message says which, and why."""
+    """Raised before any work if a warehouse cannot be written; the message says which and why."""
 
 
 def check_writable(root: str) -> None:
-    """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
+    """Try to write a file into a local warehouse. Raises NotWritableError."""
     if root.startswith("file://"):
         raise NotWritableError(f"the warehouse {root} cannot be written by a URL: name its folder")
     if is_url(root):

@@ -1,4 +1,4 @@
-"""Publications decide what readers see: all tables of a phase become visible together, or none does.
+"""Publications (snapshots): all tables of a phase become visible to readers together, or none does.
 
 Before its first commit a publication writes an intent: its number, and the version of each table that it will
 replace. After its last commit it appends one row, with the versions of all tables, to `publications`. Readers
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated, versions_stated
 from jobs.warehouse.digests import keep_digests, kept_digests
 from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore
@@ -34,7 +34,7 @@ Versions = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Published:
-    """The latest publication: its number, and the Delta version of each table.
+    """The latest publication (snapshot): its number, and the Delta version of each table.
 
     versions : None before the first publication; readers then take each table as it is.
     """
@@ -44,7 +44,7 @@ class Published:
 
 
 def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Published:
-    """Return the latest of these rows of `publications`.
+    """Return the latest publication among these rows of `publications`.
 
     stated : what the file LATEST_PUBLICATION has; None without one
     Raises DamagedError where the rows end before it.
@@ -54,6 +54,16 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
     latest = Published(newest["publication"], newest["versions"]) if newest else Published()
     check_latest(root, latest.number, stated)
     return latest
+
+
+def latest_stated_in(stated: bytes | None) -> Published | None:
+    """Return the publication in a store's file LATEST_PUBLICATION; None if the file names none.
+
+    A writer that was killed right behind its row leaves the one before: as good to readers, and the next
+    writer finds the row (`recover`).
+    """
+    versions = None if stated is None else versions_stated(stated)
+    return None if stated is None or versions is None else Published(int(stated.split()[0]), versions)
 
 
 @contextmanager
@@ -69,8 +79,7 @@ def publication(
         _complete(warehouse, 1, BEGIN, [])
     before = _as_published(warehouse, names)
     number = warehouse.published.number + 1
-    files = warehouse.small_files
-    files.write(_INTENT, json.dumps({"publication": number, "before": before}).encode())
+    _write(warehouse, _INTENT, json.dumps({"publication": number, "before": before}).encode())
     try:
         yield
         _complete(warehouse, number, phase, log_dates, names)
@@ -79,11 +88,28 @@ def publication(
         if lease is None or lease.holds():  # else another writer undoes this
             recover(warehouse)
         raise
-    files.remove(_INTENT)
+    _remove_intent(warehouse)
+
+
+def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
+    """Replace a small file; in a store only while this process holds the lock."""
+    lease = held(warehouse.root)
+    if lease is None:
+        warehouse.small_files.write(name, content)
+    else:
+        lease.put(name, content)
+
+
+def _remove_intent(warehouse: "Warehouse") -> None:
+    """Remove the intent; in a store empty it instead, because a delete cannot be conditional."""
+    if held(warehouse.root) is None:
+        warehouse.small_files.remove(_INTENT)
+    else:
+        _write(warehouse, _INTENT, b"")
 
 
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
-    """Newest version of each table. In a store, what a paused writer has committed since is undone before."""
+    """Newest version of each table; in a store, commits of a paused writer are undone first."""
     published = warehouse.published.versions or {}
     if is_url(warehouse.root):
         for name in published.keys() & {*names}:
@@ -92,13 +118,15 @@ def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int
 
 
 def recover(warehouse: "Warehouse") -> list[str]:
-    """Undo the commits of an unfinished publication; returns the tables that were restored.
+    """Undo the commits of an unfinished publication; returns the tables restored.
 
     Only a writer that holds the warehouse's lock may call it.
     """
     files, lease = warehouse.small_files, held(warehouse.root)
     intent = _intent(files.read(_INTENT))
     warehouse.__dict__.pop("published", None)
+    if intent is not None or (lease is not None and lease.was_left):  # the row may be all that was made
+        warehouse.published = warehouse.logged_publication(files.read(LATEST_PUBLICATION))
     restored: list[str] = []
     if intent is not None and warehouse.published.number < intent["publication"]:
         before = intent["before"]
@@ -110,8 +138,9 @@ def recover(warehouse: "Warehouse") -> list[str]:
         _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
     elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
         published = warehouse.published  # its row may be all that its writer made
-        files.write(LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
-    files.remove(_INTENT)
+        _write(warehouse, LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
+    if intent is not None or lease is None:
+        _remove_intent(warehouse)
     if lease is not None:
         lease.was_left = False
     return restored
@@ -124,7 +153,7 @@ def _complete(
     log_dates: Sequence[date],
     names: Sequence[str] | None = None,
 ) -> None:
-    """Append the row that makes a publication visible.
+    """Append the row that makes a publication visible to readers.
 
     names : tables that it changes; None: maybe any. In a store the others are looked up no more
     """
@@ -145,7 +174,7 @@ def _complete(
     warehouse.append(TABLE, rows, lease.check if lease else None)
     is_store = is_url(warehouse.root)
     latest = latest_stated(number, versions) if is_store else str(number).encode()
-    warehouse.small_files.write(LATEST_PUBLICATION, latest)
+    _write(warehouse, LATEST_PUBLICATION, latest)
     warehouse.published = Published(number, versions)
     if is_store:
         return
@@ -154,7 +183,7 @@ def _complete(
 
 
 def _intent(content: bytes | None) -> dict[str, Any] | None:
-    """Read an intent; a half-written one was left before any commit."""
+    """Parse an intent; None if it is half-written, because then nothing was committed."""
     try:
         return None if content is None else dict(json.loads(content))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What answers questions to one warehouse, DuckDB or Spark, and how both are given days and units."""
+"""Interface of the engines that answer questions, DuckDB and Spark, and SQL filters for days and units."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
@@ -23,35 +23,35 @@ class AnswerError(PlainError):
 
 
 class OutOfMemoryError(AnswerError):
-    """Raised when an engine needs more memory for an answer than it may take; the message says how much."""
+    """Raised when an answer needs more memory than allowed; the message says how much is allowed."""
 
 
 class Reader(Protocol):
-    """An engine over one warehouse. Questions are one SELECT of Spark's SQL over its tables and views."""
+    """Protocol of an engine over one warehouse, which answers one SELECT in Spark SQL at a time."""
 
     @property
     def root(self) -> str:
-        """Where the tables lie."""
+        """Root of the warehouse, a path or URL."""
 
     def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer a question for people, with at most `limit` rows, all where it is 0."""
+        """Answer a question for people, with at most `limit` rows (0: all)."""
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question for code, with Spark's types of columns; integers may be wider."""
+        """Answer a question as an Arrow table with Spark's column types; integers may be wider."""
 
     def stop(self) -> None:
-        """End the question that another thread asks now."""
+        """Interrupt the question that another thread is asking."""
 
     def unused_files(self, name: str) -> int:
-        """Count the files of a table that no version of the last week needs."""
+        """Count files of a table that no version of the last week needs."""
 
 
 class TableReader(Protocol):
-    """Whole tables, or some days or units of them, as of one publication."""
+    """Protocol of a reader of tables, or of some of their days or units, as of one publication."""
 
     @property
     def ingested(self) -> "TableReader":
-        """The reader of the ingested tables: usually this one."""
+        """Reader of the ingested tables: usually this one."""
 
     def rows(
         self,
@@ -60,14 +60,14 @@ class TableReader(Protocol):
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Rows of a table, of all days or of these, or of these units alone.
+        """Read rows of a table, optionally only of these days or units.
 
         also : values that other columns must have
         """
 
 
 class Tables:
-    """The TableReader of a warehouse without a session.
+    """TableReader of a warehouse without a Spark session.
 
     ingested : reader of the warehouse that the ingested tables are read from, where not from this one
     """
@@ -83,20 +83,20 @@ class Tables:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Rows of a table; see TableReader."""
+        """Read rows of a table; see TableReader.rows."""
         wanted = ["true"] if log_dates is None else [on_units(log_dates, units)]
         wanted += [f"{name} = {sql_strings([value])}" for name, value in (also or {}).items()]
         return self._reader.rows(f"SELECT * FROM {table.name} WHERE {' AND '.join(wanted)}")
 
 
 def on_days(log_dates: Collection[date]) -> str:
-    """SQL, to both engines, that holds for rows of these days."""
+    """SQL condition, for both engines, that selects rows of these days."""
     days = ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(set(log_dates)))
     return f"log_date IN ({days})" if days else "false"
 
 
 def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str:
-    """SQL that is true for rows of these days, or of these units alone.
+    """SQL condition that selects rows of these days, or only of these units.
 
     Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.
     """

@@ -1,4 +1,4 @@
-"""Writes files of a table anew, by Spark's tasks: without the rows of some units, or fewer and larger ones.
+"""Rewrite files of a table in Spark tasks: without some units' rows, or merged into larger files.
 
 Row groups stay as they are, each with the rows of one unit where it had those, so that units are still read
 without a shuffle.
@@ -38,7 +38,7 @@ def without_units(
     replaced: Filters,
     units: Collection[Unit],
 ) -> None:
-    """Commit staged files as the rows of some units; the rows of others in these partitions stay."""
+    """Commit staged files as the rows of some units; rows of other units in the partitions stay."""
     path = f"{root}/{table.name}"
     jobs = {unit.job_id for unit in units}
     files = [
@@ -57,7 +57,7 @@ def without_units(
 
 
 def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, int]:
-    """Merge the small files of each partition; returns the numbers of files before and after."""
+    """Merge the small files of each partition; returns the number of files before and after."""
     path = f"{root}/{table.name}"
     tasks = _merged_together(logged(opened(path)))
     work = partial(_merged, root, table.name)
@@ -72,7 +72,7 @@ def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, in
 
 
 def _merged_together(files: Sequence[Logged]) -> list[list[Logged]]:
-    """Small files of one partition that become one; a file alone stays as it is."""
+    """Groups of small files in one partition that become one file; single files are left."""
     small = sorted((file for file in files if file.size < _SMALL_BYTES), key=_place)
     tasks: list[list[Logged]] = []
     for _, some in groupby(small, lambda file: sorted(file.partition.items())):
@@ -85,7 +85,7 @@ def _place(file: Logged) -> tuple[list[tuple[str, str]], str]:
 
 
 def _without(root: str, name: str, units: frozenset[Unit], files: Sequence[Logged]) -> bytes:
-    """Stage the rows of a file but those of some units; None where it has none of these."""
+    """Stage a file's rows without those of some units; None if it has none of them."""
     (file,) = files
     staging, are_there = Staging(root, uuid4().hex), False
     for rows in _groups(f"{root}/{name}", file, TABLES[name]):
@@ -99,7 +99,7 @@ def _without(root: str, name: str, units: frozenset[Unit], files: Sequence[Logge
 
 
 def _merged(root: str, name: str, files: Sequence[Logged]) -> bytes:
-    """Stage the rows of files as one: of rank_steps group by group, of others sorted by their key."""
+    """Stage the rows of files as one file: rank_steps by row group, others sorted by key."""
     staging, table = Staging(root, uuid4().hex), TABLES[name]
     groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
     if name != RANK_STEPS:

@@ -1,4 +1,4 @@
-"""How a run ended, where its row cannot say so: written over a note that was made when the run began.
+"""Outcome of a run, kept in a file made at its start, for when its row cannot be written.
 
 A full disk takes no new byte, but those that are there can be replaced. Warehouses in a store have no notes.
 """
@@ -14,30 +14,30 @@ _WIDTH: Final = 16
 
 
 class RunNote:
-    """The note of a run on a warehouse."""
+    """Note about one run on a warehouse."""
 
     def __init__(self, root: str, run_id: str) -> None:
         self._path = None if is_url(root) else Path(root, FOLDER, run_id)
 
     def begin(self) -> None:
-        """Make it, with room for any outcome."""
+        """Create the note, with room for any outcome."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(" " * _WIDTH)
 
     def say(self, outcome: str) -> None:
-        """Write an outcome over it."""
+        """Overwrite the note with an outcome."""
         if self._path is not None:
             with self._path.open("r+") as note:
                 note.write(outcome.ljust(_WIDTH))
 
     def said(self) -> str:
-        """Return the outcome; empty where none was written."""
+        """Return the outcome; empty if none was written."""
         with suppress(OSError):
             return "" if self._path is None else self._path.read_text().strip()
         return ""
 
     def remove(self) -> None:
-        """Remove it: the run's row says how it ended."""
+        """Remove the note, because the run's row states the outcome."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)

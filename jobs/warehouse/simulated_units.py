@@ -1,4 +1,4 @@
-"""What Spark's workers do to simulate: units together, or, in a task whose worker died, each by itself."""
+"""Simulation on Spark's workers: units together, or each in a process of its own after a worker died."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from udfs.what_if import SimulationSettings
 def simulated_units(
     settings: SimulationSettings, before_s: UsualTransfers, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Unit, Results]]:
-    """Read and simulate the units of some tasks; before_s : units measured by transfers of earlier days."""
+    """Read and simulate the units of some tasks. before_s : usual transfers on earlier days, by unit [s]"""
     go_first()
     for units in tasks_in(batches):
         if not is_again():
@@ -29,7 +29,7 @@ def simulated_units(
 
 
 def simulated_rows(settings: SimulationSettings, before_s: UsualTransfers, unit: UnitRows) -> Results:
-    """Simulate a unit whose rows a shuffle has brought together."""
+    """Simulate a unit whose rows a shuffle has gathered."""
     go_first()
     if not is_again():
         return simulate_unit(unit, settings, before_s.get(unit.key))

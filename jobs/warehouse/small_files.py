@@ -1,4 +1,4 @@
-"""Small files beside the tables, such as an intent: files of a folder, or objects of a store."""
+"""Small files beside the tables, such as an intent, in a folder or a store."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from jobs.runtime.places import is_url
 
 
 class LocalFiles:
-    """Files below a folder of this machine."""
+    """Small files in a local folder."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
@@ -22,7 +22,7 @@ class LocalFiles:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file by a rename, so that a reader finds it whole."""
+        """Replace a file atomically, by a rename."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{os.getpid()}")
@@ -38,7 +38,7 @@ class LocalFiles:
 
 
 class StoreFiles:
-    """Objects of a store below a URL."""
+    """Small objects in a store, below a URL."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -48,7 +48,7 @@ class StoreFiles:
         return objects.content(self._root, name)
 
     def write(self, name: str, content: bytes) -> None:
-        """Make or replace an object; a reader finds it whole."""
+        """Create or replace an object atomically."""
         objects.write(self._root, name, content)
 
     def remove(self, name: str) -> None:
@@ -61,5 +61,5 @@ SmallFiles: TypeAlias = LocalFiles | StoreFiles
 
 
 def small_files(root: str) -> SmallFiles:
-    """Return the files of a root, a folder of this machine or a URL."""
+    """Return the small files of a root, a local folder or a URL."""
     return StoreFiles(root) if is_url(root) else LocalFiles(root)

@@ -1,4 +1,4 @@
-"""Staged rows: Parquet files beside a table that no commit has added yet.
+"""Staged rows: Parquet files that no commit has added to their table yet.
 
 They lie beside the table's files, so that a commit alone adds them. Files never committed are
 removed by the run that staged them, or by vacuum.
@@ -52,7 +52,7 @@ Partition = tuple[tuple[str, str], ...]
 
 
 class StagedFile(NamedTuple):
-    """A file of one table and partition: values by name.
+    """One staged file of a table and partition.
 
     path : below the table's folder
     stats : Delta's statistics of a file, as JSON
@@ -70,7 +70,7 @@ class StagedFile(NamedTuple):
 
 @dataclass
 class _Open:
-    """A file that is being written."""
+    """A file being written."""
 
     path: str
     sink: pa.NativeFile
@@ -91,7 +91,7 @@ class _Open:
 
 
 class Staging:
-    """Writes rows of some tables under one root, one file for each table and day.
+    """Writes rows of tables under one root, one file per table and day.
 
     root : folder of the tables, of this machine or by URL
     run : common part of the names of all files of one run of ingest
@@ -104,7 +104,7 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Add rows to a partition; a row group begins with them, so that it has rows of one unit."""
+        """Append rows to a partition, in a row group of their own, so that each has rows of one unit."""
         if not rows.num_rows:
             return
         declared = TABLES[table]
@@ -122,7 +122,7 @@ class Staging:
             ) from None
 
     def another(self) -> "Staging":
-        """Return another staging, for rows that may have to be dropped while these stay."""
+        """Return a second staging for rows that may be dropped independently."""
         return Staging(self._root, self._run, (self._filesystem, self._path))
 
     def take(self, other: "Staging") -> None:
@@ -130,7 +130,7 @@ class Staging:
         self._closed += other.close()
 
     def close(self) -> list[StagedFile]:
-        """End all files, and return them."""
+        """Close all files and return them."""
         for (table, partition), file in self._open.items():
             file.writer.close()
             size = file.sink.tell()
@@ -143,7 +143,7 @@ class Staging:
         return self._closed
 
     def drop(self) -> None:
-        """Remove the files written."""
+        """Remove the files written so far."""
         remove(self._root, self.close())
 
     def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
@@ -178,7 +178,7 @@ def _remove(root: str, names: Sequence[str]) -> None:
 
 
 def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
-    """Remove files that a run staged and will not commit: of tasks that failed, or ran twice."""
+    """Remove files that a run staged but will not commit, of failed or repeated tasks."""
     filesystem, path = filesystem_of(root)
     names = {f"{file.table}/{file.path}" for file in kept}
     for table in STAGED_TABLES:

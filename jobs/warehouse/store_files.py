@@ -1,4 +1,4 @@
-"""Tables in object stores as Arrow has them, which DuckDB reads as it reads files.
+"""Tables in object stores as Arrow datasets, which DuckDB reads like files.
 
 DuckDB itself would need an extension for each store, and the secrets. Small tables come whole, a request for
 each file, all beside each other; of a large one Arrow reads what a question asks for.
@@ -25,7 +25,7 @@ Rows: TypeAlias = pa.Table | ds.Dataset
 
 
 def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
-    """Rows of a table, with these columns: those that a file was written without are null.
+    """Dataset of a table's rows with these columns, null where a file lacks them.
 
     Least and greatest values of files are not taken from Delta's log: where it has none of a column,
     deltalake's own dataset takes null for a bound, and filters drop rows. Row groups have their own.
@@ -53,7 +53,7 @@ def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
 
 
 def _whole(file: str, content: bytes, partition: dict[str, object], schema: pa.Schema) -> pa.Table:
-    """Rows of a file; its columns of the partition have their values in Delta's log."""
+    """Rows of a file, with partition columns filled from the Delta log."""
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as stored:
             read = stored.read(columns=[name for name in schema.names if name in stored.schema_arrow.names])
@@ -69,6 +69,6 @@ def _whole(file: str, content: bytes, partition: dict[str, object], schema: pa.S
 
 
 def _holds(partition: dict[str, object]) -> ds.Expression:
-    """Expression that holds for all rows of a file."""
+    """Arrow expression that is true for all rows of a file."""
     everything = ds.scalar(True)  # noqa: FBT003  # a value
     return reduce(and_, (ds.field(name) == value for name, value in partition.items()), everything)

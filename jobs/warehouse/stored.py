@@ -1,4 +1,4 @@
-"""Tables as they are stored, published or not: by path, a folder of this machine or a URL.
+"""Delta tables by path, published or not, in a local folder or a store.
 
 delta-rs reads their logs and commits; in a store by conditional writes, so that of two commits one succeeds.
 """
@@ -29,14 +29,14 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 
 
 def forget() -> None:
-    """Forget the tables of stores that were opened: another process may have written them since."""
+    """Drop cached tables of stores, because another process may have written them."""
     with _OPENING:
         _OPENED.clear()
         _COMMITTED.clear()
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Return a table at a version or, with None, at its newest. Raises TableNotFoundError without one.
+    """Return a table at a version, or its newest if None. Raises TableNotFoundError if it does not exist.
 
     A table of a store is looked at again only where this process has committed to it, or after `forget`: a
     commit of this process to a table that another has written since is an error.
@@ -60,7 +60,7 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
 def commit_actions(
     path: str, log: DeltaTable, actions: list[AddAction | RemoveAction], *, is_alone: bool
 ) -> None:
-    """Commit to a table. is_alone : a commit of another since `log` was opened is an error"""
+    """Commit to a table. is_alone : fail if another commit was made since `log` was opened"""
     properties = CommitProperties(max_commit_retries=0) if is_alone else None
     log.create_write_transaction(
         actions,
@@ -79,7 +79,7 @@ def commit_actions(
 
 
 def is_stored(path: str) -> bool:
-    """Whether a table was ever written to this path."""
+    """Whether a table exists at this path."""
     if is_url(path):
         return newest_version(path) is not None
     log = Path(path) / "_delta_log"
@@ -87,7 +87,7 @@ def is_stored(path: str) -> bool:
 
 
 def newest_version(path: str) -> int | None:
-    """Newest version of a table: that of its last commit, without reading its files; None without a table."""
+    """Version of a table's last commit, without reading its files; None if there is no table."""
     if is_url(path):
         if (made := _COMMITTED.get(path)) is not None:
             return made
@@ -102,7 +102,7 @@ def newest_version(path: str) -> int | None:
 
 
 def restore(path: str, version: int | None) -> bool:
-    """Restore a table to a version; None: without rows. Returns whether that changed anything."""
+    """Restore a table to a version (None: empty). Returns whether anything changed."""
     newest = newest_version(path)
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:
@@ -113,7 +113,7 @@ def restore(path: str, version: int | None) -> bool:
 
 
 def create(path: str, table: Table) -> None:
-    """Make a table without rows, unless it exists."""
+    """Create an empty table unless it exists."""
     if is_stored(path):
         return
     schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
@@ -128,6 +128,6 @@ def create(path: str, table: Table) -> None:
 
 
 def keep(path: str, rows: pa.Table) -> None:
-    """Write rows of any columns as a table, in place of an earlier one. Raises one of STORE_ERRORS."""
+    """Overwrite a table with rows of any schema. Raises one of STORE_ERRORS."""
     options = storage_options(path)
     write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", storage_options=options)

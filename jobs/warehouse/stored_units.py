@@ -1,4 +1,4 @@
-"""Units as stored in rank_steps: the row groups of each, read by the task that simulates it.
+"""Units stored in rank_steps: their row groups, read by the task that simulates them.
 
 Ingest begins a row group with each unit, so that a unit is read whole without a shuffle. Footers show
 whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
@@ -27,14 +27,14 @@ _TASK_BYTES: Final = 512 << 20
 
 
 class Piece(NamedTuple):
-    """Row groups of one file with rows of a single unit."""
+    """Row groups of one file that hold a single unit."""
 
     path: str
     groups: tuple[int, ...]
 
 
 class Facts(NamedTuple):
-    """A unit's row of jobs and its rows of run_events, packed: Python's objects take ten times as much.
+    """A unit's row of jobs and rows of run_events as bytes; Python objects take ten times as much.
 
     Empty without any.
     """
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     events: bytes = b""
 
     def read(self) -> dict[str, Any]:
-        """Return the row of jobs, with events as its `events` where there are any."""
+        """Return the row of jobs, with its events as `events` if there are any."""
         found: dict[str, Any] = {}
         if self.job:
             (found,) = pa.ipc.open_stream(self.job).read_all().to_pylist(maps_as_pydicts="strict")
@@ -56,7 +56,7 @@ NO_FACTS: Final = Facts()
 
 
 def facts_of(jobs: pa.Table, events: pa.Table) -> dict[Unit, Facts]:
-    """Facts of each unit that has a row of jobs.
+    """Facts of each unit in the table jobs.
 
     events : rows of run_events in their order
     """
@@ -80,7 +80,7 @@ def _streamed(rows: pa.Table) -> bytes:
 
 @dataclass
 class StoredUnit:
-    """A unit, its facts, and the places of its rows."""
+    """A unit, its facts, and the row groups that hold its rows."""
 
     key: Unit
     facts: Facts
@@ -89,7 +89,7 @@ class StoredUnit:
 
 
 class Stored(NamedTuple):
-    """The places of units, and the days on which a file has several units in one row group."""
+    """Locations of units, and days with files whose row groups mix units."""
 
     units: list[StoredUnit]
     mixed_days: set[date]
@@ -100,7 +100,7 @@ def stored_units(
     facts: Mapping[Unit, Facts],
     only: Collection[Unit] | None = None,
 ) -> Stored:
-    """Look into the footers of rank_steps.
+    """Locate the row groups of each unit from the footers of rank_steps files.
 
     files : log date and path, or URL, of each
     facts : by unit; also of units without rows
@@ -123,7 +123,7 @@ def stored_units(
 
 
 def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
-    """Each row group of a file, the one job and run of its rows, and its size unpacked."""
+    """Yield each row group of a file, the job and run of its rows (None if mixed), and its unpacked bytes."""
     filesystem, place = filesystem_of(path)
     footer = pq.read_metadata(place, filesystem=filesystem)
     columns = [footer.schema.names.index(name) for name in ("job_id", "run_id")]
@@ -138,7 +138,7 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
-    """Return a frame of one row per task, for read_units."""
+    """Return a DataFrame with one row per task, for read_units."""
     tasks = packed(units, partitions)
     payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
@@ -146,7 +146,7 @@ def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: in
 
 
 def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
-    """Units of each task, in order, by size; a unit without rows has none."""
+    """Pack units, in order, into tasks by size."""
     tasks: list[list[StoredUnit]] = []
     most = min(_TASK_BYTES, sum(unit.bytes for unit in units) // partitions + 1)
     filled = 0
@@ -160,20 +160,20 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
 
 
 def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
-    """Read the units of each task, one at a time."""
+    """Yield the units of each task, one at a time."""
     for units in tasks_in(batches):
         yield from rows_of_units(units)
 
 
 def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[list[StoredUnit]]:
-    """Units of each task, whose rows are not read yet."""
+    """Yield the units of each task, without their rows."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
             yield pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
 
 
 def rows_of_units(units: Iterable[StoredUnit]) -> Iterator[UnitRows]:
-    """Read units, one at a time."""
+    """Yield units with their rows, one at a time."""
     opened: dict[str, pq.ParquetFile] = {}
     for unit in units:
         yield UnitRows(unit.key, unit.facts.read(), _rows(unit.pieces, opened))
@@ -182,7 +182,7 @@ def rows_of_units(units: Iterable[StoredUnit]) -> Iterator[UnitRows]:
 
 
 def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
-    """Rows of a unit; a file is opened once for all units of a task, because its footer names them all."""
+    """Rows of a unit; each file is opened only once per task."""
     tables = []
     for path, groups in pieces:
         if path not in opened:

@@ -1,4 +1,4 @@
-"""Logs of tables: which files have the rows of which days."""
+"""Delta logs of tables: the files that hold the rows of given days."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ Filters = list[tuple[str, str, str | list[str]]]
 
 
 def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
-    """Which partitions have rows of these days; None: any."""
+    """Partition filter for rows of these days; None for any."""
     if log_dates is None or _LOG_DATE not in table.partition_by:
         return None
     return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
 
 
 def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
-    """Files with the rows of some partitions, at a version or, with None, at the newest."""
+    """Paths of files in some partitions, at a version or, if None, the newest."""
     return [f"{path}/{each.name}" for each in logged(opened(path, version), partitions)]
 
 
 def rows_by_day(path: str, version: int | None) -> dict[date, int]:
-    """Rows of each day by the table's log."""
+    """Number of rows per day, from the table's log."""
     files = pa.table(opened(path, version).get_add_actions(flatten=True))
     found: dict[date, int] = defaultdict(int)
     days, counts = files["partition.log_date"].to_pylist(), files["num_records"].to_pylist()
@@ -39,7 +39,7 @@ def rows_by_day(path: str, version: int | None) -> dict[date, int]:
 
 
 def has_rows_of(path: str, day: date) -> bool:
-    """Whether a table has rows of a day in its newest version, published or not."""
+    """Whether a table's newest version, published or not, has rows of a day."""
     log = opened(path)
     return _LOG_DATE in log.metadata().partition_columns and bool(
         logged(log, [(_LOG_DATE, "=", day.isoformat())])
@@ -47,7 +47,7 @@ def has_rows_of(path: str, day: date) -> bool:
 
 
 class Logged(NamedTuple):
-    """A file of a table as its log has it: its name below the table, its bytes and rows, its partition.
+    """A file as listed in a Delta log: name below the table, bytes, rows, partition.
 
     least, greatest : of some columns, by name; of others nothing is known
     """
@@ -60,13 +60,13 @@ class Logged(NamedTuple):
     greatest: Mapping[str, Any]
 
     def may_have(self, column: str, value: object) -> bool:
-        """Whether it may have rows with this value."""
+        """Whether the file may contain this value, by its column statistics."""
         least, greatest = self.least.get(column), self.greatest.get(column)
         return least is None or greatest is None or least <= value <= greatest
 
 
 def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
-    """Files of some partitions, or of all, by name."""
+    """Files of some partitions, or of all, sorted by name."""
     found = pa.table(log.get_add_actions()).to_pylist()
     files = [
         Logged(

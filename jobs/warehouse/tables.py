@@ -1,4 +1,4 @@
-"""One warehouse through Spark: where its tables lie, and how they are read, replaced and appended to."""
+"""A warehouse accessed through Spark: read, replace and append to its tables."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from jobs.warehouse import delta_files, table_log
 from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
-from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.publication import Published, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.small_files import SmallFiles, small_files
@@ -29,7 +29,7 @@ from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, 
 
 
 class Warehouse:
-    """The tables under one root, a folder or a URL of a store.
+    """Tables under one root, a folder or a URL of a store.
 
     Tables are read as of one publication, all together.
 
@@ -47,12 +47,12 @@ class Warehouse:
         return cls(spark, settings.paths.warehouse, settings.paths.ingested)
 
     def path(self, name: str) -> str:
-        """Path of the table of this name."""
+        """Path or URL of a table."""
         return f"{self._home(name).root}/{name}"
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """Published tables that lie under this root."""
+        """Names of published tables under this root."""
         return tuple(name for name in PUBLISHED_TABLES if self._home(name) is self)
 
     def _home(self, name: str) -> "Warehouse":
@@ -66,28 +66,33 @@ class Warehouse:
         return (versions is None or name in versions) and is_stored(self.path(name))
 
     def _versions(self, name: str) -> Versions | None:
-        """Versions of the tables that are published with this one; None for a log, and before any is."""
+        """Published versions of the tables; None for unpublished log tables, and before any publication."""
         return self._home(name).published.versions if name in PUBLISHED_TABLES else None
 
     def _version(self, name: str) -> int | None:
-        """Version of a table that readers see; None: the newest."""
+        """Version of a table that readers see; None for the newest."""
         return (self._versions(name) or {}).get(name)
 
     @cached_property
     def published(self) -> Published:
-        """The publication that this reads: the latest at the first read, or a later one made through it."""
+        """Publication that this warehouse reads: the latest at first use, or one made through it since."""
         stated = self.small_files.read(LATEST_PUBLICATION)
+        known = latest_stated_in(stated) if is_url(self.root) else None
+        return known or self.logged_publication(stated)
+
+    def logged_publication(self, stated: bytes | None) -> Published:
+        """The latest publication by the log of all publications; one request per publication in a store."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: Published) -> "Warehouse":
-        """Return the same warehouse as it was read at an earlier publication."""
+        """Return this warehouse as of an earlier publication."""
         found = Warehouse(self.spark, self.root)
         found.published = published
         return found
 
     @cached_property
     def small_files(self) -> SmallFiles:
-        """Small files beside the tables."""
+        """Small files beside the tables, such as an intent."""
         return small_files(self.root)
 
     def read(
@@ -97,7 +102,7 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> DataFrame:
-        """Rows of a table, of all days or of these, or of these units alone.
+        """Read rows of a table as a DataFrame, optionally only of these days or units.
 
         also : values of other columns by which the table is partitioned
         Without the table, no rows; a column, or a field within one, that it was written without is null.
@@ -119,7 +124,7 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table | None:
-        """The same rows in the driver, if they are few; else None."""
+        """Read the same rows into the driver if they are few; else None."""
         if table.name == RANK_STEPS:
             return None
         if not self.exists(table.name):
@@ -128,7 +133,7 @@ class Warehouse:
         return delta_files.few_rows(self.path(table.name), version, table, log_dates, units, also)
 
     def _rows(self, name: str) -> DataFrame:
-        """All rows of a table, as readers see it; of a folder by Delta's reader, which leaves out columns."""
+        """All rows of a table that readers see; local ones by Delta's reader, which prunes columns."""
         path, version = self.path(name), self._version(name)
         if is_url(path):
             return frame_of_files(self.spark, TABLES[name], path, logged(opened(path, version)))
@@ -142,19 +147,19 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """The same rows, of a table that fits in the driver."""
+        """Read the same rows into the driver; the table must fit."""
         few = self.few_rows(table, log_dates, units, also)
         return self.read(table, log_dates, units, also).toArrow() if few is None else few
 
     def rows_by_day(self, table: Table, log_dates: Sequence[date]) -> dict[date, int]:
-        """Number of rows of each of these days that has any."""
+        """Number of rows on each of these days that has any."""
         if not self.exists(table.name):
             return {}
         found = table_log.rows_by_day(self.path(table.name), self._version(table.name))
         return {day: found[day] for day in log_dates if day in found}
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
-        """Log date, and path or URL, of each file with rows of these days."""
+        """Log date and path or URL of each file with rows of these days."""
         if not self.exists(table.name):
             return []
         path, days = self.path(table.name), table_log.on_days(table, log_dates)
@@ -169,7 +174,7 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> None:
-        """Replace the rows of exactly these days, or of these units alone; all others stay.
+        """Replace the rows of exactly these days, or only of these units.
 
         rows : in the driver, or already in files beside the table
         also : values of other columns by which the table is partitioned
@@ -194,7 +199,7 @@ class Warehouse:
         delta_files.put(self.root, table, rows, replaced)
 
     def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
-        """Rows of some days in the driver, however many: those of a few units will be replaced among them."""
+        """All rows of some days in the driver, in which those of a few units will be replaced."""
         path, schema = self.path(table.name), table.arrow_schema
         if not is_stored(path):
             return schema.empty_table()
@@ -204,18 +209,18 @@ class Warehouse:
         return schema.empty_table() if found is None else found
 
     def append(self, table: Table, rows: pa.Table, check: Callable[[], None] | None = None) -> None:
-        """Add a few rows. Raises SchemaError if they have not the table's columns.
+        """Append a few rows. Raises SchemaError if they do not match the table's columns.
 
         check : see delta_files.commit
         """
         delta_files.put(self.root, table, rows, None, check)
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Replace the rows that have the same keys, in a table that is not partitioned."""
+        """Replace rows with equal keys in an unpartitioned table."""
         delta_files.rewrite(self.root, table, rows, key)
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
-        """Make tables and views temporary views of the session; return how many tables exist.
+        """Register tables and views as temporary views; returns how many tables exist.
 
         names : which ones; a view needs what it reads. A table that does not exist yet is empty.
         """
@@ -228,5 +233,5 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def create(self, table: Table) -> None:
-        """Make a table without rows, unless it exists."""
+        """Create an empty table unless it exists."""
         create(self.path(table.name), table)

@@ -1,4 +1,4 @@
-"""Upkeep of tables: deletes old rows, merges small files, deletes unused files."""
+"""Maintenance of tables: delete old rows, merge small files, delete unused files."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -21,7 +21,7 @@ _KEPT_HOURS: Final = 7 * 24
 def remove_days(
     warehouse: Warehouse, table: Table, before: date, also: Mapping[str, str] | None = None
 ) -> int:
-    """Delete the rows of the days before a day; returns how many.
+    """Delete the rows of all days before a day; returns how many.
 
     also : values of other columns by which the table is partitioned
     """
@@ -39,19 +39,19 @@ def remove_days(
 
 
 def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
-    """Merge the small files of each partition; returns the numbers of files before and after."""
+    """Merge the small files of each partition; returns the number of files before and after."""
     if not warehouse.exists(table.name):
         return 0, 0
     return merge_small(warehouse.spark.sparkContext, warehouse.root, table)
 
 
 def unused_files(warehouse: Warehouse, table: Table) -> int:
-    """Count the files that no version of the last days needs."""
+    """Count files that no version of the retained days needs."""
     return len(_vacuum(warehouse, table, is_trial=True)) if warehouse.exists(table.name) else 0
 
 
 def vacuum(warehouse: Warehouse, table: Table) -> int:
-    """Delete the files that unused_files counts; returns how many."""
+    """Delete the files counted by unused_files; returns how many."""
     files = unused_files(warehouse, table)
     if files:
         _vacuum(warehouse, table, is_trial=False)

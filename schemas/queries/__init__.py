@@ -1,4 +1,4 @@
-"""Named queries: the headline figures of the paper, and what a fleet's owner asks, over any period.
+"""Named queries over any period: the headline figures of the paper, and questions of a fleet's owner.
 
 One .sql file each, the comment at its top its meaning.
 """

@@ -1,4 +1,4 @@
-"""The views: one .sql file each, filled in from the vocabulary; the comment at its top is its meaning."""
+"""The views: one .sql template each, filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
 from datetime import date, timedelta
@@ -19,13 +19,13 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
-    """SQL of the view drain by other terms, as if the warehouse ended with that day."""
+    """SQL of the view drain with other terms, optionally as if the warehouse ended with the day `as_of`."""
     first_day = None if as_of is None else as_of - timedelta(days=HISTORY_DAYS - 1)
     return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:
-    """Return the tables and views that a query names, with all that those read; everything if none."""
+    """Return the tables and views that a query names, and all that those read; all names if it names none."""
     words = set(re.findall(r"\w+", sql.lower()))
     found = words.intersection((*TABLE_NAMES, *VIEW_NAMES))
     for view in reversed(VIEWS.values()):

@@ -8,8 +8,8 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from os import getpid
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -99,7 +99,9 @@ _JVM: Final = "java"
 
 @dataclass
 class Peak:
-    """Highest resident memory seen [MiB]: the JVM, all Python workers, this process; all at a time.
+    """Highest resident memory seen [MiB]: the JVM, all Python workers, the driver; all at a time.
+
+    process : the driver's; this one unless another is named
 
     Between its fork and its exec a child is as large as what started it, and has the name of one of its
     threads: a JVM that starts a command looks like two. Such a child is passed over; its program is still its
@@ -110,15 +112,16 @@ class Peak:
     workers: float = 0.0
     driver: float = 0.0
     together: float = 0.0
+    process: int = field(default_factory=getpid)
 
     def look(self) -> None:
         """Take one sample."""
-        this = psutil.Process()
+        this = psutil.Process(self.process)
         jvm = workers = 0.0
         for child in this.children(recursive=True):
             try:
                 size = child.memory_info().rss / MIB
-                is_jvm, is_forking = _program(child) == _JVM, _is_forking(child)
+                is_jvm, is_forking = _program(child) == _JVM, _is_forking(child, self.process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
             if not is_forking:
@@ -133,21 +136,22 @@ def _program(process: psutil.Process) -> str:
     return Path(process.exe()).name
 
 
-def _is_forking(child: psutil.Process) -> bool:
-    """Whether this is a JVM beneath a JVM, or a Python process right beneath this one: not started yet."""
+def _is_forking(child: psutil.Process, driver: int) -> bool:
+    """Whether this is a JVM beneath a JVM, or a Python process right beneath the driver: not started yet."""
     above = child.parent()
-    can_be = above is not None and (_program(child) == _JVM or above.pid == getpid())
+    can_be = above is not None and (_program(child) == _JVM or above.pid == driver)
     return can_be and above.exe() == child.exe()
 
 
 @contextmanager
-def watched() -> Iterator[Peak]:
-    """Sample in the background until the block ends."""
-    peak, done = Peak(), threading.Event()
+def watched(process: int | None = None) -> Iterator[Peak]:
+    """Sample this process, or another, and all that it started, in the background until the block ends."""
+    peak, done = Peak(process=process or getpid()), threading.Event()
 
     def watch() -> None:
         while not done.wait(PAUSE_S):
-            peak.look()
+            with suppress(psutil.NoSuchProcess):  # another may end first
+                peak.look()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Fleets whose hosts are slow for a while, and may be drained: what runs then, and what each day's results are."""
+"""Fleets whose hosts are slow for a while and may be drained: what runs then, and each day's results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

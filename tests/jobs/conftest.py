@@ -9,9 +9,12 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.runtime import objects
 from jobs.runtime.settings import REPORT, Settings
+from jobs.warehouse.stored import forget
 from tests.support.commands import start
 from tests.support.history import DAYS, JOB_IDS, History, copy_of, history_in
+from tests.support.stores import BUCKET, Server, s3_server, upload
 
 
 @dataclass(frozen=True)
@@ -97,3 +100,29 @@ def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> De
 def history(filled: History, tmp_path: Path) -> History:
     """A copy to spoil."""
     return copy_of(filled, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A store that this process and what it starts reach by the environment."""
+    with s3_server() as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        objects.store_at.cache_clear()
+        yield running
+
+
+@pytest.fixture
+def remote(server: Server, filled: History, tmp_path: Path) -> Iterator[History]:
+    """The landing of the filled history in a bucket, and no warehouse yet."""
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    upload(filled.landing, f"{root}/landing")
+    paths = {"landing": f"{root}/landing", "warehouse": f"{root}/warehouse"}
+    settings = filled.settings.model_copy(update={"paths": filled.settings.paths.model_copy(update=paths)})
+    environment = filled.spark.sparkContext.environment
+    before = dict(environment)
+    environment.update(server.environment)  # of the workers of a session that runs already
+    forget()
+    yield History(filled.spark, settings)
+    environment.clear()
+    environment.update(before)

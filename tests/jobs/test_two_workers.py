@@ -1,4 +1,7 @@
-"""Two worker processes of a standalone cluster give the tables of one machine, also where one is killed."""
+"""Workers of a standalone cluster give the tables of one machine, also where two of three are killed.
+
+Everything lies in a store: driver and workers share no folder.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,78 +12,76 @@ import pytest
 from jobs.runtime.package import write_zip
 from tests.support.cluster import Cluster, cluster, overlay
 from tests.support.commands import spark_submit, start
-from tests.support.history import DAYS, History, assert_same_tables, history_in
+from tests.support.history import DAYS, History, assert_same_tables
+from tests.support.stores import Server
 
 pytestmark = pytest.mark.slow
 
-RANGE = ("--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat())
-
 KILLER = '''
-"""Runs a backfill; while tasks of the named Spark stage run in both executors, one worker is killed."""
+"""Runs a backfill; while tasks of ingest run, and again while those of simulate do, a worker is killed."""
 import os, signal, sys, threading, time
-
-from pyspark.sql import SparkSession
 
 from jobs import backfill
 from jobs.night import do_batches
 from schemas.vocabulary import Phase
 
-victim, *arguments = sys.argv[1:]
-simulate = do_batches._OF_UNITS[Phase.SIMULATE]
+victims = dict(zip((Phase.INGEST, Phase.SIMULATE), map(int, sys.argv[1:3])))
 
 
-def kill_when_busy(tracker):
+def kill_when_busy(tracker, phase):
     while True:
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         if any(info and info.numActiveTasks > 1 for info in infos):
-            os.kill(int(victim), signal.SIGKILL)
-            print("killed the worker while", [info.numActiveTasks for info in infos], "tasks ran", flush=True)
+            os.kill(victims[phase], signal.SIGKILL)
+            running = [info.numActiveTasks for info in infos if info]
+            print("killed a worker in", phase, "while", running, "tasks ran", flush=True)
             return
         time.sleep(0.005)
 
 
-def run(spark, *rest):
-    threading.Thread(target=kill_when_busy, args=[spark.sparkContext.statusTracker()], daemon=True).start()
-    return simulate(spark, *rest)
+def killing(phase):
+    work = do_batches._OF_UNITS[phase]
+
+    def run(spark, *rest):
+        watch = [spark.sparkContext.statusTracker(), phase]
+        threading.Thread(target=kill_when_busy, args=watch, daemon=True).start()
+        return work(spark, *rest)
+
+    return run
 
 
-do_batches._OF_UNITS[Phase.SIMULATE] = run
-sys.exit(backfill.main(arguments))
+do_batches._OF_UNITS.update({phase: killing(phase) for phase in victims})
+sys.exit(backfill.main(sys.argv[3:]))
 '''
 
 
 @pytest.fixture
-def two_workers(tmp_path: Path) -> Iterator[Cluster]:
-    """A master and two workers of one core."""
-    with cluster(tmp_path, workers=2, cores=1) as started:
+def workers(tmp_path: Path) -> Iterator[Cluster]:
+    """A master and three workers of one core, each with a folder of its own."""
+    with cluster(tmp_path, workers=3, cores=1) as started:
         yield started
 
 
 def submit(
-    two_workers: Cluster, history: History, folder: Path, *program: str
+    cluster: Cluster, where: History, server: Server, folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Backfill a history by a program on the cluster; executors have our code from the zip alone."""
+    """Backfill a history by the killer on the cluster; executors have our code from the zip alone."""
     archive = write_zip(folder / "straggler-fleet.zip")
-    command = spark_submit("--master", two_workers.url, "--py-files", str(archive), *program)
-    settings = ["--settings", str(overlay(folder))]
-    return start([*command, *history.arguments(), *settings, *RANGE], folder)
-
-
-def beside(filled: History, folder: Path) -> History:
-    """The same landing, and a warehouse with nothing in it."""
-    found = history_in(folder, filled.spark, filled.settings)
-    found.landing.symlink_to(filled.landing)
-    return found
-
-
-def test_a_worker_that_dies_in_the_middle_of_a_phase_changes_nothing(
-    two_workers: Cluster, filled: History, tmp_path: Path
-) -> None:
-    history = beside(filled, tmp_path)
-    killer = tmp_path / "killer.py"
+    killer = folder / "killer.py"
     killer.write_text(KILLER)
-    done = submit(two_workers, history, tmp_path, str(killer), str(two_workers.workers[0]))
+    victims = [str(worker) for worker in cluster.workers[:2]]
+    program = spark_submit("--master", cluster.url, "--py-files", str(archive), str(killer), *victims)
+    paths = ["--landing", where.settings.paths.landing, "--warehouse", where.settings.paths.warehouse]
+    days = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
+    settings = ["--settings", str(overlay(folder))]
+    return start([*program, *paths, *settings, *days], folder, server.environment)
+
+
+def test_workers_that_die_in_the_middle_of_phases_change_nothing(
+    workers: Cluster, server: Server, remote: History, filled: History, tmp_path: Path
+) -> None:
+    done = submit(workers, remote, server, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "killed the worker while" in done.stdout
-    assert "Lost executor" in done.stderr
-    assert_same_tables(history.tables(), filled.tables())
+    assert [f"killed a worker in {phase}" in done.stdout for phase in ("ingest", "simulate")] == [True, True]
+    assert done.stderr.count("Lost executor") >= 2
+    assert_same_tables(remote.told_by_a_store(), filled.told_by_a_store())

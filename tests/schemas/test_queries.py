@@ -259,32 +259,40 @@ OF_ONE_CAUSE: Final = ("mixed_hardware",)
 SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling", "trend", "weeks")
 
 
-def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
-    """Named or unexplained, of units that state no GPU-hours too; one without an analysis loses nothing."""
-    rng = np.random.default_rng(30)
-    slowdowns, causes, jobs = [], [], []
+def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of job_slowdown and job_causes: "c" states no GPU-hours, "d" is not analysed."""
+    slowdowns: list[dict[str, Any]] = []
+    causes: list[dict[str, Any]] = []
     for job, day in product("abcd", (DAY, NEXT_DAY)):
         key, hours = {"job_id": job, "log_date": day}, None if job == "c" else 192.0
-        is_analysed = job != "d"
-        jobs.append(key)
-        slowdowns.append(key | {"gpu_hours": hours, "status": "analysed" if is_analysed else "too_few_steps"})
-        found = [
+        status = "too_few_steps" if job == "d" else "analysed"
+        slowdowns.append(key | {"gpu_hours": hours, "status": status})
+        found: list[dict[str, Any]] = [
             {
                 "cause": cause,
                 "is_cause": bool(rng.random() < 0.5) and cause != CAUSE_UNEXPLAINED,
                 "attributed_fraction": float(rng.normal(0.04, 0.03)) if cause != CAUSE_UNEXPLAINED else 0.0,
                 "time_saved_fraction": float(rng.uniform(0.0, 0.1)),
-                "culprits": [culprit(0.5, host=rng.choice(["x", "y", None])) for _ in range(rng.integers(3))],
+                "culprits": [culprit(0.5, host=host) for host in ("x", "y", None)[: rng.integers(4)]],
             }
             for cause in CAUSES
         ]
-        lost = lost_columns(found, hours, is_analysed=is_analysed)
+        lost = lost_columns(found, hours, is_analysed=job != "d")
         causes += [key | row | each for row, each in zip(found, lost, strict=True)]
+    return slowdowns, causes
+
+
+def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
+    """Named or unexplained, of units that state no GPU-hours too; one without an analysis loses nothing."""
+    slowdowns, causes = _units_that_lose(np.random.default_rng(30))
+    jobs = [{name: row[name] for name in ("job_id", "log_date")} for row in slowdowns]
     tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))
     units = with_lost(frame(spark, JOB_SLOWDOWN, slowdowns), frame(spark, JOB_CAUSES, causes))
     tables[FLEET_DAY] = fleet_day(units).toArrow()
-    lost_s = sum(row["lost_fraction"] * 51.0 for row in causes if row["lost_fraction"] is not None)
-    wanted = {"lost_gpu_hours": sum(row["lost_gpu_hours"] or 0.0 for row in causes), "lost_s": lost_s}
+    wanted = {
+        "lost_gpu_hours": sum(row["lost_gpu_hours"] or 0.0 for row in causes),
+        "lost_s": sum((row["lost_fraction"] or 0.0) * 51.0 for row in causes),
+    }
     questions = {name: f"SELECT * FROM {name}" for name in (*VIEWS, FLEET_DAY, CAUSE_DAY)}
     questions |= {f"query {name}": QUERIES[name].over() for name in QUERIES if name not in OF_ONE_CAUSE}
     seen = set()
@@ -297,8 +305,6 @@ def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSe
                 seen.add(name)
     assert seen >= {"fix_first", "fix_parts", "job_days", "job_history", "straggling_jobs", "cause_month"}
     assert seen >= {"fleet_month", FLEET_DAY, CAUSE_DAY, *(f"query {name}" for name in SAY_WHAT_IS_LOST)}
-    parts = answer("SELECT * FROM waterfall", tables)
-    of_causes = {"gpu_hours": wanted["lost_gpu_hours"], "seconds": wanted["lost_s"]}
-    for column, total in of_causes.items():
-        lost = [row[column] or 0.0 for row in parts if row.figure in CAUSES]
-        assert sum(lost) == pytest.approx(total)
+    parts = [row.asDict() for row in answer("SELECT * FROM waterfall", tables) if row.figure in CAUSES]
+    for column, of_part in zip(LOST, ("gpu_hours", "seconds"), strict=True):
+        assert sum(row[of_part] or 0.0 for row in parts) == pytest.approx(wanted[column])

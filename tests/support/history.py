@@ -32,6 +32,7 @@ from schemas.vocabulary import (
     PHASE_NAMES,
     PUBLISHED_TABLES,
     RANK_STEPS,
+    SOURCE_FILES,
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
 )
@@ -42,6 +43,8 @@ JOB_IDS = ("alpha", "beta")
 NOTHING: dict[str, set[tuple[str, str]]] = {stage: set() for stage in PHASE_NAMES}
 SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
 DATA_TABLES = tuple(name for name in PUBLISHED_TABLES if name != UNIT_FINGERPRINTS)
+
+_OF_FILES = ("modified_at", "owner_uid", "hard_links")
 
 Rows = list[dict[str, Any]]
 
@@ -120,6 +123,12 @@ class History:
     def tables(self) -> dict[str, Rows]:
         """All rows of all tables that hold data."""
         return {name: self.rows(name) for name in DATA_TABLES}
+
+    def told_by_a_store(self) -> dict[str, Rows]:
+        """All tables, without what a store does not say of its objects, or says otherwise."""
+        found = self.tables()
+        found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
+        return found
 
     def versions(self) -> dict[str, int]:
         """Commits of each table that was ever written."""

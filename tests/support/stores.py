@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -22,6 +24,7 @@ import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from jobs.runtime.places import is_url
 from jobs.runtime.project import PROJECT
 
 HOST: Final = "127.0.0.1"
@@ -29,6 +32,9 @@ BUCKET: Final = "fleet"
 _REGION: Final = "eu-central-1"
 _CONTROL: Final = "/_control"
 _CODES: Final = {403: "ExpiredToken", 503: "SlowDown"}
+SLOW, DROPPED, LOST = "slow", "dropped", "lost"
+"""An answer that takes a second; a request that is not heard; an answer that does not arrive."""
+FAULTS: Final = (500, 503, SLOW, DROPPED, LOST)
 
 
 class Request(NamedTuple):
@@ -72,9 +78,21 @@ class Server:
         """What was asked since the last call of this."""
         return [Request(*each) for each in self._control({"take": True})]
 
-    def spoil(self, status: int, pattern: str = ".", times: int = 1_000_000, delay_s: float = 0.0) -> None:
-        """Let requests fail whose method and path match a pattern; 0: none. delay_s : before every answer"""
-        self._control({"status": status, "pattern": pattern, "times": times, "delay_s": delay_s})
+    def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
+        """Let requests whose method and path match a pattern meet these faults in turn; none: no more.
+
+        A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
+        every : of so many that match one; 0: all requests, as soon as one matches
+        """
+        self._control({"faults": faults, "pattern": pattern, "times": times, "every": every})
+
+    def delay(self, seconds: float) -> None:
+        """Let every answer take longer."""
+        self._control({"delay_s": seconds})
+
+    def spoiled(self) -> list[int | str]:
+        """Faults that were met since the last call of `spoil`."""
+        return list(self._control({"spoiled": True}))
 
     def _control(self, said: Mapping[str, object]) -> Any:  # noqa: ANN401  # JSON
         asked = Asked(f"{self.url}{_CONTROL}", json.dumps(said).encode(), method="PUT")  # noqa: S310  # http
@@ -99,13 +117,29 @@ def s3_server() -> Iterator[Server]:
         process.communicate()
 
 
-def upload(server: Server, folder: str | os.PathLike[str], prefix: str) -> None:
-    """Copy all files of a folder."""
-    client = server.client
+def upload(folder: str | os.PathLike[str], url: str) -> None:
+    """Copy all files of a folder to a URL of the server that the environment names."""
+    client, prefix = boto3.client("s3"), _prefix(url)
     for path, _, names in os.walk(folder):
         for name in names:
             file = os.path.join(path, name)  # noqa: PTH118  # as os.walk gives them
             client.upload_file(file, BUCKET, f"{prefix}/{os.path.relpath(file, folder)}")
+
+
+def copied(source: str, target: str) -> None:
+    """Copy a folder, or all objects below a URL of the server that the environment names."""
+    if not is_url(source):
+        shutil.copytree(source, target)
+        return
+    client, before, after = boto3.client("s3"), _prefix(source), _prefix(target)
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{before}/")
+    for key in [each["Key"] for page in pages for each in page.get("Contents", ())]:
+        to = f"{after}/{key.removeprefix(f'{before}/')}"
+        client.copy_object(Bucket=BUCKET, Key=to, CopySource={"Bucket": BUCKET, "Key": key})
+
+
+def _prefix(url: str) -> str:
+    return url.removeprefix(f"s3://{BUCKET}/")
 
 
 @dataclass
@@ -115,6 +149,9 @@ class _Counting:
     app: Callable[..., Iterable[bytes]]
     taken: list[Request] = field(default_factory=list)
     rule: dict[str, Any] = field(default_factory=dict)
+    met: list[int | str] = field(default_factory=list)
+    matched: int = 0
+    delay_s: float = 0.0
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == _CONTROL:
@@ -124,27 +161,47 @@ class _Counting:
             environ.get(name, "") for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING")
         )
         self.taken.append(Request(method, path, query, any(name in environ for name in conditions)))
-        time.sleep(self.rule.get("delay_s", 0.0))
-        if not self._is_spoilt(f"{method} {path}"):
+        fault = self._fault(method, f"{method} {path}")
+        time.sleep(self.delay_s + (fault == SLOW))
+        if fault in {None, SLOW}:
             return self.app(environ, start)
-        status = self.rule["status"]
-        start(f"{status} spoiled", [("Content-Type", "application/xml")])
-        code = _CODES.get(status, "InternalError")
+        if isinstance(fault, str):
+            if fault == LOST:
+                list(self.app(environ, start))
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionError(fault)
+        start(f"{fault} spoiled", [("Content-Type", "application/xml")])
+        code = _CODES.get(fault, "InternalError")
         return [f"<Error><Code>{code}</Code><Message>spoiled by the test</Message></Error>".encode()]
 
-    def _is_spoilt(self, request: str) -> bool:
-        if not self.rule.get("status") or not re.search(self.rule["pattern"], request):
-            return False
-        self.rule["times"] -= 1
-        return bool(self.rule["times"] >= 0)
+    def _fault(self, method: str, request: str) -> int | str | None:
+        """The fault that a request meets."""
+        faults, every = self.rule.get("faults"), self.rule.get("every")
+        if not faults or len(self.met) >= self.rule["times"]:
+            return None
+        is_after = every == 0 and self.matched > 0
+        if not is_after and not re.search(self.rule["pattern"], request):
+            return None
+        self.matched += 1
+        if every and self.matched % every:
+            return None
+        fault: int | str = faults[len(self.met) % len(faults)]
+        if fault == LOST and method != "GET" and len(faults) > 1:  # the same write again is another
+            fault = DROPPED
+        self.met.append(fault)
+        return fault
 
     def _controlled(self, environ: dict[str, Any], start: Callable[..., object]) -> bytes:
         said = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-        answer: list[Request] = []
+        answer: Sequence[object] = []
         if "take" in said:
             answer, self.taken = self.taken, []
+        elif "spoiled" in said:
+            answer = self.met
+        elif "delay_s" in said:
+            self.delay_s = said["delay_s"]
         else:
-            self.rule = said
+            self.rule, self.met, self.matched = said, [], 0
         start("200 OK", [("Content-Type", "application/json")])
         return json.dumps(answer).encode()
 

@@ -20,7 +20,7 @@ from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
-from udfs.kernel.recorded import blocking, first_pass
+from udfs.kernel.recorded import blocking, trace
 from udfs.kernel.recorded.blocking import sampled
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
@@ -185,8 +185,8 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     job = drawn("mixed: forward")
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
-    lay_out, stages = MagicMock(wraps=first_pass.lay_out), MagicMock(wraps=rows.stages)
-    monkeypatch.setattr(first_pass, "lay_out", lay_out)
+    lay_out, stages = MagicMock(wraps=trace.lay_out), MagicMock(wraps=rows.stages)
+    monkeypatch.setattr("udfs.kernel.recorded.first_pass.lay_out", lay_out)
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
     assert stages.call_count == 1

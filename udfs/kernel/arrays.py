@@ -1,4 +1,4 @@
-"""The kernel's arrays by what they hold, and which of their rows are alike."""
+"""Array types of the kernel, and helpers that find equal rows and columns."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
-    """Positions of equal rows, shape (row, value), one array per distinct row, these in ascending order."""
+    """Ascending positions of equal rows, one array per distinct row. rows : shape (row, value)."""
     if (rows == rows[:1]).all():
         return [np.arange(len(rows))]
     _, inverse = np.unique(rows, axis=0, return_inverse=True)
@@ -21,5 +21,5 @@ def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
 
 
 def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The first column alone, where all are alike."""
+    """The first column, shape (row, 1), if all columns are equal; else all columns."""
     return columns[:, :1] if (columns == columns[:, :1]).all() else columns

@@ -1,4 +1,4 @@
-"""Causes of a slowdown as the diagnosis finds them; codes, because the kernel knows no names."""
+"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel knows no names."""
 
 from typing import Final, NamedTuple
 
@@ -57,7 +57,7 @@ BOTH: Final = -1
 
 
 class Culprit(NamedTuple):
-    """Who caused it, since when: a worker, or what is slow together.
+    """What caused a slowdown, and since when: one worker, or a group that is slow together.
 
     stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
@@ -87,7 +87,7 @@ class Culprit(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What an answer rests on; nan where a number does not exist.
+    """Size, error and sample behind a cause; nan where a number does not exist.
 
     effect         : size of the largest effect, in the unit of `Culprit.effect`.
     standard_error : of that effect.
@@ -104,7 +104,7 @@ class Evidence(NamedTuple):
 
 
 class CauseFound(NamedTuple):
-    """One cause of one job.
+    """One cause of a job's slowdown: what its fix saves, its share, flag, culprits and evidence.
 
     time_saved_fraction : (replayed step time - the same with this cause fixed) / T_actual; the best estimate,
                           also where flagged. Of UNEXPLAINED: what is lost to the ideal and no fix returns.
@@ -124,7 +124,7 @@ class CauseFound(NamedTuple):
 
 
 class TypeFactors(NamedTuple):
-    """Types of GPU against the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
+    """Slowness of GPU types relative to the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
 
     measured   : log of the factor, shape (t, k); nan where that cannot be known.
     error      : its standard error, shape (t,).
@@ -143,12 +143,12 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Factor of each type, 1 where it is not slower; shape (t, k)."""
+        """Duration factor of each type relative to the fastest, 1 where not slower; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 
 class Diagnosis(NamedTuple):
-    """All causes of one job.
+    """All causes found for one job.
 
     causes             : one for each code, in the order of the codes.
     shown              : codes that the log can show at all; of the others nothing is found.
@@ -163,7 +163,7 @@ class Diagnosis(NamedTuple):
 
 
 def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
-    """Return savings as shares of a step that is as long as the largest of them, where that exceeds T_actual.
+    """Scale savings to shares of the longer of T_actual and the largest saving, so that none exceeds 1.
 
     A replay that is longer than the recorded step may save more than all of it. All shares are then scaled
     alike, so that none exceeds 1, nor all fixes with what UNEXPLAINED saves beside them, and their parts

@@ -1,4 +1,4 @@
-"""Forward/backward correlation within each worker (model, section 5, last row of the table)."""
+"""Correlation of forward and backward times within each worker (model, section 5, last row of the table)."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ CONSTANT: Final = 1e-12
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
-    """Which backward compute belongs to each forward compute: same microbatch, same model chunk.
+    """Backward compute with the same microbatch and model chunk as each forward compute.
 
     microbatch : int32, shape (compute op, row), forward before backward.
     chunks     : int64, shape (compute op,); model chunk of each.
@@ -38,7 +38,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
 
 
 def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of the same microbatch; nan where one is missing.
+    """Forward and backward times of each microbatch; nan where one of them is missing.
 
     compute_s : float64, shape (compute op, row), forward before backward. [s]
     partner   : from `backward_of_forward`.
@@ -56,7 +56,7 @@ def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Float
 
 
 class Moments(NamedTuple):
-    """Sums over the pairs of each worker; float64, shape (worker,).
+    """Sufficient statistics of each worker's forward/backward pairs; float64, shape (worker,).
 
     pairs                   : number of complete pairs.
     forward_s, backward_s   : means. [s]
@@ -75,7 +75,7 @@ class Moments(NamedTuple):
     longest_backward_s: Floats
 
     def joined(self, other: "Moments") -> "Moments":
-        """Moments of the pairs of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
+        """Pooled moments of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
         count = self.pairs + other.pairs
         weight = other.pairs / np.maximum(count, 1.0)
         forward_apart_s, backward_apart_s = (
@@ -95,7 +95,7 @@ class Moments(NamedTuple):
         )
 
     def correlation(self) -> Floats:
-        """Pearson correlation of each worker; nan with fewer than two pairs or a side that does not vary."""
+        """Pearson correlation, shape (worker,); nan with fewer than two pairs or a constant side."""
         forward_norm, backward_norm = np.sqrt(self.forward_2), np.sqrt(self.backward_2)
         varies = (
             (self.pairs >= 2.0)
@@ -108,7 +108,7 @@ class Moments(NamedTuple):
 
 
 def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
-    """Moments of each worker's pairs.
+    """Moments of each worker's pairs of forward and backward times.
 
     forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s for incomplete pairs. [s]
     """
@@ -139,13 +139,13 @@ def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
 
 
 def _per_worker(values: Floats) -> Floats:
-    """Sum over pairs, then steps: the longer axis first, along contiguous lanes."""
+    """Sum over pairs and steps; the longer axis first, along contiguous memory. Shape (worker,)."""
     summed: Floats = values.sum(axis=0).sum(axis=0)
     return summed
 
 
 def median_correlation(correlation: Floats) -> float:
-    """Median over the workers that have one; nan where none has.
+    """Median correlation over workers, ignoring nan; nan if no worker has one.
 
     correlation : float64, any shape; nan where it does not exist.
     """

@@ -1,10 +1,10 @@
-"""What the kernel raises when a trace cannot have happened."""
+"""Exceptions that the kernel raises for traces that cannot have happened."""
 
 from typing import NamedTuple
 
 
 class OpRef(NamedTuple):
-    """One op, named by position: `ordinal` counts the ops of its type in the step, by start time."""
+    """Position of one op; `ordinal` counts ops of its type within the step, by start time."""
 
     stage: int
     dp_rank: int
@@ -13,7 +13,7 @@ class OpRef(NamedTuple):
 
 
 class TraceDefectError(Exception):
-    """The recorded ops contradict each other; raised where no graph can be built.
+    """Raised when recorded ops contradict each other, so that no dependency graph exists.
 
     step_index : position of a step with the defect, among the replayed steps.
     defect     : one sentence without a full stop.

@@ -1,4 +1,4 @@
-"""Op types as integers, in the order in which `schemas.vocabulary.OP_TYPES` names them.
+"""Op types as integers, in the order of `schemas.vocabulary.OP_TYPES`.
 
 The kernel knows no strings and imports nothing of the project, so that it can be taken over alone;
 a test holds the two lists against each other.

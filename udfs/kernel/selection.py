@@ -1,4 +1,4 @@
-"""Order statistics: exact, and several times faster than NumPy's medians and quantiles of the same values."""
+"""Exact medians, quantiles and order statistics, several times faster than NumPy's."""
 
 from functools import cache
 from math import floor, prod
@@ -26,7 +26,7 @@ SORTED: Final = 1024
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
-    """Value of a rank and of the next, shape (value,); of the last rank the same twice."""
+    """Order statistics of a rank and the next one; values : shape (value,); the last rank repeats."""
     following = min(rank + 1, values.size - 1)
     if values.size > MANY:
         sample = np.sort(values[:: values.size // SAMPLE])
@@ -43,7 +43,7 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
 
 
 def medians_of_rows(rows: Floats, *, low: bool = False) -> Floats:
-    """Median of each row, shape (row, value), or the lower of its two middle values."""
+    """Median of each row, or the lower of its two middle values; rows : shape (row, value)."""
     size = rows.shape[1]
     if size > MANY:
         middles = np.array([neighbours(row, (size - 1) // 2) for row in rows])
@@ -52,20 +52,20 @@ def medians_of_rows(rows: Floats, *, low: bool = False) -> Floats:
 
 
 def median_of_all(values: Floats) -> float:
-    """Median, shape (value,)."""
+    """Median of a flat array, shape (value,)."""
     lower, upper = neighbours(values, (values.size - 1) // 2)
     return lower if values.size % 2 else (lower + upper) / 2
 
 
 def quantile_of_all(values: Floats, share: float) -> float:
-    """Quantile, between two values in proportion, shape (value,)."""
+    """Quantile of a flat array, shape (value,), with linear interpolation."""
     at = (values.size - 1) * share
     lower, upper = neighbours(values, floor(at))
     return _between(lower, upper, at - floor(at))
 
 
 def ascending(values: Floats, *axes: int) -> Floats:
-    """Values sorted along the last axis, into which some axes are joined; a copy.
+    """Copy with the given axes flattened into the last one and sorted along it.
 
     Sorting all of a short and contiguous axis takes less than selecting along another.
     """
@@ -79,12 +79,12 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
 @cache
 def evenly(size: int, most: int) -> tuple[int, ...]:
-    """Return at most `most` positions among `size`, evenly spaced, with the first and the last."""
+    """Return at most `most` positions below `size`, evenly spaced, including first and last."""
     return tuple(np.unique(np.linspace(0, size - 1, most).astype(np.int64)).tolist())
 
 
 def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
-    """Median along an axis, or the lower of its two middle values."""
+    """Median along an axis, or the lower of the two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
     middles = ranked(np.moveaxis(values, axis, 0) if axis else values, ranks)
@@ -92,7 +92,7 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
 
 
 def ranked(values: Floats, ranks: tuple[int, ...]) -> list[Floats]:
-    """Values of some ranks along the first axis."""
+    """Order statistics of the given ranks along the first axis."""
     size = len(values)
     if size > FEW or values.size < ENOUGH:
         if size > SORTED:
@@ -113,7 +113,7 @@ def ranked(values: Floats, ranks: tuple[int, ...]) -> list[Floats]:
 
 @cache
 def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
-    """Comparisons that sort `size` values (Batcher 1968), without those that no wanted rank depends on.
+    """Comparators that sort `size` values (Batcher 1968), pruned to those that the wanted ranks need.
 
     returns : positions of two values, and whether the lower, or the upper, of them is wanted there.
     """
@@ -136,19 +136,19 @@ def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bo
 
 
 def median(ordered: Floats) -> Floats:
-    """Median along the last axis, which is sorted."""
+    """Median along the last axis, which must be sorted."""
     half = ordered.shape[-1] // 2
     middle: Floats = ordered[..., half]
     return middle if ordered.shape[-1] % 2 else (ordered[..., half - 1] + middle) / 2
 
 
 def quantile(ordered: Floats, share: float) -> Floats:
-    """Quantile along the last axis, which is sorted; between two values in proportion."""
+    """Quantile along the last axis, which must be sorted, with linear interpolation."""
     at = (ordered.shape[-1] - 1) * share
     upper = min(floor(at) + 1, ordered.shape[-1] - 1)
     return _between(ordered[..., floor(at)], ordered[..., upper], at - floor(at))
 
 
 def _between(lower: Values, upper: Values, part: float) -> Values:
-    """As NumPy's quantile rounds."""
+    """Linear interpolation, rounded as NumPy's quantile does."""
     return upper - (upper - lower) * (1 - part) if part >= 0.5 else lower + (upper - lower) * part

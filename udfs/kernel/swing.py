@@ -1,4 +1,4 @@
-"""How a share swings over the step, and whether steps begin in a beat (udfs/README.md, "Power")."""
+"""How a share swings over the step, and whether steps start at equal intervals (udfs/README.md, "Power")."""
 
 from functools import cache
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ IN_BEAT: Final = 1 / 8
 
 
 class Swing(NamedTuple):
-    """The Fourier components of a share over the step.
+    """Fourier components of a share over the step.
 
     amplitudes : float64, shape (HARMONICS,); of the components with periods step, step / 2, ...
     dominant   : how many periods of the largest component a step has; 0 where nothing swings.
@@ -37,7 +37,7 @@ class Swing(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """When steps begin: every_s apart, by least squares.
+    """Regular starts of steps, fitted by least squares: interval `every_s`. [s]
 
     scatter_s : root mean square of the distance from that. [s]
     middle_s  : when the middle step began, by the fit. [s]
@@ -49,7 +49,7 @@ class Beat(NamedTuple):
 
 
 def swing(share: Floats) -> Swing:
-    """Fourier components of a share, shape (bin,), whose bins follow each other without end."""
+    """Fourier components of the share of workers that compute, over one step; share of shape (bin,)."""
     bins = len(share)
     components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
     amplitude = np.abs(components)
@@ -62,13 +62,13 @@ def swing(share: Floats) -> Swing:
 
 @cache
 def _half_a_bin(bins: int) -> npt.NDArray[np.complex128]:
-    """What turns each component to the middles of the bins, which stand for them."""
+    """Phase factors that shift each component by half a bin, to the middles of the bins."""
     turned: npt.NDArray[np.complex128] = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
     return turned
 
 
 def beat(step: Ints, began_s: Floats) -> Beat | None:
-    """When steps begin, by their numbers; None of fewer than LEAST_STEPS, or where no later one begins later.
+    """Fit equally spaced starts to steps; None with too few steps, or if starts do not increase.
 
     step    : int, shape (step,); step numbers, ascending.
     began_s : float64, shape (step,); from any zero. [s]

@@ -1,4 +1,4 @@
-"""Everything section 5 of the model asks of one job, from its recorded rows."""
+"""All scenarios of section 5 of the model for one job, from its recorded rows."""
 
 from collections.abc import Mapping
 from math import nan
@@ -34,7 +34,7 @@ NO_WASTE: Final = 1e-9
 
 
 class How(NamedTuple):
-    """How a job is analysed.
+    """Options of an analysis.
 
     ideal        : how ideal durations are chosen.
     ops_together : ops per block; a step is never divided.
@@ -57,7 +57,7 @@ class How(NamedTuple):
 
 
 class WhatIf(NamedTuple):
-    """What a job cost and would have cost; float64, seconds, unless said otherwise.
+    """What-if results of one job; float64 and in seconds, unless said otherwise.
 
     recorded         : what its record says, without the blocks of steps.
     times            : step times of every scenario.
@@ -82,17 +82,17 @@ class WhatIf(NamedTuple):
 
     @property
     def slow_worker_share(self) -> float:
-        """M_W: part of the loss that disappears with the slowest workers ideal (Eq. 5); nan without loss."""
+        """M_W: share of the loss that vanishes if the slowest workers are ideal (Eq. 5); nan without loss."""
         return _share(self.times, self.slowest_ideal_s)
 
     @property
     def last_stage_share(self) -> float:
-        """M_S: the same with the last stage ideal; 0 without a pipeline."""
+        """M_S: share of the loss that disappears if the last stage is ideal; 0 without a pipeline."""
         return _share(self.times, self.times.last_stage_ideal) if len(self.times.by_stage) > 1 else 0.0
 
     @property
     def forward_backward_correlation(self) -> float:
-        """Median over workers; nan where it exists for none."""
+        """Median over workers of the forward/backward correlation; nan if no worker has one."""
         return median_correlation(self.recorded.correlation)
 
 
@@ -103,7 +103,7 @@ def _share(times: ScenarioTimes, without_s: Floats) -> float:
 
 
 def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
-    """Replay a job in every scenario of section 5.
+    """Replay a job in every scenario of section 5 of the model.
 
     Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
     independent. So at most one block of start times, and of replays, is in memory at a time.
@@ -155,7 +155,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
 
 
 class _Replay(NamedTuple):
-    """Second pass over one block."""
+    """Second pass over one block: its replays."""
 
     block: Block
     layout: Layout
@@ -166,7 +166,7 @@ class _Replay(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, layout: Layout, ideal_s: Floats, *, diagnosed: bool) -> "_Replay":
-        """Every scenario that needs no other block's times."""
+        """Replay every scenario that needs no other block's times."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
         shortest_s = duration_s.reshape(graph.size, -1).min(axis=1)
@@ -179,7 +179,7 @@ class _Replay(NamedTuple):
         return cls(block, layout, ideal_of_op, is_last, times, exposed)
 
     def without(self, slow: Mask) -> Floats:
-        """Step times with some workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
+        """Step times with the slow workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
 
         slow : bool, shape (stage, dp_rank).
         """
@@ -199,7 +199,7 @@ class _Replay(NamedTuple):
 
 
 def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:
-    """What types of GPU cost; None where fewer than two are known."""
+    """Compute and step times by GPU type; None if fewer than two types are known."""
     if worker_type is None:
         return None
     blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
@@ -207,7 +207,7 @@ def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
-    """Scenario times of all blocks, in the order of the steps."""
+    """Join the scenario times of all blocks, in order of steps."""
     if len(found) == 1:
         return found[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))
@@ -230,7 +230,7 @@ def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioT
 
 
 def _approximate_worker_slowdown(times: ScenarioTimes) -> Floats:
-    """min(S_dp, S_pp) of each worker's cell (Eq. 4, the paper's shortcut); shape (stage, dp_rank)."""
+    """Approximate worker slowdown min(S_dp, S_pp), (Eq. 4, the paper's shortcut); (stage, dp_rank)."""
     ideal = times.ideal.mean()
     by_stage = times.by_stage.mean(axis=1) / ideal
     by_dp_rank = times.by_dp_rank.mean(axis=1) / ideal
@@ -239,7 +239,7 @@ def _approximate_worker_slowdown(times: ScenarioTimes) -> Floats:
 
 
 def _slowest(slowdown: Floats, worker_rank: Ints) -> Mask:
-    """The slowest 3 % of the workers, rounded up, ties to the lower rank; shape (stage, dp_rank)."""
+    """Mark the slowest 3 % of workers, rounded up, ties to the lower rank; bool, shape (stage, dp_rank)."""
     count = -(-slowdown.size * SLOWEST_PERCENT // 100)
     order = np.lexsort((worker_rank.ravel(), -slowdown.ravel()))
     slowest = np.zeros(slowdown.size, dtype=bool)

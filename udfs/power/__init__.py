@@ -1,1 +1,1 @@
-"""Power over a day: megawatts of units, the fleet's sum, units that swing in phase."""
+"""Power over a day: megawatts of units, their sum over the fleet, and units that swing in phase."""

@@ -1,4 +1,4 @@
-"""Tables of power: megawatts of each unit, the fleet's day, and units in phase. Rows in, rows out."""
+"""Power tables of some days: megawatts of each unit, the fleet's sum, and units in phase."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -35,14 +35,14 @@ Row = dict[str, Any]
 
 
 class Watts(NamedTuple):
-    """What one GPU of a type draws while it computes, and otherwise. [W]"""
+    """Power of one GPU of a type while it computes, and otherwise. [W]"""
 
     computing: float
     otherwise: float
 
 
 def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Table]:
-    """Rows of job_megawatts, power_day and power_in_phase.
+    """Compute the rows of job_megawatts, power_day and power_in_phase.
 
     units : the columns READ of each unit with a row in job_power, and its key.
     watts : by gpu_type; units of other types have no megawatts.
@@ -65,13 +65,13 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
 
 
 def _gpu_type(row: Row) -> str | None:
-    """Type of all GPUs of a unit; None where none is stated, or several: shares are not known by type."""
+    """Type of all GPUs of a unit; None if unknown or mixed, because shares are not known by type."""
     types = {row["gpu_type"], *(row["gpu_types"] or {}).values()} - {None}
     return types.pop() if len(types) == 1 else None
 
 
 def _megawatts(row: Row, watts: Watts | None) -> Row:
-    """Columns of job_megawatts beside the key and what the manifest says."""
+    """Columns of job_megawatts other than the key and those of the manifest."""
     found: Row = {"hours": _hours(row)}
     if watts is None:
         return found
@@ -89,7 +89,7 @@ def _megawatts(row: Row, watts: Watts | None) -> Row:
 
 
 def _hours(row: Row) -> float | None:
-    """How long the unit ran on its log date: by its GPU-hours, else from start to end, in UTC. [h]"""
+    """Hours that the unit ran on its log date (UTC), from its GPU-hours, else from start and end. [h]"""
     if row["gpu_hours"] is not None:
         return min(float(row["gpu_hours"] / row["world_size"]), _DAY_H)
     if row["started_at"] is None or row["ended_at"] is None:
@@ -100,7 +100,7 @@ def _hours(row: Row) -> float | None:
 
 
 def _sums(rows: list[Row]) -> Row:
-    """Columns of power_day: at a random moment of the day, each unit running for its part of it."""
+    """Columns of power_day: expected values at a random moment, each unit running for its part of the day."""
     timed = [row for row in rows if row["hours"] is not None]
     part = _column(timed, "hours") / _DAY_H
     gpus = _column(timed, "world_size")
@@ -133,7 +133,7 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 
 def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
-    """How many pairs a day has, and rows of power_in_phase: the MOST_PAIRS that swing most."""
+    """Number of in-phase pairs on a day, and rows of power_in_phase for the MOST_PAIRS largest swings."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return 0, []

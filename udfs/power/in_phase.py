@@ -1,4 +1,4 @@
-"""Units that swing in phase: equal periods, and peaks that coincide for as long as both were recorded.
+"""Units that swing in phase: equal periods, and peaks that coincide while both were recorded.
 
 udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pairs.
 """
@@ -21,7 +21,7 @@ PAIRS_TOGETHER: Final = 1_000_000
 
 
 class Swings(NamedTuple):
-    """Units with a known phase, each float64, shape (unit,); times from one common zero.
+    """Swings of units with a known phase; float64, shape (unit,); times share one zero.
 
     period_s        : of the dominant component.
     peak_s          : one of its peaks.
@@ -35,7 +35,7 @@ class Swings(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of units in phase, each shape (pair,).
+    """Pairs of units that swing in phase; arrays of shape (pair,).
 
     one, other       : positions of the units.
     common_s         : time in which both were recorded.
@@ -51,7 +51,7 @@ class Pairs(NamedTuple):
 
 
 def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
-    """How many pairs of units swing in phase, of one unit at least, and the heaviest of them.
+    """Count pairs of units that swing in phase, and return the heaviest of them.
 
     weight : float64, shape (unit,); that of a pair is the sum.
     most   : pairs that are returned, heaviest first, then in the order of the units. No more are in memory
@@ -69,7 +69,7 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
 
 
 def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs whose periods may be equal: a common time of LEAST_PERIODS would show a larger difference."""
+    """Yield pairs whose periods may be equal: a difference would show within LEAST_PERIODS."""
     rate = 1 / period_s
     order = np.argsort(rate, kind="stable")
     rising = rate[order]
@@ -84,7 +84,7 @@ def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of(swings: Swings, one: Ints, other: Ints) -> Pairs:
-    """Those of these pairs that are in phase."""
+    """Select the pairs that are in phase."""
     first_s = np.maximum(swings.first_s[one], swings.first_s[other])
     common_s = np.minimum(swings.last_s[one], swings.last_s[other]) - first_s
     period_s = swings.period_s

@@ -1,4 +1,4 @@
-"""Causes revised by what other runs and other jobs say; plain Python over a few numbers of each unit."""
+"""Revision: correct a unit's causes by other runs and jobs; plain Python over a few figures per unit."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Causes of one unit, revised by what other jobs and earlier days say; rows of job_causes in, and out.
+"""Revise the causes of one unit by other jobs and earlier days; rows of job_causes in and out.
 
 Only what the unit's steps could not decide is revised. Each revised row keeps its values before.
 """
@@ -45,7 +45,7 @@ _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
 
 class Measured(NamedTuple):
-    """A unit whose causes are revised.
+    """A unit whose causes are to be revised.
 
     run           : itself, as others see it.
     actual_step_s : T_actual. [s]
@@ -60,14 +60,14 @@ class Measured(NamedTuple):
 
 
 class History(NamedTuple):
-    """What is known beside the unit: runs of the same model, and hosts that were slow in other jobs."""
+    """What other units show: runs of the same model, and hosts that were slow in other jobs."""
 
     runs: Sequence[Run]
     slow_hosts: Mapping[str, SlowHost]
 
 
 class Revised(NamedTuple):
-    """Rows of one unit in their order, revised but for its transfers; and what history says of those.
+    """Revised rows of one unit, transfers excepted, and what other runs show of its transfers.
 
     transfers : None if history cannot decide.
     """
@@ -77,7 +77,7 @@ class Revised(NamedTuple):
 
 
 def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> Revised:
-    """Revise rows of job_causes of one unit, but for those that take a replay: see with_usual_transfers.
+    """Revise one unit's rows of job_causes, except by a replay: see with_usual_transfers.
 
     causes       : with the evidence as a dict.
     minimum_runs : of the same model; from fewer nothing is concluded.
@@ -97,7 +97,7 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
 def with_usual_transfers(
     rows: Sequence[Row], found: SlowTransfers | None, unit: Measured, replayed: Sequence[Row]
 ) -> list[Row]:
-    """Return the rows with what usual transfers save: as a replay says, never added to what was found.
+    """Return the rows with what usual transfers would save, according to a replay.
 
     replayed : rows of the unit, its transfers measured by found.usual_s; none where no type became slow, or
                where the unit cannot be replayed any more.
@@ -123,12 +123,12 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """What is lost beside all fixes: shares of a step that no revision may give to a fix as well."""
+    """Share of T_actual lost beyond all fixes, which no revision may assign to a fix."""
     return fsum(max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == CAUSE_UNEXPLAINED)
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Whether history can help: not with too few steps, or if the replay does not match them."""
+    """Whether other runs may decide: not with too few steps, nor if the replay does not match."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 
@@ -137,7 +137,7 @@ def _is_revised(row: Row) -> bool:
 
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
-    """Move to slow_worker what the hosts do, leave to stage_imbalance what the work does."""
+    """Move slowness of hosts to slow_worker, and leave uneven work in stage_imbalance."""
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
     # Only what the unit's own fixes leave of a step is left to save.
     together = fsum(row["attributed_fraction"] for row in rows.values())
@@ -181,7 +181,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
-    """Return the row with changes, its hours and label as they follow, and its values before."""
+    """Return the changed row with its hours and label updated, and its previous values kept."""
     new = row | changes
     saved = new["time_saved_fraction"]
     hours = unit.gpu_hours
@@ -206,7 +206,7 @@ def _share(row: Row) -> float:
 
 
 def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Workers of slow stages as culprits: a host whose workers all are is one."""
+    """Name workers of slow stages as culprits; a host whose workers are all slow becomes one culprit."""
     by_host: defaultdict[object, list[Row]] = defaultdict(list)
     for worker in unit.workers:
         by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
@@ -222,7 +222,7 @@ def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
 
 
 def _culprit(effect: float, reach: int) -> Row:
-    """A culprit that is slow in all steps; which these are is nothing that a revision reads."""
+    """Make a culprit that is slow in all steps; step numbers stay null."""
     return dict.fromkeys(CULPRIT.names) | {
         "effect": effect,
         "share_of_steps": 1.0,
@@ -235,7 +235,7 @@ def _culprit(effect: float, reach: int) -> Row:
 
 
 def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Stages that are heavier than the mean stage, were all hosts as fast as elsewhere."""
+    """Stages heavier than the mean stage, had all hosts the same speed."""
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)
     heavy = [

@@ -1,4 +1,4 @@
-"""What other runs say of one unit: which of its stages, or transfers, take longer than there.
+"""Compare a unit with other runs: which of its stages or transfers take longer than theirs.
 
 A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
 work is heavy. Other runs of the same model decide: the work moves with the stage, slowness stays with the
@@ -35,14 +35,14 @@ _TRAFFIC: Final = {OP_TYPE_GROUPS.get(name, name) for name in _TRANSFERS}
 
 
 class Stage(NamedTuple):
-    """What one stage usually takes in a step [s], and its hosts; none where they are not known."""
+    """Usual compute time of one stage per step [s], and its hosts; no hosts if unknown."""
 
     compute_s: float
     hosts: frozenset[str]
 
 
 class Run(NamedTuple):
-    """One unit as others see it.
+    """Figures of one unit that comparisons with other units use.
 
     ops_per_step : recorded ops over steps.
     ideal_step_s : step time with every duration ideal. [s]
@@ -57,21 +57,21 @@ class Run(NamedTuple):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """All hosts; none where those of a stage are not known."""
+        """All hosts; empty if those of any stage are unknown."""
         if not all(stage.hosts for stage in self.stages):
             return frozenset()
         return frozenset().union(*(stage.hosts for stage in self.stages))
 
 
 class SlowHost(NamedTuple):
-    """A host as other jobs knew it: in how many it was slow, and by how much, as a share (0.3: 30 %)."""
+    """A host that was slow in other jobs: in how many, and by what share (0.3: 30 % longer)."""
 
     jobs: int
     effect: float
 
 
 class SlowStages(NamedTuple):
-    """What history says of the stages.
+    """Stages that are slow according to other runs.
 
     factors : pp_rank -> how many times as long as elsewhere; without stages that are not slow.
     saved_s : what a step would take less without. [s]
@@ -89,7 +89,7 @@ class SlowStages(NamedTuple):
 
 
 class SlowTransfers(NamedTuple):
-    """What history says of the transfers.
+    """Transfers that are slow according to other runs.
 
     factor  : how many times as long as in other runs, the largest of all op types.
     usual_s : op types that became slow -> what one takes there. [s]
@@ -102,7 +102,7 @@ class SlowTransfers(NamedTuple):
 
 
 def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
-    """Runs of the same number of stages and ops."""
+    """Select runs with the same number of stages and ops per step."""
     return [
         run
         for run in runs
@@ -113,7 +113,7 @@ def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
 def slow_stages(
     unit: Run, runs: Sequence[Run], slow_hosts: Mapping[str, SlowHost], minimum_runs: int
 ) -> SlowStages | None:
-    """Stages that are slow because of their hosts; None if history cannot decide.
+    """Find stages that are slow because of their hosts; None if other runs cannot decide.
 
     runs : of the same model, comparable. A stage that computes nothing, or in no time, has no result.
     """
@@ -130,7 +130,7 @@ def slow_stages(
 
 
 def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
-    """Transfers slower than in other runs of the same work; None if history cannot decide."""
+    """Find transfers slower than in other runs of the same work; None if those cannot decide."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
     work = max(_ratios(unit, runs, _COMPUTES, 0.0).values(), default=1.0)
@@ -143,7 +143,7 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
 
 
 def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
-    """A job on one host, all stages slower than on others; with slower transfers too it has more to do."""
+    """Find a one-host job that is slower in all stages than on other hosts, but not in transfers."""
     factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
     traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
     if min(factors) < LEAST_SLOWER or max(traffic, default=1.0) > SAME_TRAFFIC:
@@ -153,7 +153,7 @@ def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
 
 
 def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:
-    """Stages that were lighter in other runs; that all are alike counts only against other hosts."""
+    """Stages slower than in other runs; if all are slow alike, it counts only against other hosts."""
     if len(runs) < minimum_runs:
         return None
     factors, base, on_others = [], [], True
@@ -178,7 +178,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Heavy stages on a separate host that is slow in other jobs too, as far as it is slow there."""
+    """Heavy stages alone on a host that is slow in other jobs too, limited to its slowness there."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]
@@ -193,7 +193,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
 
 
 def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
-    """What remains when slow stages are as fast as elsewhere: the slowest sets the pace of a pipeline."""
+    """Savings if slow stages ran as fast as elsewhere; the slowest stage sets a pipeline's pace."""
     as_is_s = [stage.compute_s for stage in unit.stages]
     fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
@@ -210,7 +210,7 @@ def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
 
 
 def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> dict[str, float]:
-    """How many times as long op types take as in other runs; without types that one of them lacks."""
+    """Duration of each op type relative to other runs, without types that a run lacks."""
     found = {}
     for op_type, time_s in unit.op_types_s.items():
         others = [run.op_types_s.get(op_type, 0.0) for run in runs]

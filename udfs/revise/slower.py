@@ -1,4 +1,4 @@
-"""How much longer a unit's steps take than on earlier days: recorded, whatever a replay makes of it."""
+"""Growth of a unit's recorded step time over earlier days, independent of any replay."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _MOST_RUNS: Final = 32
 
 
 def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
-    """Rows of job_slowdown with their step time over the usual one; null without a past.
+    """Add to job_slowdown the ratio of each step time to its usual one; null without earlier days.
 
     Usual is the lower median of earlier days of the same model, layout and ops per step; where there are
     none, that of the same run.

@@ -1,4 +1,4 @@
-"""Causes of many units revised: each by earlier runs of its model, and by hosts that were slow in other jobs.
+"""Revise the causes of many units by earlier runs of their models and by hosts slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
 that is looked at; ops are replayed once more only of units whose transfers became slow.
@@ -55,7 +55,7 @@ _Key = tuple[Any, ...]
 
 
 class _Slow(NamedTuple):
-    """A host that a job found slow on a day."""
+    """A host found slow by one job on one day."""
 
     log_date: date
     job_id: str
@@ -70,7 +70,7 @@ A unit that cannot be replayed as it was before is missing from what it returns.
 
 
 class _Concluded(NamedTuple):
-    """A unit with what history says of it, before its transfers are replayed."""
+    """A unit revised by other runs, before its transfers are replayed."""
 
     places: list[int]
     unit: Measured
@@ -82,7 +82,7 @@ class _Concluded(NamedTuple):
 def revised_causes(
     results: Mapping[str, pa.Table], earlier: pa.Table, days: int, minimum_runs: int, replay: Replay
 ) -> pa.Table:
-    """Rows of job_causes, revised by what other jobs and earlier days say.
+    """Revise rows of job_causes by other jobs and earlier days.
 
     results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
     earlier : rows of job_baseline of other days.
@@ -118,7 +118,7 @@ def revised_causes(
 
 
 def _with_transfers(concluded: Mapping[Unit, _Concluded], replay: Replay) -> Iterator[tuple[int, Row]]:
-    """Rows of all units with their places; what is lost follows from them."""
+    """Yield the final rows of all units with their positions, losses recomputed."""
     wanted = {
         key: each.found.transfers.usual_s
         for key, each in concluded.items()
@@ -132,7 +132,7 @@ def _with_transfers(concluded: Mapping[Unit, _Concluded], replay: Replay) -> Ite
 
 
 class _Known:
-    """What baselines say: analysed runs by what must be the same of two that are compared, and slow hosts."""
+    """Index of baselines: analysed runs by model and layout, and slow hosts."""
 
     def __init__(self, baselines: Iterator[Row], days: int) -> None:
         self._days = days
@@ -149,7 +149,7 @@ class _Known:
             self._runs[kind] += [(_key(row), _run(row)) for row in reversed(some)]
 
     def beside(self, baseline: Row, run: Run) -> History:
-        """What is known of days before the unit's own.
+        """History for a unit from the days before its own.
 
         Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
         """
@@ -170,12 +170,12 @@ class _Known:
 
 
 def _slow_host(found: Sequence[_Slow]) -> SlowHost:
-    """A host as other jobs found it: one entry per job and day."""
+    """Summarise how other jobs found a host: number of jobs, and median effect."""
     return SlowHost(len({each.job_id for each in found}), median(each.effect for each in found))
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
-    """A row of job_causes as it was before it was revised; hours follow from its fractions."""
+    """Undo a revision of a job_causes row; hours follow from its fractions."""
     before = row["unrevised"]
     new = row if before is None else {**row, **before, "unrevised": None}
     hours = {
@@ -185,7 +185,7 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
 
 
 def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
-    """Rows whose loss is counted as it is in the stored ones: before 0.4.0 nothing beyond fixes was lost."""
+    """Count losses as the stored rows do: before 0.4.0, none beyond the fixes."""
     lost = [row["lost_fraction"] for row in stored]
     fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
     if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
@@ -196,7 +196,7 @@ def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
 
 
 def _with_columns(row: Row, columns: Row) -> Row:
-    """A row with these columns: the same object where it has them already."""
+    """Return a row with these columns; the same object if it has them already."""
     return row if all(_agree(row[name], columns[name]) for name in columns) else {**row, **columns}
 
 
@@ -218,12 +218,12 @@ def _run(row: Row) -> Run:
 
 
 def _kind(row: Row) -> _Key:
-    """What must be the same of two units that are compared."""
+    """Model and layout, which must agree for two units to be compared."""
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 
 def _workers(table: pa.Table) -> defaultdict[Unit, list[Row]]:
-    """Who the workers of each unit are, by dp_rank and pp_rank: culprits that tie are named in this order."""
+    """Workers of each unit, sorted by dp_rank and pp_rank: tied culprits are named in this order."""
     found: defaultdict[Unit, list[Row]] = defaultdict(list)
     for row in _rows(table.sort_by([("dp_rank", "ascending"), ("pp_rank", "ascending")]), *_WORKER):
         found[_key(row)].append(row)
@@ -231,7 +231,7 @@ def _workers(table: pa.Table) -> defaultdict[Unit, list[Row]]:
 
 
 def _by_unit(rows: Sequence[Row]) -> dict[Unit, list[int]]:
-    """Positions of the rows of each unit."""
+    """Positions of each unit's rows."""
     found: defaultdict[Unit, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         found[_key(row)].append(place)

@@ -1,1 +1,1 @@
-"""Runs that are part of one whole: which role the others wait for, and what a faster role returns."""
+"""Runs that form one whole: which role the others wait for, and what a faster role would save."""

@@ -1,4 +1,4 @@
-"""Rows of role_iteration and role_effect, from the role_step rows of some days."""
+"""Compute role_iteration and role_effect from the role_step rows of some days."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _US: Final = 1e-6
 
 
 def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
-    """Tables of the wholes of some days.
+    """Compute the role tables of the wholes on some days.
 
     role_steps : rows of role_step of these days
     runs       : their units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
@@ -50,7 +50,7 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
 
 
 def _by_whole(table: pa.Table) -> Iterator[tuple[tuple[date, str], pa.Table]]:
-    """Rows of each whole, in their order, one whole after the other: as Python's, rows are large."""
+    """Yield the rows of each whole; one at a time, because rows are large as Python objects."""
     names = ("log_date", "part_of")
     ordered = table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
     if not ordered.num_rows:
@@ -78,7 +78,7 @@ def _unit(row: Row) -> Unit:
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Runs and iterations of each role."""
+    """Number of runs and iterations of each role."""
     with_steps = {_unit(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -95,7 +95,7 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
 
 
 def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add what the saved fractions are in GPU-hours of the whole."""
+    """Add the saved fractions as GPU-hours of the whole. [GPU h]"""
     row = effect | {"gpu_hours": gpu_hours}
     for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
         fraction = row.get(f"saved_fraction_{name}")
@@ -105,7 +105,7 @@ def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
-    """Rows of role_iteration, and by role the figures of role_effect, without the whole's key.
+    """Rows of role_iteration, and figures of role_effect by role, without the key of the whole.
 
     lost : lost_fraction of each unit
     """
@@ -163,7 +163,7 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
 def whole_of(
     steps: Sequence[Row], roles: Sequence[str], first_us: int, lost: Mapping[Unit, float | None]
 ) -> Whole:
-    """Recorded iterations of a whole, from its rows of role_step; times count from first_us.
+    """Build a whole's recorded iterations from its rows of role_step; times count from first_us.
 
     lost : lost_fraction of each unit
     """
@@ -198,7 +198,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """First start, last end, busy time and ideal over recorded time of a run's steps of one iteration."""
+    """First start, last end, busy time [s] and ideal over recorded time of a run in one iteration."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save
@@ -206,14 +206,14 @@ def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, flo
 
 
 def _joined_s(steps: Sequence[Row], first_us: int) -> float:
-    """Time in which at least one of some steps runs. [s]"""
+    """Time in which at least one of the steps runs. [s]"""
     times_s = (np.array(sorted((step["start_us"], step["end_us"]) for step in steps)) - first_us) * _US
     reached_s = np.maximum.accumulate(np.concatenate([[-np.inf], times_s[:-1, 1]]))
     return float(np.maximum(times_s[:, 1] - np.maximum(times_s[:, 0], reached_s), 0.0).sum())
 
 
 def _waiting_s(whole: Whole) -> Floats:
-    """From the end of a role's span of the iteration before to its start; nan where it has none there. [s]"""
+    """Wait from a role's previous end to its start, nan without one; (role, iteration). [s]"""
     waiting_s = np.full(whole.start_s.shape, np.nan)
     now = np.flatnonzero(whole.follows)
     waiting_s[:, now] = np.maximum(whole.start_s[:, now] - whole.end_s[:, now - 1], 0.0)
@@ -221,7 +221,7 @@ def _waiting_s(whole: Whole) -> Floats:
 
 
 def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[str]]:
-    """Roles that a role waits for, in the same iteration and in the one before."""
+    """Names of the roles that a role waits for, in the same iteration and in the previous one."""
     both = {"waits_for": waits.within, "waits_for_before": waits.before}
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()

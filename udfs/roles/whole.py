@@ -1,4 +1,4 @@
-"""A whole of several roles: who waits for whom, its replay with faster roles, its longest path.
+"""Replay of a whole of several roles: who waits for whom, faster roles, and the longest path.
 
 Equations: udfs/README.md, "Jobs of several roles". Axes: (role, iteration); times are float64 seconds.
 """
@@ -43,16 +43,16 @@ class Whole(NamedTuple):
 
     @property
     def is_there(self) -> Mask:
-        """Whether a role has a step in an iteration, shape (role, iteration)."""
+        """Mask of (role, iteration) in which the role has a step."""
         return ~np.isnan(self.start_s)
 
     @property
     def follows(self) -> Mask:
-        """Whether an iteration is the next of the recorded one before it, shape (iteration,)."""
+        """Whether each iteration directly follows the recorded one before it, shape (iteration,)."""
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
-        """Spans with the steps of one role times a factor, that of each run; shape (role, iteration)."""
+        """Length of each role's iteration with one role's steps scaled by factor; (role, iteration). [s]"""
         factors = np.where(self.role == role, factor, 1.0)
         ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
         lengths_s = np.full(self.start_s.shape, -np.inf)
@@ -61,7 +61,7 @@ class Whole(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Who waits for whom, shape (role waited for, role that waits).
+    """Masks of which role waits for which; bool, shape (role waited for, role that waits).
 
     within : in the same iteration
     before : in the iteration before
@@ -71,7 +71,7 @@ class Waits(NamedTuple):
     before: Mask
 
     def reduced(self) -> "Waits":
-        """Without those that follow from others."""
+        """Transitive reduction: drop waits that follow from others."""
         within, before = (each.astype(np.int64) for each in self)
         return Waits(
             self.within & ~(within @ within > 0), self.before & ~(within @ before + before @ within > 0)
@@ -79,7 +79,7 @@ class Waits(NamedTuple):
 
 
 def waits_of(whole: Whole) -> Waits:
-    """A role waits for another where it never begins before the other's end, within the tolerance."""
+    """Infer waits: a role waits for another if it never begins before the other's end."""
     follows = whole.follows
     within = _never_before(whole.start_s, whole.end_s, whole.start_s, whole.end_s)
     now, ago = np.flatnonzero(follows), np.flatnonzero(follows) - 1
@@ -91,7 +91,7 @@ def waits_of(whole: Whole) -> Waits:
 
 
 def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Floats) -> Mask:
-    """Whether spans [start_s, last_s] never begin before the ends of [first_s, end_s]; (role, role)."""
+    """Whether spans [start_s, last_s] never begin before spans [first_s, end_s] end; (role, role)."""
     found = np.zeros((len(end_s), len(start_s)), dtype=bool)
     for role, ends_s in enumerate(end_s):  # one at a time, so that no array has two axes of roles
         shorter_s = np.minimum(ends_s - first_s[role], last_s - start_s)
@@ -102,7 +102,7 @@ def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Float
 
 
 class Chain(NamedTuple):
-    """Spans in the order of their starts, as a replay goes through them.
+    """Spans in order of their starts, as the replay visits them.
 
     spans : int64, shape (span, 2); role and iteration.
     waited_for : for each, places of the spans that it waits for.
@@ -115,7 +115,7 @@ class Chain(NamedTuple):
 
 
 def chain_of(whole: Whole, waits: Waits) -> Chain:
-    """Lay out a whole for its replay."""
+    """Order the spans of a whole, and find what each waits for, for its replay."""
     spans = np.argwhere(whole.is_there)
     spans = spans[np.argsort(whole.start_s[tuple(spans.T)], kind="stable")]
     place = np.full(whole.start_s.shape, -1)
@@ -151,7 +151,7 @@ def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
 
 
 def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
-    """Which spans are on the longest path as recorded, and what lies before each; (role, iteration). [s]
+    """Mark spans on the recorded longest path, and the gap before each; (role, iteration). [s]
 
     Before the first span of a path lies the time since the stretch of iterations began.
     """
@@ -173,7 +173,7 @@ def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
 
 
 def _stretches(whole: Whole, chain: Chain) -> list[Ints]:
-    """Places of the spans of each stretch of iterations that follow each other, by start."""
+    """Positions of the spans in each stretch of consecutive iterations, by start."""
     stretch = np.cumsum(~whole.follows)[chain.spans[:, 1]]
     places = np.argsort(stretch, kind="stable")
     return np.split(places, np.flatnonzero(np.diff(stretch[places])) + 1)

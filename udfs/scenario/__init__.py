@@ -1,1 +1,1 @@
-"""Which ops a custom scenario changes: columns that a predicate may ask of, and its answer."""
+"""Custom scenarios: the columns that a predicate over ops may use, and its evaluation."""

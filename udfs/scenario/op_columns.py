@@ -1,4 +1,4 @@
-"""The columns that a predicate may ask of an op, as arrays over (op, step, dp_rank)."""
+"""Columns that a predicate over ops may use, as arrays over (op, step, dp_rank)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _ALWAYS: Final = np.ones((1, 1, 1), dtype=bool)
 
 
 class OpColumn(NamedTuple):
-    """A column of all ops of a block.
+    """One column for all ops of a block.
 
     values   : int, broadcastable to (op, step, dp_rank); numbers, or positions in `words`.
     is_known : bool, likewise; False where the column is null.
@@ -43,7 +43,7 @@ Columns = Callable[[str], OpColumn]
 
 @dataclass(frozen=True)
 class WorkerRows:
-    """Who ran what is replayed.
+    """Rank and host of every replayed row.
 
     rank       : int, shape (stage, step, dp_rank), or step 1 where each worker is one rank in all steps.
     host       : likewise, positions in `hosts`; behind the last where the host is not known.
@@ -56,7 +56,7 @@ class WorkerRows:
 
     @classmethod
     def of(cls, rows: ReplayedRows) -> "WorkerRows":
-        """Read rank and host of the rows that are replayed."""
+        """Read rank and host of the replayed rows."""
         at = pa.array(rows.replayed_row.ravel())
         shape = rows.replayed_row.shape
         rank = rows.table.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
@@ -67,13 +67,13 @@ class WorkerRows:
 
 
 def _once(values: Ints) -> Ints:
-    """Leave out the axis of steps, shape (stage, 1, dp_rank), where all steps agree."""
+    """Shrink the axis of steps to length 1 if all steps agree."""
     return values[:, :1] if (values == values[:, :1]).all() else values
 
 
 @dataclass(frozen=True)
 class BlockColumns:
-    """The columns of one block's ops; each is made when it is first asked for.
+    """Columns of one block's ops, each computed when first used.
 
     steps : int64, shape (step,); training step numbers of the job's replayed steps.
     """
@@ -83,7 +83,7 @@ class BlockColumns:
     workers: WorkerRows
 
     def __call__(self, name: str) -> OpColumn:
-        """Give one of COLUMNS by its name."""
+        """Return one of COLUMNS by its name."""
         graph, lanes = self.block.graph, self.block.duration_s.shape[2]
         op_types = np.array(graph.op_types)[:, None, None]
         made: dict[str, Callable[[], OpColumn]] = {
@@ -116,7 +116,7 @@ class BlockColumns:
         return known[:, None, None]
 
     def _loads(self) -> tuple[list[int], list[int]]:
-        """Loads, and the forward-computes that wait for them."""
+        """Data-load ops and the forward-computes that wait for them."""
         graph = self.block.graph
         pairs = [
             (first + cell.program.first_ops[ot.DATA_LOAD] + place, first + forward)
@@ -131,7 +131,7 @@ class BlockColumns:
         return OpColumn(host, np.less(host, len(self.workers.hosts)), self.workers.hosts)
 
     def _of_worker(self, by_worker: Ints) -> Ints:
-        """From (stage, step, dp_rank), or (stage, 1, dp_rank), to the ops of the block."""
+        """Expand values per (stage, step or 1, dp_rank) to the ops of the block."""
         of_steps = by_worker if by_worker.shape[1] == 1 else by_worker[:, self.block.steps]
         if self.block.graph.has_dp_lanes:
             return of_steps[op_stages(self.block.graph)[:, 0]]

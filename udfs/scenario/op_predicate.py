@@ -1,4 +1,4 @@
-"""A predicate over ops, from SQL text: which ops does a custom scenario change?
+"""Parse a predicate over ops from SQL text, and evaluate it.
 
 DuckDB reads and evaluates it. Only logic over columns and literals is let through; anything else is refused
 with one line: what is wrong, and what is allowed.
@@ -48,14 +48,14 @@ _TOGETHER: Final = 1_000_000
 
 @dataclass(frozen=True)
 class OpPredicate:
-    """A predicate that was understood: its text on one line and as it was given, the columns it asks for."""
+    """A parsed predicate: its text on one line, its SQL as given, and the columns it uses."""
 
     text: str
     sql: str
     names: tuple[str, ...]
 
     def chosen(self, columns: Columns) -> Mask:
-        """Ops of a block for which the predicate is true; bool, broadcastable to (op, step, dp_rank)."""
+        """Mask of a block's ops for which the predicate is true; broadcastable to (op, step, dp_rank)."""
         found = {name: columns(name) for name in self.names or COLUMNS[:1]}
         shape = np.broadcast_shapes(*(axes.shape for column in found.values() for axes in column[:2]))
         mask = np.empty(shape, dtype=bool)
@@ -69,7 +69,7 @@ class OpPredicate:
 
 
 def parse_predicate(text: str) -> OpPredicate:
-    """Understand a predicate such as `op_type = 'forward-compute' AND pp_rank = 3`.
+    """Parse a predicate such as `op_type = 'forward-compute' AND pp_rank = 3`.
 
     raises : PredicateError, one line, for anything that is not in the language or names what does not exist.
     """
@@ -88,14 +88,14 @@ def parse_predicate(text: str) -> OpPredicate:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """A database in memory that reaches and loads nothing, with its settings locked."""
+    """Open an in-memory DuckDB without external access or extensions, settings locked."""
     barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
     bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
     return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
 
 
 def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
-    """A column of some ops, one row each."""
+    """Part of a column as an Arrow array, one row per op."""
     values, is_known, words = column
     nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
     found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
@@ -103,7 +103,7 @@ def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The columns of SQL text that is one condition, with nothing around it that SELECT TRUE has not."""
+    """Columns used in SQL text, which must be a single condition."""
     query = "SELECT unnest([json_serialize_sql(?), json_serialize_sql('SELECT TRUE')])"
     rows = _database().cursor().execute(query, [f"SELECT {text}"]).fetchall()
     read, plain = (json.loads(row[0]) for row in rows)
@@ -119,7 +119,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _parts(found: object) -> Iterator[Node]:
-    """The expressions of an expression, wherever in it they hang."""
+    """Yield the direct subexpressions of an expression."""
     for each in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
         if isinstance(each, dict) and "class" in each:
             yield each
@@ -128,7 +128,7 @@ def _parts(found: object) -> Iterator[Node]:
 
 
 def _kind(node: Node, text: str, names: list[str]) -> str | None:
-    """Whether an expression is a condition, text or a number, None for NULL; adds the columns it asks for."""
+    """Type of an expression: condition, text, number, or None for NULL; appends its columns to names."""
     if node["type"] == "COLUMN_REF":
         names.append(_known("column", ".".join(node["column_names"]).lower(), COLUMNS))
         return _TEXT if names[-1] in TEXT_COLUMNS else _NUMBER
@@ -150,7 +150,7 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
 
 
 def _known(what: str, name: str, there_are: Sequence[str]) -> str:
-    """The name, if it is known; otherwise PredicateError, with the name that may be meant."""
+    """Return the name if it exists; else raise PredicateError with the closest known name."""
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))

@@ -1,1 +1,1 @@
-"""One unit simulated: from its rows to the rows of the result tables."""
+"""Simulate one unit: from its rank_steps rows to the rows of the result tables."""

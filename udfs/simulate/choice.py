@@ -1,4 +1,4 @@
-"""Which rows of a unit count: the one choice behind its tables, what-if answers and timelines."""
+"""Choose the rows of a unit that count, once for tables, what-if answers and timelines."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from udfs.simulate.trace_defects import defects_named, refuse_endless
 
 
 class Refused(NamedTuple):
-    """A unit that is not replayed.
+    """A unit that is not replayed, and why.
 
     status, detail : as in job_slowdown.
     left_out       : columns of job_slowdown, as in Choice, and what is known without a replay; of an unread
@@ -45,7 +45,7 @@ class Refused(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is replayed of a unit, and how its times are read.
+    """The rows of a unit to replay, and how to read their times.
 
     rows       : those that count, every step complete.
     layout     : sizes of the run, and which transfers block where the manifest says so; else the replay of
@@ -62,7 +62,7 @@ class Choice(NamedTuple):
     is_partial: bool
 
     def read(self, ops_together: int, *, diagnosed: bool = False) -> Recorded:
-        """Read the rows for a replay of other scenarios than the tables have.
+        """Read the rows for replays of scenarios other than those in the tables.
 
         diagnosed : whether to keep what the diagnosis needs.
         raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
@@ -79,7 +79,7 @@ class Choice(NamedTuple):
         return recorded
 
     def refused(self, recorded: Recorded | None) -> Refused | None:
-        """Refuse the unit where ranks stand in each other's place.
+        """Return a refusal if ranks or stages are swapped; else None.
 
         recorded : what was read of it; None where the ops contradict each other.
         """
@@ -102,7 +102,7 @@ class Choice(NamedTuple):
 def choose(
     rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings
 ) -> Choice | Refused:
-    """Choose what counts of a unit.
+    """Choose the rows of a unit that count.
 
     rank_steps, facts : rows and manifest, as simulate_job takes them.
     raises : TraceError where a row contradicts the layout.
@@ -137,7 +137,7 @@ def choose(
 
 
 def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings) -> Choice:
-    """Choose what counts of a unit that is to be replayed.
+    """Choose the rows of a unit that count, or raise if it cannot be replayed.
 
     raises : NothingToReplayError where its tables say why it is not, TraceError as choose does.
     """
@@ -151,7 +151,7 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
 
 
 def _refusal_of_manifest(facts: Mapping[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
-    """Status and detail of a unit that its manifest alone rules out."""
+    """Status and detail of a unit refused for its manifest alone; None if it is fine."""
     if not facts:
         return Status.NO_MANIFEST, "job.json is missing or not JSON"
     if facts.get("manifest_status") is not None:

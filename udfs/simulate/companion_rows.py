@@ -1,4 +1,4 @@
-"""Rows of the tables beside job_slowdown: causes, clocks, and what other units are compared with.
+"""Rows of the tables beside job_slowdown: causes, clocks, and the baseline for other units.
 
 Codes of the kernel become names, cells become ranks and hosts.
 """
@@ -64,7 +64,7 @@ def cause_rows(
     *,
     is_analysed: bool,
 ) -> list[Row]:
-    """One row for each cause that the log can show, in the order of CAUSES.
+    """One row per cause that the log can show, in the order of CAUSES.
 
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
@@ -82,7 +82,7 @@ def cause_rows(
 
 
 class _Names:
-    """Names of workers, hosts, racks and steps of a unit."""
+    """Look-up of names of workers, hosts, racks and steps of a unit."""
 
     def __init__(self, rows: ReplayedRows, hosts: pa.ChunkedArray, racks: Sequence[str]) -> None:
         self._rows = rows
@@ -90,7 +90,7 @@ class _Names:
         self.racks = racks
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
-        """A worker, a stage or a replica as job_causes names it, with the worker's host in these steps."""
+        """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""
         is_one = ALL not in (stage, dp_rank)
         row = self._rows.host_row_of(stage, dp_rank, first, last) if is_one else -1
         return {
@@ -101,7 +101,7 @@ class _Names:
         }
 
     def when(self, first: int, last: int) -> Row:
-        """First and last step, and when they began; null where the log has no times of day."""
+        """Numbers and start times of the first and last step; null times if the log has no time of day."""
         steps, table = self._rows.steps, self._rows.table
         has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
         began_us = (self._rows.time_s[[first, last]] / US).round() if has_times else None
@@ -115,7 +115,7 @@ class _Names:
 
 
 def _moment(unix_us: float) -> datetime | None:
-    """A moment; None outside the years that a date can name."""
+    """Convert Unix time to a datetime; None outside the years that datetime supports."""
     try:
         return _EPOCH + timedelta(microseconds=unix_us)
     except OverflowError:
@@ -123,7 +123,7 @@ def _moment(unix_us: float) -> datetime | None:
 
 
 def flag_nobody_late(causes: list[Row], share: float) -> None:
-    """Flag causes that may be hidden where all wait and nobody is late, unless they have a flag.
+    """Flag causes that may be hidden where all wait and nobody is late, unless flagged already.
 
     share : of the steps in which that is so
     """
@@ -186,7 +186,7 @@ def _pattern(culprit: Culprit) -> str:
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
-    """Columns of job_slowdown; zeros with one clock."""
+    """Clock columns of job_slowdown; zeros with only one clock."""
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
@@ -198,7 +198,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
 
 
 def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
-    """Columns of host_clock: a clock joined to no other gets zeros and a null error."""
+    """Columns of host_clock; a clock connected to no other gets zeros and a null error."""
     number = np.arange(len(rows.clock_names))
     names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
     if clocks is None:
@@ -222,7 +222,7 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
 
 
 def _largest(values: Floats) -> float:
-    """The value furthest from zero, signed."""
+    """Value with the largest magnitude, signed."""
     return float(values[np.abs(values).argmax()])
 
 
@@ -235,7 +235,7 @@ def baseline_row(
     types: WorkerTypes | None = None,
     type_factor: Floats | None = None,
 ) -> Row:
-    """Row of job_baseline, but for what it shares with job_slowdown.
+    """Row of job_baseline, without the columns shared with job_slowdown.
 
     facts   : the manifest.
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
@@ -265,13 +265,13 @@ def _text(value: object) -> str | None:
 
 
 def _gpu_type(facts: Mapping[str, object], types: WorkerTypes | None) -> str | None:
-    """Type of GPU; all where workers are on several, so that units on one are not compared with them."""
+    """GPU type of a unit; mixed types are joined, so that it is not compared with pure units."""
     stated = _text(facts.get("gpu_type"))
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
 
 
 def _stages(compute_ns: Floats, rows: ReplayedRows, type_factor: Floats | None) -> list[Row]:
-    """What the computes of a usual worker of each stage take in a step on the fastest type, and its hosts."""
+    """Usual compute time per step of each stage, scaled to the fastest GPU type [s], and its hosts."""
     by_worker_s = medians_along(compute_ns * _NS, 1)
     if type_factor is not None:
         by_worker_s = by_worker_s / type_factor
@@ -283,7 +283,7 @@ def _stages(compute_ns: Floats, rows: ReplayedRows, type_factor: Floats | None) 
 
 
 def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
-    """Hosts of always slow workers, each with its largest effect; none where the cause is doubtful."""
+    """Hosts of always slow workers, each with its largest effect; empty if the cause is doubtful."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
     effects: dict[str, float] = {}
@@ -295,7 +295,7 @@ def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
 
 
 def _op_types_s(ideal_s: Floats) -> dict[str, float]:
-    """Ideal duration by op type, send and recv of one direction as one; without types never recorded. [s]
+    """Mean ideal duration by op type, send and recv merged; without types never recorded. [s]
 
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
@@ -308,7 +308,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
 
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
-    """Hosts of a stage's workers, each once; None where one is not known."""
+    """Distinct hosts of a stage's workers; None if any is unknown."""
     dp_ranks = rows.worker_row.shape[1]
     own = rows.host_row.slice(stage * dp_ranks, dp_ranks)
     hosts = set(rows.table.column("host").take(own).unique().to_pylist())

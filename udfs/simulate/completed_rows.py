@@ -1,4 +1,4 @@
-"""Rows of a job whose transfers were not recorded, with transfers put between its computes."""
+"""Rows of a job without recorded transfers, completed with transfers between its computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -29,7 +29,7 @@ _SEND, _RECV = 1, 2
 
 
 class Put(Enum):
-    """How workers wait for the transfers that are put between computes, all of no time.
+    """How workers wait for the zero-length transfers inserted between computes.
 
     STREAMS    : they do not: transfers have streams of their own.
     ONE_BY_ONE : between two computes for one, then for the other, in an order in which no two workers wait
@@ -43,7 +43,7 @@ class Put(Enum):
 
 
 class _Transfers(NamedTuple):
-    """One for each compute, where it is there; kind is its place in DIRECTIONS."""
+    """Transfers inserted beside computes, where is_there; kind is their position in DIRECTIONS."""
 
     kind: int
     is_there: Mask
@@ -53,7 +53,7 @@ class _Transfers(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CompletedRows(ReplayedRows):
-    """Rows of a job with a recv before and a send behind each of its computes.
+    """Rows of a job with a recv inserted before and a send after each of its computes.
 
     has_gaps : each compute begins when its worker is free and its data could be there, and takes what it was
                idle before as well: whatever that was, the replay takes as long as the record.
@@ -73,11 +73,11 @@ class CompletedRows(ReplayedRows):
 
     @property
     def clock(self) -> Ints:
-        """One clock for all: what computes tell about clocks is corrected before (compute_clocks)."""
+        """One clock for all rows, as clock differences were corrected before (compute_clocks)."""
         return np.zeros(self.replayed_row.shape, dtype=np.int64)
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        """Rows of every `apart`-th of the steps [first, end) with their transfers.
+        """Rows of every `apart`-th of the steps [first, end), with inserted transfers.
 
         raises : TraceError where the computes contradict each other, or the order of the stages.
         """
@@ -100,7 +100,7 @@ class CompletedRows(ReplayedRows):
 def _stretched(
     recorded: Sequence[StageRows], computes: Computes, source_us: Floats
 ) -> tuple[list[StageRows], Computes]:
-    """The same with computes that begin as early as they can."""
+    """Extend computes backwards over idle time, so that each begins as early as possible."""
     free_us = np.maximum(computes.previous_us, source_us)
     idle_us = np.where(np.isfinite(free_us), np.maximum(computes.start_us - free_us, 0.0), 0.0)
     stretched = []
@@ -114,7 +114,7 @@ def _stretched(
 
 
 def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mask:
-    """Where a worker waits for a recv before the send of the compute before; of each recv's compute.
+    """Mask of computes whose recv comes before the previous compute's send.
 
     That is between a forward and a backward whose data the next stage has before it needs the forward's: the
     next stage sends first, too, and two workers that both sent first would wait for each other.
@@ -136,7 +136,7 @@ def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mas
 def _in_turn(
     computes: Computes, has_recv: Mask, has_send: Mask, recv_first: Mask, put: Put
 ) -> tuple[_Transfers, ...]:
-    """Transfers of no time that stand between computes in the order in which a worker waits for them."""
+    """Zero-length transfers between computes, in the order in which a worker waits for them."""
     previous_us, start_us = computes.previous_us, computes.start_us
     before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
     behind_us = np.minimum(computes.end_us, computes.next_us)
@@ -149,7 +149,7 @@ def _in_turn(
 
 
 def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Floats) -> None:
-    """Raise TraceError where stages pass microbatches on in another order, or begin before they have them."""
+    """Raise TraceError if stages reorder microbatches, or begin before their input exists."""
     is_early = computes.start_us + CLOCK_NOISE_US < source_us
     if is_early.mean() > MOST_EARLY:
         raise TraceError(
@@ -169,7 +169,7 @@ def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Flo
 def with_transfers(
     recorded: StageRows, computes: Computes, stage: int, transfers: Sequence[_Transfers]
 ) -> StageRows:
-    """Rows of a stage without the transfers between stages that they have, and with these."""
+    """Replace the transfers between stages in a stage's rows by these."""
     own = recorded.from_first_op()
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     kept = ~np.isin(own.op_type, ot.TRANSFERS)

@@ -1,4 +1,4 @@
-"""What a day's GPU-hours of a run were spent on: the row of job_time.
+"""Effective time: what a day's GPU-hours of a run were spent on; the row of job_time.
 
 Equations: udfs/README.md, "Effective time".
 """
@@ -37,7 +37,7 @@ class StepTimes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Steps done in a window, and how long they took [s]; those lost were done again, or have to be."""
+    """Steps done in a window and the time they took [s]; lost steps were, or must be, repeated."""
 
     steps_kept: float = 0.0
     steps_lost: float = 0.0
@@ -48,7 +48,7 @@ class Work(NamedTuple):
 def time_rows(
     facts: Mapping[str, object], job: Row, times: StepTimes, lost_fraction: float | None
 ) -> list[Row]:
-    """Row of job_time of a replayed unit; none without events or GPU-hours.
+    """Row of job_time for a replayed unit; empty without events or GPU-hours.
 
     facts : the manifest; its `events` are rows of run_events in the order of the log
     job   : the unit's row of job_slowdown: status, world_size, gpu_hours
@@ -93,7 +93,7 @@ def _are_trusted(status: str, times: StepTimes) -> bool:
 
 
 def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
-    """Seconds of the run's clock that each known part takes, outages left out."""
+    """Seconds of the run spent on each known part, without outages. [s]"""
     steps = work.kept_s / times.actual_s
     stalls = [stall for attempt in course.attempts for stall in attempt.stalls]
     return {
@@ -107,14 +107,14 @@ def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict
 
 
 def _work(course: Course, window: Span, step_s: float) -> Work:
-    """Work of all attempts in a window, at a step time."""
+    """Work of all attempts within a window, given the step time."""
     pairs = zip(course.attempts, course.kept_below(), strict=True)
     done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
     return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Work of an attempt: between two marks, steps go by evenly."""
+    """Work of one attempt; steps pass evenly between two marks."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
     # Of marks at one time: the first of them where the window begins, which np.interp finds from behind.
@@ -138,7 +138,7 @@ def _count(course: Course, window: Span, kinds: Sequence[str]) -> int:
 
 
 def _window(facts: Mapping[str, object]) -> Span:
-    """The run's time on its log date, in UTC: all of it where no day, start or end is known."""
+    """Time of the run within its log date (UTC); unbounded where day, start or end is unknown. [s]"""
     begin_s, end_s = -math.inf, math.inf
     day = facts.get("log_date")
     if isinstance(day, date):
@@ -151,7 +151,7 @@ def _window(facts: Mapping[str, object]) -> Span:
 
 
 def _moment_s(value: object) -> float | None:
-    """Unix time of a moment as a row of jobs, or a job.json, has it; None where it names none. [s]"""
+    """Unix time of a timestamp from a jobs row or job.json; None if it is not one. [s]"""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -1,4 +1,4 @@
-"""Stages whose records stand in each other's place: their order contradicts their neighbours'."""
+"""Detect two stages whose records are swapped: their order contradicts their neighbours'."""
 
 from collections.abc import Sequence
 from itertools import combinations, islice
@@ -26,7 +26,7 @@ MOST_ODD: Final = 0.01
 
 
 class ExchangedStages(NamedTuple):
-    """Two stages in each other's place; dp_ranks : of which replicas, None of all."""
+    """Two swapped stages; dp_ranks : of which replicas, None for all."""
 
     one: int
     other: int
@@ -36,7 +36,7 @@ class ExchangedStages(NamedTuple):
 def exchanged_stages(
     rows: ReplayedRows, layout: Layout, recorded: Recorded | None = None
 ) -> ExchangedStages | None:
-    """Find two stages that make sense only in each other's place, by one step of some replicas.
+    """Find two stages that fit only when swapped, from one step of some replicas.
 
     recorded : what was read of the rows; None where the ops contradict each other.
     returns  : None where no stages do, or where several pairs would.
@@ -69,7 +69,7 @@ def exchanged_stages(
 
 
 def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
-    """Sentences about the ranks of two stages, one for each replica in which they are exchanged."""
+    """One sentence per replica about the ranks of two swapped stages."""
     one, other, of_replicas = found
     dp_ranks = range(rows.worker_rank.shape[1]) if of_replicas is None else of_replicas
     return [
@@ -80,7 +80,7 @@ def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
 
 
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
-    """Whether anything says so: a contradiction, recvs before their sends, a first stage that hardly sends.
+    """Whether there are hints of swapped stages: contradictions, or a first stage that hardly sends.
 
     Some logs keep recvs of the first stage that moved nothing, about as many as sends.
     """
@@ -103,14 +103,14 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
 
 
 def _row(stage: StageRows, row: int) -> StageRows:
-    """One row of a stage alone."""
+    """Extract one row of a stage."""
     first, end = stage.first_op[row : row + 2].tolist()
     lists = [values[first:end] for values in stage[1:6]]
     return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
-    """Share of the transfers that end before they are sent, or have no peer; 1 where ops are contradictory.
+    """Share of transfers that end before they are sent, or lack a peer; 1 if ops contradict.
 
     With model chunks, transfers may go round from the last stage to the first.
     """

@@ -1,4 +1,4 @@
-"""Columns of exposed_communication."""
+"""Columns of the table exposed_communication."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from udfs.kernel.replay.spent import ALL
 
 
 def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
-    """Columns by name, a row for each; see schemas.exposed_communication."""
+    """Columns of exposed_communication by name; see schemas.exposed_communication."""
     columns: dict[str, list[object]] = {
         "scope": [],
         "op_type": [],

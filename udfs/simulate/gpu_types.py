@@ -1,4 +1,4 @@
-"""Types of GPU: which worker is on which, from the manifest's hosts; rows of gpu_type_slowdown."""
+"""GPU type of each worker, from the types of hosts in the manifest; rows of gpu_type_slowdown."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ Row = dict[str, object]
 
 
 class WorkerTypes(NamedTuple):
-    """Types of a unit's workers.
+    """GPU types of a unit's workers.
 
     names  : of the types, by number, ascending; of more than MOST_TYPES those of most workers.
     number : int, shape (stage, dp_rank); -1 where nothing states the type of its host, or it has no number.
@@ -31,12 +31,12 @@ class WorkerTypes(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether types can be compared: two at least are among the workers."""
+        """Whether types can be compared: the workers have at least two."""
         return len(self.names) > 1
 
 
 def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTypes | None:
-    """Types of the replayed workers by the hosts of their replayed ranks; None where none is stated.
+    """GPU types of replayed workers by the hosts of their ranks; None if none is stated.
 
     manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     """
@@ -57,7 +57,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTy
 def type_rows(
     found: TypeTimes, types: WorkerTypes, diagnosis: Diagnosis | None, ideal_s: float, gpu_hours: float | None
 ) -> list[Row]:
-    """Rows of gpu_type_slowdown, by type; workers whose type is not stated are one of them.
+    """Rows of gpu_type_slowdown, one per type; workers of unknown type form one.
 
     ideal_s   : of the unit's step, T_ideal. [s]
     gpu_hours : of the unit. [GPU h]

@@ -1,4 +1,4 @@
-"""Times that no training has: a producer took another unit for microseconds.
+"""Detect times that no training has, because a producer used a unit other than microseconds.
 
 Said at once and of the unit as a whole, because durations in seconds replay as well as any others.
 """
@@ -31,7 +31,7 @@ UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 
 
 def implausible_times(rank_steps: pa.Table) -> str | None:
-    """Say what no step takes, and which unit was meant; None where times are plausible, or none is there.
+    """Describe an implausible step time and the unit probably meant; None if times are plausible.
 
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
@@ -61,7 +61,7 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Say in which unit the zeros of lines would be of the log date, where in microseconds they are not."""
+    """Suggest the unit in which t0_us would lie on the log date; None if it does already."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):

@@ -1,4 +1,4 @@
-"""Records unlike their peers: lines of other days, rank-steps with other ops, ranks in another unit.
+"""Odd records: lines of other days, rank-steps with unusual ops, ranks in another time unit.
 
 Each is counted, and what would bend a result is left out or refuses the unit: never silence.
 """
@@ -50,7 +50,7 @@ LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
-    """Rows of the unit's log date, and how many are of others; all rows where either is unknown.
+    """Rows of the unit's log date, and the number of rows of other days; all rows if unknown.
 
     A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but some are
     within a year of it, the log has another calendar: its lines are counted, and those kept, as differences
@@ -78,7 +78,7 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
 
 
 def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | None:
-    """First and last Unix time of the unit's log date, the last excluded; None where it is not known. [us]
+    """First and end Unix time of the unit's log date, end exclusive; None if unknown. [us]
 
     margin_s : how long before and after that day, in UTC, a line may be. [s]
     """
@@ -91,12 +91,12 @@ def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | N
 
 
 def is_of_day(times_us: Ints | Floats, day: tuple[int, int]) -> Mask:
-    """Whether Unix times lie within a day, as log_day gives it. [us]"""
+    """Mask of Unix times [us] within a day as returned by log_day."""
     return np.asarray((times_us >= day[0]) & (times_us < day[1]))
 
 
 def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
-    """The rows without steps in which some worker recorded other ops than it and its peers usually do.
+    """Drop steps in which some worker recorded other ops than it and its peers usually do.
 
     A step in which most workers did something else is another schedule, and stays.
     """
@@ -133,7 +133,7 @@ def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
 
 
 def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
-    """Say which workers the steps of a unit lack, where each lacks one: those that most of the steps lack."""
+    """Name the workers that most incomplete steps lack."""
     table = rows.table.filter(pa.array(list_lengths(rows.table) > 0))
     step, dp_rank, stage = (table.column(name).to_numpy() for name in ("step", "dp_rank", "pp_rank"))
     recorded = np.unique([stage.astype(np.int64) * layout.dp_size + dp_rank, step], axis=1)[0]
@@ -153,12 +153,12 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
 
 
 def _cells(workers: Ints, layout: Layout) -> list[tuple[int, int]]:
-    """Stage and dp rank of the first of these workers."""
+    """Stage and dp rank of the first MOST_NAMED of these workers."""
     return [divmod(worker, layout.dp_size) for worker in workers[:MOST_NAMED].tolist()]
 
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
-    """Number of replayed rows of a pipeline that hold computes and no transfer: those were not recorded."""
+    """Count replayed pipeline rows with computes but no transfers, which were not recorded."""
     codes = flat_codes(rows.table)
     edges = np.concatenate([[0], np.cumsum(list_lengths(rows.table))])
     holds = []
@@ -171,7 +171,7 @@ def rows_without_transfers(rows: ReplayedRows) -> int:
 
 
 def _op_counts(rows: ReplayedRows) -> Ints:
-    """Ops of each type that others wait for; shape (stage, step, dp_rank, op type)."""
+    """Number of mandatory ops of each type; shape (stage, step, dp_rank, op type)."""
     codes = flat_codes(rows.table)
     lengths = list_lengths(rows.table)
     row = np.repeat(np.arange(len(lengths)), lengths)
@@ -182,7 +182,7 @@ def _op_counts(rows: ReplayedRows) -> Ints:
 
 
 def in_other_units(rows: ReplayedRows) -> list[str]:
-    """Sentences about each rank whose durations are in another unit than those of its peers.
+    """One sentence for each rank whose durations are in another unit than its peers'.
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
@@ -205,14 +205,14 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
 
 def _means(row: Ints, values: Floats, rows: int) -> Floats:
-    """Mean of the values of each row; nan without any."""
+    """Mean of the values of each row; nan without values."""
     count, total = np.bincount(row, minlength=rows), np.bincount(row, values, rows)
     mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
     return mean
 
 
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Places that are a unit away from the lower middle of all, and by how many powers of ten."""
+    """Positions off from the lower median by the ratio of two time units, and the power of ten."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []
@@ -222,7 +222,7 @@ def _off_by(logs: Floats) -> list[tuple[int, float]]:
 
 
 def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
-    """Sentences about ranks that stand in each other's place."""
+    """One sentence for each pair of swapped ranks."""
     ranks = rows.worker_rank
     return [
         f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
@@ -232,7 +232,7 @@ def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]
 
 
 def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
-    """Names of the sizes above 1 in the manifest of which no row shows a second."""
+    """Names of the sizes above 1 in the manifest that the rows do not confirm; None if none."""
     unseen = []
     tp_size, vpp_size = (facts.get(name) for name in ("tp_size", "vpp_size"))
     if isinstance(tp_size, int) and tp_size > 1 and not _shows(rank_steps, "tp_rank"):

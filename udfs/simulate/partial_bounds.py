@@ -1,4 +1,4 @@
-"""Between which bounds the slowdown lies of a job whose transfers were not recorded."""
+"""Bounds on the slowdown of a job whose transfers were not recorded."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -24,20 +24,20 @@ MARGIN: Final = 0.005
 
 
 class Bounds(NamedTuple):
-    """Least and greatest slowdown."""
+    """Lower and upper bound of the slowdown."""
 
     low: float
     high: float
 
 
 class _Graphs(NamedTuple):
-    """Graphs of a job, and in how many steps it has each."""
+    """Graphs of a job, and the number of steps with each."""
 
     graphs: Sequence[OpGraph]
     steps: Sequence[int]
 
     def step_s(self, ideal_s: Floats, transfer_s: Floats) -> float:
-        """Mean step time with ideal durations, float64, shape (stage, op type), both. [s]"""
+        """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
         times_s = []
         for graph in self.graphs:
             types, has_peer = np.array(graph.op_types), _has_peer(graph)
@@ -48,7 +48,7 @@ class _Graphs(NamedTuple):
 
 
 def bounds(rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, ops_together: int) -> Bounds:
-    """Bounds of the slowdown.
+    """Compute bounds on the slowdown.
 
     From above: no step takes longer than if all its gaps are transfers', and no ideal step less than if
     transfers take no time. From below it is the least over what transfers may be: of no time; or as long as
@@ -72,7 +72,7 @@ def bounds(rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, o
 def _replayed(
     rows: ReplayedRows, layout: Layout, ops_together: int, *, has_gaps: bool
 ) -> tuple[float, list[tuple[OpGraph, Floats]]]:
-    """Mean step time if transfers take no time, with graphs and durations, float64, (op, step, dp). [s]"""
+    """Mean step time if transfers take no time [s], with graphs and durations, (op, step, dp). [s]"""
     completed = CompletedRows.of(rows, layout, has_gaps=has_gaps)
     unheld = layout._replace(blocking=Blocking())
     blocks = read(completed, unheld, ops_together, diagnosed=False).blocks
@@ -86,7 +86,7 @@ def _replayed(
 
 @once_per_graph
 def _has_peer(graph: OpGraph) -> Mask:
-    """Which ops are transfers that meet another; bool, shape (op,)."""
+    """Mask of transfers that have a peer; bool, shape (op,)."""
     found = np.zeros(graph.size, dtype=bool)
     for members, _ in graph.meetings:
         for ops in members:
@@ -95,7 +95,7 @@ def _has_peer(graph: OpGraph) -> Mask:
 
 
 def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
-    """Ideal transfers if they take the least gaps; float64, shape (stage, op type). [s]"""
+    """Ideal transfer times if they equal the shortest gaps; float64, shape (stage, op type). [s]"""
     transfer_s = np.zeros((layout.pp_size, ot.COUNT))
     for direction, (_, send, recv) in enumerate(ot.DIRECTIONS):
         least_s = np.maximum(least_us[direction], 0.0) * US
@@ -108,7 +108,7 @@ def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
 
 
 def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Graphs]:
-    """Graphs of workers that wait for their transfers; none where the order of computes forbids that."""
+    """Graphs in which workers wait for transfers; empty if the order of computes rules that out."""
     types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
     if layout.pp_size == 1 or not types:
         return []

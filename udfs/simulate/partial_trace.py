@@ -1,4 +1,4 @@
-"""Results for a unit whose computes were recorded and whose transfers were not.
+"""Results for a unit with recorded computes but no recorded transfers.
 
 Transfers that are made from the gaps between computes give T = T_actual, whatever the job is: such a replay
 proves nothing. So a slowdown is not given, only between which bounds it lies; which computes take longer than
@@ -19,7 +19,7 @@ from udfs.simulate.trace_defects import defects_named
 def partial_results(
     rows: ReplayedRows, layout: Layout, ideal: str, ops_together: int, limits: Limits
 ) -> tuple[str, Row]:
-    """Detail of the status, and the columns of job_slowdown that hold for a partial trace.
+    """Status detail, and the columns of job_slowdown that a partial trace supports.
 
     raises : TraceError where the computes contradict each other, or the order of the stages.
     """

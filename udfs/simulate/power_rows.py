@@ -1,4 +1,4 @@
-"""The row of job_power: how the share of computing workers swings, and when."""
+"""Row of job_power: how the share of computing workers swings over a step, and when it peaks."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ _US: Final = 1e6
 
 
 def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
-    """Row of job_power: null where a share swings by nothing, or a log knows no time of day."""
+    """Row of job_power; null where the share does not swing, or the log has no time of day."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)
@@ -42,7 +42,7 @@ def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
 
 
 def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
-    """When the steps began and peaked; nothing where the log does not say.
+    """Absolute times at which steps began and peaked; empty if the log has no time of day.
 
     peak_s : first peak of the dominant component in a step. [s]
     """

@@ -1,4 +1,4 @@
-"""Racks and switches of a unit's workers, where the labels of its manifest name them."""
+"""Find racks and switches of a unit's workers from the labels of its manifest."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
@@ -13,7 +13,7 @@ LABELS: Final = ("rack.", "switch.")
 
 
 class WorkerRacks(NamedTuple):
-    """What several hosts of a unit are in together, but not all of its workers.
+    """Racks that hold several hosts of a unit, but not all of its workers.
 
     names  : of the racks, by number, ascending.
     number : int, shape (stage, dp_rank); -1 where nothing states the rack of a worker's host, or it is the
@@ -25,7 +25,7 @@ class WorkerRacks(NamedTuple):
 
 
 def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerRacks | None:
-    """Racks of the replayed workers by the hosts of their replayed ranks; None where none has several hosts.
+    """Racks of the replayed workers, by their hosts; None if no rack has several hosts.
 
     manifest : with `labels`, a mapping or pairs as Arrow has them.
     """

@@ -1,4 +1,4 @@
-"""From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count."""
+"""Convert rank_steps rows in Arrow to kernel rows, choosing the ranks and steps that count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ RANK_CLOCK: Final = "rank"
 
 @dataclass(frozen=True)
 class ReplayedRows:
-    """The rows of a unit that are replayed: one per (stage, step, dp_rank), every step complete.
+    """Rows of a unit that are replayed: one per (stage, step, dp_rank), every step complete.
 
     table         : all rows of the unit, with a host, null where the log names none.
     steps         : int64, shape (step,); training step numbers, ascending.
@@ -60,14 +60,14 @@ class ReplayedRows:
 
     @property
     def worker_host(self) -> Ints:
-        """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
+        """Host number of each worker, -1 where unknown; shape (stage, dp_rank)."""
         hosts = self.table.column("host").take(self.host_row)
         codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
         return np.asarray(codes).reshape(self.worker_row.shape)
 
     @cached_property
     def host_row(self) -> pa.Array:
-        """Row that names the host of each worker, null where its steps name several; stage after stage."""
+        """Row that names each worker's host, null if it had several; ordered by (stage, dp_rank)."""
         stays = (self.clock == self.clock[:, :1]).all(axis=1)
         rows = self.worker_row.copy()
         for stage, dp_rank in np.argwhere(~stays).tolist():
@@ -75,7 +75,7 @@ class ReplayedRows:
         return pa.array(rows.ravel(), mask=rows.ravel() < 0)
 
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
-        """Row that names the host of a worker from one step to another, by position; -1 where several do."""
+        """Row that names a worker's host between two step positions; -1 if it had several."""
         own = self.clock[stage, first : last + 1, dp_rank]
         if (own == own[0]).all():
             return int(self.replayed_row[stage, first, dp_rank])
@@ -87,7 +87,7 @@ class ReplayedRows:
 
     @property
     def clock_names(self) -> list[str]:
-        """Names of the clocks by their numbers: hosts, and ranks where the log names none."""
+        """Names of the clocks by number: hosts, or ranks where the log names no host."""
         return self._clocks[1]
 
     @property
@@ -97,20 +97,20 @@ class ReplayedRows:
 
     @property
     def host_of_clock(self) -> list[str | None]:
-        """Host of each clock; None of one that is known by its rank."""
+        """Host of each clock; None for a clock identified by its rank."""
         hosts: list[str | None] = self.table.column("host").take(self._clocks[2]).to_pylist()
         return hosts
 
     @property
     def rank_of_clock(self) -> Ints:
-        """Lowest of the replayed ranks whose times are from each clock."""
+        """Lowest replayed rank that uses each clock."""
         rank = np.full(len(self.clock_names), np.iinfo(np.int64).max)
         np.minimum.at(rank, self.clock.ravel(), _integers(self.table, "rank")[self.replayed_row.ravel()])
         return rank
 
     @cached_property
     def _clocks(self) -> tuple[Ints, list[str], Ints]:
-        """Numbers of the rows' clocks, in the order of their first rows, their names, and these rows."""
+        """Clock number of each row, clock names in order of first use, and their first rows."""
         hosts = self.table.column("host").combine_chunks()
         encoded = hosts if pa.types.is_dictionary(hosts.type) else hosts.dictionary_encode()
         names, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1))
@@ -130,12 +130,12 @@ class ReplayedRows:
 
     @cached_property
     def _t0_us(self) -> Ints:
-        """Zero of each row, 0 where it is not known. [us]"""
+        """Recorded zero of each replayed row, 0 if unknown. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
     @cached_property
     def time_s(self) -> Floats:
-        """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
+        """Start of each step by the median clock, shape (step,); its step number if unknown. [s]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
@@ -144,7 +144,7 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None where a line does not say, or nonsense. [us]"""
+        """Unix time of each step's zero, shape (step,); None if a line lacks it or it is absurd. [us]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
@@ -152,7 +152,7 @@ class ReplayedRows:
 
     @cached_property
     def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-        """Ops of the middle step: place of their row by (stage, dp_rank), codes, durations [us]."""
+        """Ops of the middle step: position of each row by (stage, dp_rank), codes, durations. [us]"""
         return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
@@ -168,7 +168,7 @@ class ReplayedRows:
 
 
 def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.Table:
-    """Rows of the unit but for its first steps, where the manifest says how many of them were warm-up."""
+    """Rows of the unit without its warm-up steps, whose number the manifest states."""
     warm_up_steps = manifest.get("warm_up_steps")
     if not isinstance(warm_up_steps, int) or warm_up_steps < 1 or not rank_steps.num_rows:
         return rank_steps
@@ -177,7 +177,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 
 
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
-    """Choose the rows that count (contract, section 2).
+    """Choose the rows of the one rank replayed for each worker (contract, section 2).
 
     raises : TraceError where a row lies outside the layout.
     """
@@ -211,7 +211,7 @@ def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedR
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
-    """A column as int64, 0 where it is null or not there."""
+    """A column as int64; 0 where it is null or missing."""
     if name not in table.column_names:
         return np.zeros(table.num_rows, dtype=np.int64)
     column = table.column(name)
@@ -221,7 +221,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
 
 
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
-    """Positions of the replayed rows by (stage, step, dp_rank), their steps, how many steps are dropped."""
+    """Positions of replayed rows by (stage, step, dp_rank), their steps, and the number of dropped steps."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
     _refuse_outside(table, dp_rank, stage, layout)
     steps, step_index = np.unique(step, return_inverse=True)
@@ -251,7 +251,7 @@ def _refuse_outside(table: pa.Table, dp_rank: Ints, stage: Ints, layout: Layout)
 
 
 def _row_zeros(table: pa.Table, replayed_row: Ints) -> Floats:
-    """Zero of each replayed row from the zero of its step [us]; as integers, so that nothing is lost."""
+    """Offset of each replayed row's zero from its step's zero; subtracted as integers for precision. [us]"""
     t0_us = _integers(table, "t0_us")[replayed_row]
     zero_us: Floats = (t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64)
     return zero_us

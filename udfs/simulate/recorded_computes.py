@@ -1,4 +1,4 @@
-"""Computes of a unit: which works on the output of which, and which take longer than usual."""
+"""Computes of a unit: which uses the output of which, and which take longer than usual."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -25,7 +25,7 @@ Row = dict[str, object]
 
 
 class Computes(NamedTuple):
-    """Computes of all stages; arrays of shape (compute,), times from the step's zero. [us]
+    """Computes of all stages; arrays of shape (compute,); times from the step's zero. [us]
 
     op    : position among the ops of a stage, counted from its first.
     row   : position of (step, dp_rank) among the rows of a stage.
@@ -48,12 +48,12 @@ class Computes(NamedTuple):
     stride: int
 
     def end_of_source_us(self, chunks: int) -> Floats:
-        """End of the compute whose output each computes on; -inf where that is the model's input."""
+        """End of the compute that produces each one's input; -inf for the model's own input. [us]"""
         step = np.where(self.direction == 0, -1, 1)
         return self._of_neighbour(self.end_us, step, chunks, -np.inf)
 
     def start_of_target_us(self, chunks: int) -> Floats:
-        """Start of the compute that works on each one's output; -inf where nothing does."""
+        """Start of the compute that uses each one's output; -inf if none does. [us]"""
         step = np.where(self.direction == 0, 1, -1)
         return self._of_neighbour(self.start_us, step, chunks, -np.inf)
 
@@ -73,7 +73,7 @@ class Computes(NamedTuple):
 
 
 def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
-    """Computes of all stages, by key.
+    """Collect the computes of all stages, sorted by key.
 
     raises : TraceError without any, or one of a chunk that the layout does not have.
     """
@@ -92,7 +92,7 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
 
 
 def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
-    """Microbatch of the computes of one stage, and behind it columns of Computes."""
+    """Microbatches of one stage's computes, followed by the columns of Computes."""
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
     starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]
@@ -112,7 +112,7 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[A
 
 
 def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
-    """Computes of a stage, or of one dp rank of it, that take longer than usual; worst first.
+    """Stages, or single dp ranks of one, whose computes take longer than usual; worst first.
 
     A stage is compared with the lower median of all stages and chunks, a dp rank against that of its peers.
     Times are medians over steps and microbatches.
@@ -142,7 +142,7 @@ def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
 
 
 def _lower_median(values: Floats) -> Floats:
-    """Over the last axis."""
+    """Lower median over the last axis."""
     lower: Floats = np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2]
     return lower
 

@@ -1,4 +1,4 @@
-"""What the recorded ranks of a job show where others were not profiled: never a replay, which needs all."""
+"""Results for a job of which only some ranks were profiled: no replay, which needs all ranks."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ _WORK: Final = (*ot.COMPUTE, ot.OPTIMIZER)
 def some_ranks_results(
     rank_steps: pa.Table, layout: Layout, facts: Mapping[str, object]
 ) -> tuple[str, Row] | None:
-    """Detail of the status, and the columns of job_slowdown that hold for a profile of some ranks.
+    """Status detail, and the columns of job_slowdown that a profile of some ranks supports.
 
     rank_steps : rows of a unit without a complete step
     returns : None where all workers left ops in some step, or the log is of another kind: then something is
@@ -50,14 +50,14 @@ def some_ranks_results(
 
 
 def _least(facts: Mapping[str, object]) -> str:
-    """Say that communication which is no op of the model, counted by the reader, is not in a figure."""
+    """Return "at least " if the reader left out communication that is no op of the model, else ""."""
     left_out = facts.get("left_out")
     is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
     return "at least " if is_less else ""
 
 
 def _step_s(rows: pa.Table) -> Floats:
-    """From the first start to the last end on the recorded ranks, by step; shape (step,). [s]"""
+    """Time from first start to last end on the recorded ranks, per step; shape (step,). [s]"""
     row, start_us, end_us = _times(rows)
     t0_us = rows.column("t0_us").fill_null(0).to_numpy()
     steps, of_step = np.unique(rows.column("step").to_numpy(), return_inverse=True)
@@ -72,7 +72,7 @@ def _step_s(rows: pa.Table) -> Floats:
 
 
 def _exposed_us(rows: pa.Table) -> Floats:
-    """Time of each row in which it communicates and does not compute; shape (row,). [us]"""
+    """Time of each row in which it communicates without computing; shape (row,). [us]"""
     row, start_us, end_us = _times(rows)
     codes = flat_codes(rows)
     is_work: Mask = np.isin(codes, _WORK)
@@ -92,7 +92,7 @@ def _exposed_us(rows: pa.Table) -> Floats:
 
 
 def _times(rows: pa.Table) -> tuple[Ints, Floats, Floats]:
-    """Row, start and end of each op; by the row's own zero. [us]"""
+    """Row, start and end of each op, relative to the row's own zero. [us]"""
     start_us, duration_us = (
         pc.list_flatten(rows.column(name)).to_numpy() for name in ("start_us", "duration_us")
     )

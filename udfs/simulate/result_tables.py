@@ -1,4 +1,4 @@
-"""Rows of the result tables; the slowdown S = T / T_ideal is divided here, from the kernel's times."""
+"""Rows of the result tables; computes slowdowns S = T / T_ideal from the kernel's times."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -57,11 +57,11 @@ Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.C
 
 
 class NotFiniteError(ArithmeticError):
-    """Raised for a figure that a gate would refuse, and with it the night: it costs the unit alone."""
+    """Raised for a result that is not finite, which a gate would refuse; fails this unit only."""
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, in which rows, the ideal's name, the manifest, GPU types, racks."""
+    """A replayed unit: results, rows, name of the ideal, manifest, GPU types and racks."""
 
     found: WhatIf
     rows: ReplayedRows
@@ -72,7 +72,7 @@ class Replayed(NamedTuple):
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
-    """What job_slowdown says of every unit, replayed or not, under settings as text."""
+    """Columns of job_slowdown that every unit has, replayed or not. settings : as text."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
     return {
         "status": status,
@@ -88,7 +88,7 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
 
 
 def empty_results(job: Row) -> dict[str, pa.Table]:
-    """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
+    """Result tables of a unit that was not replayed: only its row of job_slowdown."""
     return {name: _no_rows(name) for name in RESULT_TABLES} | {JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job])}
 
 
@@ -216,7 +216,7 @@ def _role_steps(replayed: Replayed) -> pa.Table:
 
 
 def _known(number: float) -> float | None:
-    """Null where a number does not exist."""
+    """Convert nan to None."""
     return None if math.isnan(number) else number
 
 
@@ -246,7 +246,7 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
 
 @cache
 def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
-    """Columns of a result table; kept, because PyArrow makes a new object for each at every look."""
+    """Columns of a result table, cached, because PyArrow makes new objects on each access."""
     return tuple((field.name, field.type) for field in TABLES[name].value_schema)
 
 
@@ -261,7 +261,7 @@ def _row_type(name: str) -> pa.DataType:
 
 
 def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Few rows of a result table, converted at once; columns that are not given are null."""
+    """Result table from a few rows, converted at once; missing columns become null."""
     if not rows:
         return _no_rows(name)
     for row in rows:
@@ -272,7 +272,7 @@ def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
 
 
 def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
-    """Rows of a result table; columns that are not given are null."""
+    """Result table from columns; missing columns become null."""
     length = len(next(iter(columns.values())))
     if not length:
         return _no_rows(name)

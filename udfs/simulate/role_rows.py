@@ -1,4 +1,4 @@
-"""Steps of a unit that is part of a whole, on the absolute clock: rows of role_step."""
+"""Rows of role_step: steps of a unit that is part of a whole, in absolute time."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -21,7 +21,7 @@ _LAST_US: Final = 2**53
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
 ) -> Mapping[str, npt.NDArray[np.generic] | pa.Array] | None:
-    """Columns of role_step; None for a unit that is part of no whole, or whose times are not absolute.
+    """Columns of role_step; None if the unit is part of no whole, or its times are not absolute.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
     """
@@ -54,7 +54,7 @@ def role_step_columns(
 
 
 def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | None:
-    """Unix time of each step's zero, shape (step,); None where a row has none, or one far from the log date.
+    """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
 
     A zero of 0 is none: producers without a calendar write it. [us]
     ended_s : shape (step,); from its zero to each step's end, which is no further from the log date.

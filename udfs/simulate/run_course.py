@@ -1,4 +1,4 @@
-"""The course of a run, from its events: its attempts, and the time between them.
+"""Course of a run from its events: attempts, and the time between them.
 
 The rules, and the words: udfs/README.md, "Effective time". Events are few, so that this is plain Python.
 """
@@ -36,25 +36,25 @@ _ALLOWED: Final = {
 
 
 class Span(NamedTuple):
-    """A stretch of time. [s]"""
+    """A time interval. [s]"""
 
     begin_s: float
     end_s: float
 
     def within(self, window: "Span") -> "Span":
-        """The part in a window, empty where they do not meet."""
+        """Intersection with a window; empty if they do not overlap."""
         begin_s = min(max(self.begin_s, window.begin_s), window.end_s)
         return Span(begin_s, max(begin_s, min(self.end_s, window.end_s)))
 
     @property
     def length_s(self) -> float:
-        """How long it is."""
+        """Length of the interval. [s]"""
         return self.end_s - self.begin_s
 
 
 @dataclass
 class Attempt:
-    """A run from a start to its end, as far as events show it.
+    """One attempt of a run, from start to end, as its events show.
 
     resumes_at : step that its start names; None: none
     times_s, steps : marks in order, at which time which step came next
@@ -72,23 +72,23 @@ class Attempt:
 
     @property
     def first_step(self) -> int | None:
-        """The step with which it began, as far as that is known."""
+        """First step of the attempt; None if unknown."""
         return self.steps[0] if self.steps else self.resumes_at
 
     def mark(self, at_s: float, step: int | None) -> None:
-        """Note which step comes next."""
+        """Record which step comes next at a time."""
         if step is not None:
             self.times_s.append(max([at_s, *self.times_s[-1:]]))
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Forget all marks but the first ones."""
+        """Drop all but the first `marks` marks."""
         del self.times_s[marks:], self.steps[marks:]
 
 
 @dataclass
 class Course:
-    """What events show of a run. Times are Unix times. [s]
+    """Everything that a run's events show. Times are Unix times. [s]
 
     startups, outages : from a start to the first step, and from a failure to the next start
     times_s : of believed events, by kind
@@ -102,7 +102,7 @@ class Course:
     contradictions: int = 0
 
     def kept_below(self) -> list[float]:
-        """For each attempt, the step from which on its work was done again, or has to be."""
+        """For each attempt, the first step whose work was, or must be, repeated."""
         found, least = [], math.inf
         for attempt in reversed(self.attempts):
             mine = least
@@ -114,7 +114,7 @@ class Course:
 
 
 class _Follower:
-    """Follows the events of a run, one after the other."""
+    """State machine over the events of a run."""
 
     def __init__(self) -> None:
         self.course = Course()
@@ -124,7 +124,7 @@ class _Follower:
         self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
-        """Take the next event; neither of two that contradict each other is believed."""
+        """Process the next event; of two that contradict each other, both are discarded."""
         before = self._attempt.steps[-1:] if self._attempt is not None else []
         is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S
@@ -189,14 +189,14 @@ class _Follower:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """Rows of run_events in the order of their logs: the unit's key and what course_of takes of them."""
+    """Sort rows of run_events by log and line, and keep the columns that course_of needs."""
     names = [*UNIT_KEY, "event", "at_us", "step", "duration_us"]
     ordered = rows.sort_by([("source_file", "ascending"), ("line", "ascending")])
     return ordered.select([name for name in names if name in rows.column_names])
 
 
 def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
-    """Follow the events of a run: rows of run_events, in the order of the log."""
+    """Derive the course of a run from its rows of run_events, in log order."""
     follower = _Follower()
     before: tuple[object, ...] = ()
     for event in events:

@@ -1,4 +1,4 @@
-"""What a result depends on besides the trace."""
+"""Settings that a simulation's result depends on, besides the trace."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from udfs.kernel.what_if import OPS_TOGETHER
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What a result depends on besides the trace.
+    """Settings that a simulation's result depends on, besides the trace.
 
     ideal               : how ideal durations are chosen, a name in IDEALS.
     minimum_steps       : fewer replayed steps are `too_few_steps`.
@@ -36,11 +36,11 @@ class SimulationSettings:
 
     @cached_property
     def text(self) -> str:
-        """What can change a result by more than rounding, as JSON: results and fingerprints carry it."""
+        """Settings that change results beyond rounding, as JSON; stored in results and fingerprints."""
         meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}
         return json.dumps(meaningful, sort_keys=True)
 
     @property
     def limits(self) -> Limits:
-        """Offsets of clocks that are left alone."""
+        """Thresholds below which clock offsets are not corrected."""
         return Limits(self.clock_floor_s, self.clock_floor_fraction)

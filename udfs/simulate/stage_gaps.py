@@ -1,4 +1,4 @@
-"""Gaps between a compute and the one of the next stage that works on its output."""
+"""Gaps between a compute and the compute on the next stage that uses its output."""
 
 from typing import Final
 
@@ -14,12 +14,12 @@ MOST_NAMED: Final = 20
 
 
 def sender_of(direction: int, receiver: int, layout: Layout) -> int:
-    """Stage whose output a stage works on; of a virtual pipeline's first stage it is the last."""
+    """Stage whose output a stage uses; in a virtual pipeline the first stage's is the last."""
     return (receiver + (1 if direction else -1)) % layout.pp_size
 
 
 def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
-    """Least time from the end of a compute to the start of the one that works on its output, within a step.
+    """Shortest time within a step from a compute's end to the start of the one using its output. [us]
 
     The least, because most computes also wait for their worker: in each step some find theirs idle.
 
@@ -33,7 +33,7 @@ def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
 
 
 def gap_rows(least_us: Floats, layout: Layout) -> list[Row]:
-    """The usual gap of each boundary and direction, largest first.
+    """Mean gap of each stage boundary and direction, largest first.
 
     least_us : as least_gaps_us gives it, by one clock.
     """
@@ -54,7 +54,7 @@ def gap_rows(least_us: Floats, layout: Layout) -> list[Row]:
 
 
 def gap_text(largest: Row) -> str:
-    """Name the largest gap."""
+    """Sentence that names the largest gap."""
     own_ms, usual_ms = (1e3 * float(str(largest[name])) for name in ("gap_s", "usual_s"))
     return (
         f"largest gap: {largest['direction']}, stage {largest['pp_rank']} to {largest['next_pp_rank']}, "

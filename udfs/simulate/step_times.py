@@ -1,4 +1,4 @@
-"""What a log of step times alone shows: how long a step takes, and when steps took longer."""
+"""Results from a log with step times only: usual step time, and when steps took longer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
-    """Status, detail and figures of a unit whose log has step times and no ops.
+    """Status, detail and figures of a unit whose log has step times but no ops.
 
     The first is not judged: it allocates memory and compiles kernels.
 
@@ -35,7 +35,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Say where most time was lost in a row, against the fastest quarter; nothing without a slow step."""
+    """Describe the stretch of steps that lost most against the fastest quarter; empty without slow steps."""
     usual_s = float(np.quantile(step_s, 0.25))
     is_slow: Mask = step_s >= SLOW * usual_s
     if not is_slow.any():

@@ -1,4 +1,4 @@
-"""Describes a defect found by the kernel in names of the log: step, rank, op type."""
+"""Describe defects found by the kernel in the log's terms: step, rank, op type."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ LONGEST_STEP_S: Final = 1e12
 
 @contextmanager
 def defects_named(rows: ReplayedRows) -> Iterator[None]:
-    """Give what the kernel finds in these rows step numbers and global ranks.
+    """Convert TraceDefectError to TraceError with step numbers and global ranks.
 
     raises : TraceError.
     """
@@ -32,7 +32,7 @@ def defects_named(rows: ReplayedRows) -> Iterator[None]:
 
 
 def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
-    """Refuse steps that no calendar holds; actual_s has shape (step,).
+    """Refuse steps longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
 
     raises : TraceError naming the longest step.
     """

@@ -1,4 +1,4 @@
-"""The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
+"""Spark adapter of the simulator: batches of many units in, serialized result tables out.
 
 Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
 Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
@@ -49,7 +49,7 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """A unit: its row of jobs (empty: it has none), its rows of rank_steps, and whether its day is known."""
+    """One unit: its row of jobs (empty if none), its rows of rank_steps, and whether its day is known."""
 
     key: Unit
     manifest: Mapping[str, Any]
@@ -68,7 +68,7 @@ NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
 def simulate_batches(
     settings: SimulationSettings, read: UnitReader
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that mapInArrow runs.
+    """Return the function for mapInArrow that simulates the units of batches.
 
     read : makes units of batches
     """
@@ -80,7 +80,7 @@ def simulate_batches(
 def results_batches(
     results: Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[Unit, Results]]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that mapInArrow runs, of one that makes the results of units of batches."""
+    """Return the function for mapInArrow that packs the results of an iterator of units."""
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[Unit, Results]] = []
@@ -100,7 +100,7 @@ def simulate_group(
     manifests: Mapping[Unit, Mapping[str, Any]],
     simulated: Callable[[UnitRows], Results] | None = None,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function that applyInArrow runs on rows of rank_steps by unit.
+    """Return the function for applyInArrow that simulates one unit's rows of rank_steps.
 
     simulated : what to do with a unit, if not simulate_unit
     """
@@ -117,7 +117,7 @@ def simulate_group(
 def simulate_unit(
     unit: UnitRows, settings: SimulationSettings, before_s: Mapping[str, float] | None = None
 ) -> Results:
-    """Results of one unit; whatever is wrong with it becomes its status and stays within it.
+    """Simulate one unit; any failure becomes its status and affects no other unit.
 
     before_s : as simulate_job takes it
     """
@@ -143,7 +143,7 @@ def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str)
 
 
 def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
-    """Row of job_slowdown of a unit that a defect of ours ended: its error in a line, and where it was."""
+    """Row of job_slowdown of a unit that failed by a bug of ours: one-line error and traceback."""
     (line, *_) = f"{type(error).__name__}: {error}".splitlines()
     row = job_row(facts, settings.text, Status.FAILED, line)
     return row | {"failure_traceback": "".join(format_exception(error))}
@@ -167,7 +167,7 @@ def _packed(done: Sequence[tuple[Unit, Results]]) -> pa.RecordBatch:
 
 
 def results_of(batches: pa.Table) -> Results:
-    """Result tables of all units, from rows of RESULT_SCHEMA."""
+    """Unpack the result tables of all units from rows of RESULT_SCHEMA."""
     return {
         name: pa.concat_tables(
             [

@@ -1,1 +1,1 @@
-"""Steps op by op, and their trace events."""
+"""Timelines of single steps, op by op, and their trace events."""

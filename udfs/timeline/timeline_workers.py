@@ -1,4 +1,4 @@
-"""Which workers of a step a timeline shows: those that lose most in it, and who works beside them."""
+"""Choose the workers that a timeline shows: those that lose most, and their neighbours."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
@@ -15,7 +15,7 @@ CULPRITS: Final = 3
 
 
 def lost_s(step: StepTimelines) -> dict[Worker, float]:
-    """What each worker's own ops take longer than ideal in this step, waiting for others left out. [s]"""
+    """Time that each worker's own ops exceed the ideal in this step, without waiting. [s]"""
     excess_s = np.clip(step.duration_s[REPLAYED] - step.duration_s[IDEAL], 0.0, None)
     workers = np.stack([step.facts[name].ravel() for name in ("dp_rank", "pp_rank")])
     cells, of_op = np.unique(workers, axis=1, return_inverse=True)
@@ -24,7 +24,7 @@ def lost_s(step: StepTimelines) -> dict[Worker, float]:
 
 
 def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
-    """The workers that lose most in this step, and behind each those to compare it with.
+    """Workers that lose most in this step, each followed by those to compare it with.
 
     Those are the worker of its stage that loses least, and the stages before and after it in its replica.
     """
@@ -37,13 +37,13 @@ def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
 
 
 def of_stage(step: StepTimelines, pp_rank: int) -> list[Worker]:
-    """All workers of a stage, those that lose most first; none where the stage does not exist."""
+    """Workers of a stage, those that lose most first; empty if the stage does not exist."""
     lost = lost_s(step)
     return _by_loss(lost, (each for each in lost if each[1] == pp_rank))
 
 
 def of_rank(step: StepTimelines, rank: int) -> Worker | None:
-    """The worker whose replayed rank this is; None where none is."""
+    """Worker whose replayed rank this is; None if there is none."""
     places = np.argwhere(step.facts["rank"] == rank)
     if not len(places):
         return None
@@ -52,7 +52,7 @@ def of_rank(step: StepTimelines, rank: int) -> Worker | None:
 
 
 def host_of(step: StepTimelines, worker: Worker) -> str | None:
-    """Host of a worker; None where the log names none."""
+    """Host of a worker; None if the log names none."""
     is_own = (step.facts["dp_rank"] == worker[0]) & (step.facts["pp_rank"] == worker[1])
     hosts: Sequence[int] = step.facts["host"][is_own].tolist()
     return None if not hosts or hosts[0] < 0 else step.hosts[hosts[0]]

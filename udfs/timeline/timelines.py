@@ -1,4 +1,4 @@
-"""One step of one unit as recorded, replayed and ideal, op by op; callable without Spark.
+"""Timelines of one step: recorded, replayed and ideal, op by op; callable without Spark.
 
 `step_timelines(rows, manifest, step=1200).timelines["ideal"].end_s`
 """
@@ -44,7 +44,7 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True)
 class StepTimelines:
-    """One step, three times; times in seconds from its start.
+    """One step in three timelines; times from its start. [s]
 
     layout     : sizes of the run.
     step       : training step number.
@@ -71,11 +71,11 @@ class StepTimelines:
 
     @property
     def ops(self) -> int:
-        """Number of ops."""
+        """Number of ops in the step."""
         return self.facts["dp_rank"].size
 
     def step_s(self, kind: str) -> float:
-        """Step time: latest end, all timelines start at 0. [s]"""
+        """Step time: latest end, as all timelines start at 0. [s]"""
         return float(self.timelines[kind].end_s.max())
 
 
@@ -108,7 +108,7 @@ def step_timelines(
 
 
 def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
-    """Lay one step out, by one clock; at is its place among the replayed ones."""
+    """Lay out the step at position `at` of the replayed ones, times corrected to one clock."""
     rows, layout = choice.rows, choice.layout
     (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
     placed = block._replace(steps=np.array([at]))
@@ -120,7 +120,7 @@ def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
 def _timelines(
     rows: ReplayedRows, layout: Layout, block: StepBlock, replayed_s: Floats, ideal_of_op: Floats
 ) -> StepTimelines:
-    """Three timelines of the one step of a block.
+    """The three timelines of a one-step block.
 
     replayed_s : shape (op, 1, dp); as all steps together gave them, so that T is that of step_slowdown. [s]
     """
@@ -150,7 +150,7 @@ def _timelines(
 
 
 def _fact(columns: BlockColumns, name: str) -> Ints:
-    """What a column says of the ops of a block of one step; shape (op, lane)."""
+    """Values of a column for the ops of a one-step block, UNKNOWN if null; shape (op, lane)."""
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
     of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
@@ -158,7 +158,7 @@ def _fact(columns: BlockColumns, name: str) -> Ints:
 
 
 def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
-    """Give each transfer what its compute has: the one it waits for, or the one that waits for it."""
+    """Copy the value of each compute to the transfers that belong to it."""
     found = of_computes.copy()
     for op, sources in enumerate(graph.waits_for):
         for compute, send, recv in ot.DIRECTIONS:
@@ -172,7 +172,7 @@ def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
 
 
 def _position(rows: ReplayedRows, step: int) -> int:
-    """Place of a step among the replayed ones."""
+    """Position of a step among the replayed ones."""
     steps = rows.steps.tolist()
     at = bisect_left(steps, step)
     if at < len(steps) and steps[at] == step:
@@ -186,7 +186,7 @@ def _position(rows: ReplayedRows, step: int) -> int:
 
 
 def _slowest(blocks: Sequence[Block]) -> int:
-    """Place of the step that takes longest."""
+    """Position of the longest replayed step."""
     longest = (-1.0, 0)
     for block in blocks:
         step_s = step_times(block.graph, block.duration_s)
@@ -202,7 +202,7 @@ def _zero_us(rows: ReplayedRows, at: int) -> int:
 
 
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
-    """Each send with its recv, lane by lane."""
+    """Pairs of each send and its recv, for every lane."""
     sends = {send for _, send, _ in ot.DIRECTIONS}
     pairs = []
     for members, across_dp in graph.meetings:

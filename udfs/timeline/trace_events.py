@@ -1,4 +1,4 @@
-"""Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
+"""Export timelines in the Trace Event Format, for Perfetto and chrome://tracing.
 
 One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
 top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
@@ -44,7 +44,7 @@ _STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE, _LOAD)
 
 
 class Thread(NamedTuple):
-    """Ops of one stream of a worker, in one timeline; further ones, from 1 on, take what overlaps."""
+    """Thread of one stream of a worker in one timeline; `further` numbers threads for overlapping ops."""
 
     stream: int
     kind: int
@@ -52,13 +52,13 @@ class Thread(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a person reads beside it."""
+        """Label of the thread in the viewer."""
         again = f" ({self.further + 1})" if self.further else ""
         return f"{_STREAMS[self.stream]}, {KINDS[self.kind]}{again}"
 
 
 class Span(NamedTuple):
-    """When an op is called, when its rendezvous is complete, and when it ends. [ns]"""
+    """Call, completion of the rendezvous, and end of an op. [ns]"""
 
     start: int
     met: int
@@ -66,7 +66,7 @@ class Span(NamedTuple):
 
 
 def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Event]:
-    """Events of these workers, from the top down: names, slices, and behind them the arrows between them."""
+    """Yield the trace events of these workers: names, slices, then arrows."""
     yield from _named(PROCESS, "process", f"step {step.step}")
     drawings = {kind: _Drawing(step, kind, workers) for kind in KINDS}
     for tid, drawing in enumerate(drawings.values(), start=1):
@@ -86,20 +86,20 @@ def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Eve
 
 
 def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Number of threads that these workers take."""
+    """Number of threads that these workers need."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
 
 
 def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Count pairs of these workers without an arrow: one had ended before the other began."""
+    """Count pairs of these workers without an arrow, as one op had ended before the other began."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
 
 
 @dataclass
 class _Drawing:
-    """One of the timelines of a step, of some workers."""
+    """One timeline of a step, restricted to some workers."""
 
     step: StepTimelines
     kind: str
@@ -108,7 +108,7 @@ class _Drawing:
 
     @cached_property
     def spans(self) -> dict[Place, Span]:
-        """Times of all ops, by start; of those that start together the longer first.
+        """Times of all ops, sorted by start; of equal starts the longer first. [ns]
 
         An end before the start, the clock noise of a transfer, becomes the start.
         """
@@ -126,7 +126,7 @@ class _Drawing:
 
     @cached_property
     def of_op(self) -> dict[Place, tuple[Worker, Thread]]:
-        """The worker and thread of each op that is shown: the first of its stream that is free."""
+        """Worker and thread of each shown op: the first free thread of its stream."""
         busy_until_ns: dict[tuple[Worker, int], list[int]] = defaultdict(list)
         shown, found = set(self.workers), {}
         for place, span in self.spans.items():
@@ -142,7 +142,7 @@ class _Drawing:
 
     @cached_property
     def threads(self) -> dict[Worker, dict[Thread, list[Place]]]:
-        """Ops by worker and thread."""
+        """Ops of each worker and thread."""
         found: dict[Worker, dict[Thread, list[Place]]] = {
             worker: defaultdict(list) for worker in self.workers
         }
@@ -156,7 +156,7 @@ class _Drawing:
 
     @cached_property
     def pairs(self) -> list[tuple[Place, Place]]:
-        """Sends and their recvs, where both are shown."""
+        """Pairs of send and recv that are both shown."""
         return [pair for pair in self.step.peers if all(place in self.of_op for place in pair)]
 
     @cached_property
@@ -169,7 +169,7 @@ class _Drawing:
         ]
 
     def path(self, tid: int) -> Iterator[Event]:
-        """The critical path in a separate thread, one op behind the other, with the gaps between them."""
+        """Yield the critical path as a separate thread, one op after another, with gaps."""
         yield from _named(
             tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
         )
@@ -186,7 +186,7 @@ class _Drawing:
                 at_ns = end_ns
 
     def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
-        """Ops of a thread, and within each the part in which all are there, where it had to wait for them."""
+        """Yield slices of a thread's ops, and within each the part after all partners arrived."""
         tid = self.tracks[worker, thread]
         for place in self.threads[worker][thread]:
             span, kind = self.spans[place], _STREAMS[thread.stream]
@@ -199,7 +199,7 @@ class _Drawing:
                 yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
 
     def arrow_events(self) -> Iterator[Event]:
-        """From within the send to within the recv, from when both are there."""
+        """Yield arrows from each send to its recv, starting when both are called."""
         for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
             met_ns = max(self.spans[send].start, self.spans[recv].start)
             for phase, place in (("s", send), ("f", recv)):
@@ -215,7 +215,7 @@ class _Drawing:
         return int(self.step.facts["dp_rank"][place]), int(self.step.facts["pp_rank"][place])
 
     def _name(self, place: Place) -> str:
-        """Op type and microbatch, and the model chunk where a stage has several."""
+        """Label of an op: op type, microbatch, and model chunk if a stage has several."""
         name = OP_TYPES[self._type(place)]
         microbatch, chunk = (int(self.step.facts[each][place]) for each in ("microbatch", "model_chunk"))
         if microbatch != UNKNOWN:
@@ -225,7 +225,7 @@ class _Drawing:
         return name
 
     def _arguments(self, place: Place) -> Event:
-        """What a click on the op shows; values missing in the log are left out."""
+        """Details shown when an op is clicked; values missing in the log are left out."""
         known = {name: int(self.step.facts[name][place]) for name in FACTS}
         known = {name: value for name, value in known.items() if value != UNKNOWN}
         return {
@@ -243,7 +243,7 @@ class _Drawing:
 
 
 def _named(tid: int, what: str, name: str) -> Iterator[Event]:
-    """Name the process or a thread, and put it where its number says."""
+    """Yield events that name a process or thread and set its sort position."""
     about = {"ph": "M", "pid": PROCESS, "tid": tid}
     yield about | {"name": f"{what}_name", "args": {"name": name}}
     yield about | {"name": f"{what}_sort_index", "args": {"sort_index": tid}}

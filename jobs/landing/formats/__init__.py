@@ -1,1 +1,1 @@
-"""Formats of logs, a module each: what a file holds in, rows and rejects out. No Spark, no stores."""
+"""Log formats, one module each: file contents in, rows and rejects out. No Spark, no stores."""

@@ -1,4 +1,4 @@
-"""Who came last to collectives, from how long each rank was in them."""
+"""Derive which rank came last to each collective from how long each rank stayed in it."""
 
 from array import array
 from collections import Counter
@@ -17,7 +17,7 @@ _LONGEST_NAME: Final = 200
 
 
 class Attendance(NamedTuple):
-    """One rank in one collective.
+    """One rank's time in one collective.
 
     meeting : equal for all ranks that take part, within the communicator
     rank : as the tool numbers it; size : how many ranks take part
@@ -33,7 +33,7 @@ class Attendance(NamedTuple):
 
 
 class Arrivals:
-    """Attendances of one run, as columns: some 32 bytes each.
+    """Attendances of one run, stored as columns of about 32 bytes each.
 
     most : attendances stored; those beyond are counted
     left_out : what says nothing of who came last, in words, and how often
@@ -51,7 +51,7 @@ class Arrivals:
         return len(self._member)
 
     def add(self, each: Attendance) -> None:
-        """Add one rank in one collective."""
+        """Add one rank's attendance of one collective."""
         is_possible = 0 <= each.rank <= _LARGEST_RANK and 0 <= each.inside_us <= _LONGEST_US
         if len(self) >= self._most:
             self.left_out[f"ranks in collectives beyond the first {self._most}"] += 1
@@ -68,7 +68,7 @@ class Arrivals:
             self._inside_us.append(each.inside_us)
 
     def forget(self, length: int) -> None:
-        """Keep only the first attendances: those behind them are of a file that breaks off."""
+        """Truncate to the first `length` attendances, dropping those of a broken file."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
 
@@ -121,7 +121,7 @@ def _whole(
     inside_us: npt.NDArray[np.float64],
     rank: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
-    """Meetings, times and members of collectives with every wanted rank recorded once.
+    """Select collectives in which every expected rank was recorded once.
 
     size : ranks that must be there, for each attendance: those that left any record in the communicator
     returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole

@@ -1,4 +1,4 @@
-"""What a reader of another tool's log gives: what the run is, rows of rank_steps, and what it left out.
+"""Result types of readers for other tools' logs: the run's facts, rows of rank_steps, and what was left out.
 
 Its rows must be as those of a rank log; which are not, is found here.
 """
@@ -21,7 +21,7 @@ _LARGEST: Final = 2**31 - 1
 
 
 class SourceFile(NamedTuple):
-    """One file of a run as another tool left it.
+    """One file of a run recorded by another tool.
 
     name : in the run folder
     opened : its unpacked bytes from the first on; may be called again. Reading raises FileError beyond the
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 @dataclass
 class ForeignRun:
-    """A run that another tool recorded; `transfers` and all that follows is complete once `parts` were read.
+    """A run recorded by another tool; `transfers` and later fields are complete once `parts` are read.
 
     source_format : which tool's, as `jobs.source_format` has it
     manifest : fields of a manifest that the files have
@@ -63,23 +63,23 @@ class ForeignRun:
 
 
 class RefusalError(Exception):
-    """A log that no replay can be made of: its tool, why, and what to switch on instead."""
+    """Raised for a log that cannot be replayed: names the tool, the reason, and what to record instead."""
 
     def __init__(self, tool: str, reason: str, instead: str) -> None:
         super().__init__(f"{tool}: {reason}. {instead}")
 
 
 def count(left_out: Counter[str], what: str, number: int) -> None:
-    """Count something that is left out; what never is has no entry."""
+    """Count something that is left out; a zero adds no entry."""
     if number:
         left_out[what] += number
 
 
 class Format(Protocol):
-    """A reader of one tool's logs; a module with these two functions."""
+    """Protocol of a reader for one tool's logs; a module with these two functions."""
 
     def recognises(self, head: bytes) -> bool:
-        """Whether a file that begins like this (64 KiB, unpacked) is of this tool."""
+        """Whether a file with this head (64 KiB, decompressed) comes from this tool."""
 
     def read(self, files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
         """Read the files of one run.
@@ -90,7 +90,7 @@ class Format(Protocol):
 
 
 def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
-    """Return the rows that are sound, and a reject for each other; numbered together from `first` on.
+    """Split rows into valid ones and rejects, numbered from `first` on.
 
     limits : LIMITS of a good manifest, or nulls
     """
@@ -116,7 +116,7 @@ def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
 
 
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-    """Rows out of their layout, with numbers that no column holds, or with a zero before 1970."""
+    """Rejects for rows outside the layout, with oversized numbers, or with a zero before 1970, by row."""
     found = {}
     for row, scalars in enumerate(rows.scalars):
         present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}

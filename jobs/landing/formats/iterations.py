@@ -1,4 +1,4 @@
-"""The field `iterations` of a manifest: which iteration of a whole each step of a run belongs to."""
+"""Parse the manifest field `iterations`: the iteration of a whole that each step belongs to."""
 
 import re
 from itertools import islice
@@ -14,7 +14,7 @@ _MOST_NAMED: Final = 20
 
 
 def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
-    """Return the iteration of each step, and what is wrong, a sentence each.
+    """Return the iteration of each step, and one sentence for each defect.
 
     given : as JSON has it; good is an object of step numbers, each with an integer from 0
     """

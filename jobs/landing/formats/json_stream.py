@@ -1,4 +1,4 @@
-"""JSON that is too large to be held: the items of one array of a document, one by one.
+"""Stream JSON that is too large for memory: the items of one array of a document, one by one.
 
 json's own scanner reads an item at a time from a window of text; no other library is needed.
 """
@@ -21,7 +21,7 @@ _SCANNER: Final = json.JSONDecoder()
 
 
 def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
-    """Items of the array that a document is, or that it holds under `traceEvents`.
+    """Yield the items of a document's array, or of its `traceEvents`.
 
     most : characters that one item, or another value beside the array, may have
     rejects : gets text after the document, which is not read
@@ -39,11 +39,11 @@ def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
     else:
         window.refuse("neither an array nor an object")
     if rest := window.rest():
-        rejects.append(Reject(Reason.NOT_JSON, "behind the end of the file's JSON; not read", text=rest))
+        rejects.append(Reject(Reason.NOT_JSON, "after the end of the file's JSON; not read", text=rest))
 
 
 class _Window:
-    """The stretch of a document's text that is being read."""
+    """The part of a document's text that is in memory."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file, self._most = file, most
@@ -51,17 +51,17 @@ class _Window:
         self._text, self._at = "", 0
 
     def peek(self) -> str:
-        """Return the next character that is not blank."""
+        """Return the next non-blank character."""
         if not self._has_more():
             self.refuse("it ends too early")
         return self._text[self._at]
 
     def rest(self) -> str:
-        """How what follows begins; empty where only blanks do."""
+        """Beginning of the remaining text; empty if only blanks follow."""
         return self._text[self._at :][:LONGEST_TEXT] if self._has_more() else ""
 
     def _has_more(self) -> bool:
-        """Go to the next character that is not blank; returns whether one was found."""
+        """Skip blanks; returns whether any text follows."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches nothing too
             if self._at < len(self._text):
@@ -70,7 +70,7 @@ class _Window:
                 return False
 
     def value(self) -> Any:  # noqa: ANN401  # any JSON value
-        """Return the next value."""
+        """Decode and return the next value."""
         self.peek()
         while True:
             try:
@@ -87,7 +87,7 @@ class _Window:
             return found
 
     def array(self) -> Iterator[Any]:
-        """Items of the array that begins here."""
+        """Yield the items of the array that begins here."""
         self._at += 1
         if self.peek() == "]":
             self._at += 1
@@ -98,7 +98,7 @@ class _Window:
                 return
 
     def names(self) -> Iterator[str]:
-        """Names of the members of the object that begins here; the caller reads each value."""
+        """Yield the member names of the object that begins here; the caller reads each value."""
         self._at += 1
         if self.peek() == "}":
             return
@@ -116,7 +116,7 @@ class _Window:
         raise FileError(Reason.UNREADABLE_FILE, f"not JSON to its end: {why}")
 
     def _after(self, end: str) -> bool:
-        """Whether the array or object ends here; else another item follows."""
+        """Whether the array or object ends here; if not, skip the comma before the next item."""
         found = self.peek()
         if found not in {",", end}:
             self.refuse(f"{found!r} between two values")

@@ -1,4 +1,4 @@
-"""torch.profiler (Kineto) traces, a file for each rank and window, to rows of rank_steps.
+"""Convert torch.profiler (Kineto) traces, one file per rank and window, to rows of rank_steps.
 
 How ops are found, and what has no place: kineto.md beside this file.
 """
@@ -27,7 +27,7 @@ Meetings = dict[tuple[int, ...], tuple[object, ...]]
 
 
 class _OneFile(NamedTuple):
-    """One file: its rows, and its facts about the run."""
+    """Rows of one file, and what it says about the run."""
 
     part: Part
     place: Place
@@ -36,7 +36,7 @@ class _OneFile(NamedTuple):
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins like this is a trace of torch.profiler."""
+    """Whether a file with this head is a torch.profiler trace."""
     is_object = head.lstrip().startswith(b"{")
     return is_object and (_OWN[0] in head or (_EVENTS in head and any(each in head for each in _OWN)))
 
@@ -85,7 +85,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def read_arrivals(file: SourceFile, found: Arrivals) -> None:
-    """Add the collectives of a file. Raises FileError for one that breaks off."""
+    """Add the collectives of a file to `found`. Raises FileError if it is truncated."""
     _add_arrivals(_read(file, {}), found)
 
 
@@ -100,7 +100,7 @@ def _unusable(error: RefusalError) -> Reject:
 
 
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
-    """Raise RefusalError where two files cannot be of one run."""
+    """Raise RefusalError if two files cannot belong to one run."""
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
         sizes = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
@@ -111,7 +111,7 @@ def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
 
 
 class _Reader:
-    """Reads the files of one run; what it counts is complete once all have been read."""
+    """Reads the files of one run; its counts are complete once all files are read."""
 
     def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
         self._manifest = manifest
@@ -120,7 +120,7 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
 
     def read(self, file: SourceFile) -> _OneFile:
-        """Read one file. Raises FileError or RefusalError where it is of no use."""
+        """Read one file. Raises FileError or RefusalError if it cannot be used."""
         trace = _read(file, self._manifest)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)
@@ -143,7 +143,7 @@ class _Reader:
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:
-    """Raise RefusalError for a trace that says too little, or of a kind that the model has no place for."""
+    """Raise RefusalError for a trace that lacks required data, or that the model cannot represent."""
     if not trace.steps:
         raise refusal(
             "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
@@ -178,7 +178,7 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
 
 
 def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
-    """What a rank's collectives lack against those of the first of its dp ranks; empty for nothing.
+    """Describe how a rank's collectives differ from those of the first of its dp ranks; empty if equal.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
     it would be compared with others.
@@ -193,7 +193,7 @@ def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
 
 
 def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:
-    """A row; its zero is the start of its first op, as integers, so that no digit of a time is lost."""
+    """One row of rank_steps; its integer zero is the start of its first op, so that times lose no digits."""
     ops = found.ops
     zero_us = int(np.floor(ops.start_us[0]))
     known = dict.fromkeys(SCALARS) | place.row()
@@ -203,7 +203,7 @@ def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict
 
 
 def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
-    """Add the collectives of one rank; ranks are the job's.
+    """Add one rank's collectives; ranks are numbered as in the job.
 
     Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
     group in a step with the k-th. A kernel of NCCL runs from its launch until all ranks have come and it is
@@ -240,5 +240,5 @@ def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
 
 
 def _is_to_one(collective: Collective, trace: RankTrace) -> bool:
-    """Whether it is a send or recv. Without a group, and without a pipeline, all exchange with all."""
+    """Whether it is a point-to-point transfer; without group and pipeline it is an all-to-all."""
     return collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))

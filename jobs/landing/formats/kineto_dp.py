@@ -1,4 +1,4 @@
-"""A step without a pipeline: DDP and FSDP, in pieces between their collectives.
+"""Steps without a pipeline (DDP, FSDP), cut into pieces at their collectives.
 
 Order is that of launches. A forward compute reaches from one all-gather to the next (DDP has none), a
 backward compute from one collective of gradients to the next. Either is cut, too, where another collective is
@@ -23,7 +23,7 @@ from jobs.landing.formats.kineto_trace import (
 
 
 def dp_ops(step: ops.Step, place: Place, left_out: Counter[str]) -> ops.StepOps | None:
-    """Ops of one rank in one step without a pipeline; None for one that holds no whole pass.
+    """Ops of one rank in one step without a pipeline; None if it holds no complete pass.
 
     left_out : counts what the model of a step has no place for
     Raises RefusalError for hybrid sharding.
@@ -55,7 +55,7 @@ def dp_ops(step: ops.Step, place: Place, left_out: Counter[str]) -> ops.StepOps 
 
 
 def _roles(step: ops.Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Which collectives gather parameters, which reduce gradients, and where computes are cut.
+    """Masks of collectives that gather parameters and that reduce gradients, and where computes are cut.
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass
@@ -71,7 +71,7 @@ def _roles(step: ops.Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, F
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
-    """Computes as one between two cuts; also the microbatch of each, and its place within its pass."""
+    """Merge computes between two cuts; also returns each piece's microbatch and position in its pass."""
     is_backward = computes.is_backward.astype(np.int64)
     turns = np.diff(is_backward, prepend=0)
     pass_number = np.cumsum(turns != 0)

@@ -1,4 +1,4 @@
-"""Ops of one rank in one step: spans of kernels, and what follows the last gradient."""
+"""Ops of one rank in one step: spans of kernels, gradients, and the tail."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ NO_MICROBATCH: Final = -1
 
 
 class Ops(NamedTuple):
-    """Ops, as columns of shape (op,); times by the file's own zero. [us]"""
+    """Columns of ops, shape (op,); times relative to the file's zero. [us]"""
 
     op: Ints
     start_us: Floats
@@ -44,20 +44,20 @@ class Ops(NamedTuple):
     def of(
         op: int | Ints, kernels: Kernels, microbatch: int | Ints = NO_MICROBATCH, chunk: int | Ints = 0
     ) -> "Ops":
-        """One op for each kernel."""
+        """Make one op per kernel."""
         alike = [np.broadcast_to(each, kernels.start_us.shape) for each in (op, microbatch, chunk)]
         return Ops(alike[0], kernels.start_us, kernels.duration_us, alike[1], alike[2])
 
     @staticmethod
     def joined(parts: Sequence["Ops"]) -> "Ops":
-        """All of them, by start; those that start together in the order of the parts."""
+        """Concatenate ops, sorted by start; ties keep the order of the parts."""
         columns = [np.concatenate(values) for values in zip(*parts, strict=True)]
         order = np.argsort(columns[1], kind="stable")
         return Ops(*(values[order] for values in columns))
 
 
 class Step(NamedTuple):
-    """What one rank launched in one step, in the order of the launches."""
+    """Everything that one rank launched in one step, in order of launch."""
 
     computes: Kernels
     communications: Kernels
@@ -65,12 +65,12 @@ class Step(NamedTuple):
     optimizer_us: float
 
     def are(self, *kinds: str) -> Flags:
-        """Which collectives are of one of these kinds."""
+        """Mask of collectives of these kinds."""
         return np.array([each.kind in kinds for each in self.collectives], bool)
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, how many chunks they have, and the keys of its shared collectives where all have one."""
+    """Ops of a step, number of chunks, and keys of its shared collectives if all have one."""
 
     ops: Ops
     chunks: int
@@ -78,7 +78,7 @@ class StepOps(NamedTuple):
 
 
 def step_of(trace: RankTrace, position: int) -> Step:
-    """What was launched in the step at this position; `optimizer_us` is infinite where nothing names it."""
+    """Everything launched in the step at this position; `optimizer_us` is infinite if none is named."""
     is_here = trace.communications.step == position
     computes = trace.computes.where(trace.computes.step == position)
     first_us = computes.launch_us[0] if len(computes.launch_us) else np.inf
@@ -93,7 +93,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Which collectives are those of all dp ranks. RefusalError where that cannot be, or is not known.
+    """Mask of collectives over all dp ranks. Raises RefusalError if that is unknown or impossible.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """
@@ -108,7 +108,7 @@ def of_all_dp_ranks(step: Step, place: Place) -> Flags:
 
 
 def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:
-    """Kernels that follow each other and have equal labels, as one from the first start to the last end."""
+    """Merge consecutive kernels with equal labels into one from first start to last end."""
     if not len(kernels.start_us):
         return kernels, [each[:0] for each in labels]
     is_first = np.ones(len(kernels.start_us), bool)
@@ -121,7 +121,7 @@ def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:
 
 
 def gradients(kernels: Kernels, chunk: Ints) -> list[Ops]:
-    """Collectives of gradients, in the order of their launches.
+    """Ops of the collectives that reduce gradients, in order of launch.
 
     The last one follows the last compute: it is the all-reduce that the model of a step has behind all
     others, and its presence says that the others overlap with computes.
@@ -131,7 +131,7 @@ def gradients(kernels: Kernels, chunk: Ints) -> list[Ops]:
 
 
 def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> tuple[list[Ops], Flags]:
-    """Clipping and optimizer: what was launched once all gradients were.
+    """Ops of clipping and the optimizer: everything launched after the last gradients.
 
     is_tail : shape (compute,)
     from_us : launch of the last gradients, or of the last backward compute
@@ -152,7 +152,7 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
 def whole_step(
     step: Step, parts: Sequence[Ops], chunks: int, shared: Flags, others: Flags, left_out: Counter[str]
 ) -> StepOps:
-    """A step of these ops.
+    """Assemble the ops of a step, and count collectives that fit nowhere.
 
     shared : collectives of all dp ranks that became ops, shape (collective,)
     others : collectives that became ops besides; those that are left are counted, by kind

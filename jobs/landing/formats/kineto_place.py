@@ -1,4 +1,4 @@
-"""Where a rank stands in its job: by the process groups that its trace names, else by the manifest."""
+"""A rank's coordinates in its job, from the process groups in its trace, else from the manifest."""
 
 import re
 from collections.abc import Mapping
@@ -36,12 +36,12 @@ _PARTS: Final = ("dp", "pp", "tp", "cp", "ep", "sp", "local", "node", "group", "
 
 
 def refusal(reason: str, instead: str) -> RefusalError:
-    """A trace that no replay can be made of: why, and what to record instead."""
+    """Return the error for a trace that cannot be replayed: why, and what to record instead."""
     return RefusalError("torch.profiler (Kineto)", reason, instead)
 
 
 class Place(NamedTuple):
-    """A rank's coordinates and the sizes of its job."""
+    """Coordinates of a rank, and the sizes of its job."""
 
     rank: int
     world_size: int
@@ -49,15 +49,15 @@ class Place(NamedTuple):
     coordinates: Mapping[str, int]
 
     def row(self) -> dict[str, int]:
-        """Columns of rank_steps."""
+        """Columns of rank_steps that state the rank's coordinates."""
         return {"rank": self.rank} | {f"{axis}_rank": self.coordinates[axis] for axis in _FASTEST_FIRST}
 
     def manifest(self) -> dict[str, int]:
-        """Fields of a manifest."""
+        """Manifest fields that state the job's sizes."""
         return {"world_size": self.world_size} | {f"{axis}_size": self.sizes[axis] for axis in _FASTEST_FIRST}
 
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
-        """Whether a collective of a group spans all dp ranks.
+        """Whether collectives of a group span all dp ranks.
 
         Raises RefusalError where gradients are reduced among a part of them, or their group is unknown.
         """
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> DistributedInfo:
-    """What a trace says of itself; what it lacks, its file's name and job.json say where they can.
+    """Complete a trace's distributed info from its file name and job.json.
 
     name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are none of the job
     """
@@ -96,7 +96,7 @@ def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> 
 
 
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
-    """Where a rank stands. Raises RefusalError for a layout that is unknown, or given in two ways."""
+    """Coordinates of a rank. Raises RefusalError if the layout is unknown or contradictory."""
     if info.rank is None:
         raise refusal(
             "a trace does not say its rank, nor does its file's name, as trace_rank3.json would",
@@ -127,7 +127,7 @@ def _axis(name: str | None) -> str | None:
 
 
 def _groups(info: DistributedInfo) -> dict[str, Group]:
-    """The rank's group along each axis that has one; replicas are dp ranks unless each is sharded again."""
+    """Process group of the rank along each axis; replicas are dp ranks, unless they are sharded again."""
     groups = {axis: group for group in info.pg_config or () if (axis := _axis(group.pg_desc)) is not None}
     replicas = groups.pop("replica", None)
     if replicas is not None and _size(replicas) > 1:
@@ -171,14 +171,14 @@ def _size(group: Group) -> int:
 
 
 def ranks_of(group: Group) -> list[int]:
-    """The ranks of a group as far as they are listed; a list may be cut, and may be text."""
+    """Ranks of a group, as far as listed; the list may be truncated, or be text."""
     if isinstance(group.ranks, str):
         return [int(number) for number in re.findall(r"\d+", group.ranks)]
     return [rank for rank in group.ranks or () if isinstance(rank, int)]
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Position of a rank in its group; beyond a cut list, extrapolated from the spacing."""
+    """Position of a rank in its group, extrapolated by the spacing beyond a truncated list."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

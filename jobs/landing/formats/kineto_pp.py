@@ -1,4 +1,4 @@
-"""A step of torch.distributed.pipelining, whose schedule annotates every action: `PP:<stage><ACTION><mb>`."""
+"""Steps of torch.distributed.pipelining, whose schedules annotate each action: `PP:<stage><ACTION><mb>`."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ _INSTEAD: Final = "Record a job with Schedule1F1B's or ScheduleInterleaved1F1B's
 
 
 class Actions(NamedTuple):
-    """Actions of a rank's schedule, in the order of their starts; arrays of shape (action,).
+    """Actions of a rank's pipeline schedule in order of start; arrays of shape (action,).
 
     op : code of what it does; -1 for one that only moves parameters or gradients
     """
@@ -48,13 +48,13 @@ class Actions(NamedTuple):
     chunk: Ints
 
     def of(self, kernels: Kernels) -> Ints:
-        """The action in which each kernel was launched; -1 for none."""
+        """Index of the action in which each kernel was launched; -1 if none."""
         place = np.searchsorted(self.start_us, kernels.launch_us, side="right") - 1
         return np.where(kernels.launch_us < self.end_us[place], place, -1)
 
 
 def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
-    """What a rank's schedule did. RefusalError for schedules that the model of a step has no place for."""
+    """Parse a rank's schedule. Raises RefusalError for schedules that the model cannot represent."""
     pp_size, pp_rank = place.sizes["pp"], place.coordinates["pp"]
     rows = []
     for each in annotations:
@@ -76,7 +76,7 @@ def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
 def pp_ops(
     step: ops.Step, place: Place, actions: Actions, vpp_size: int, left_out: Counter[str]
 ) -> ops.StepOps | None:
-    """Ops of one rank in one step of a pipeline; None for one that holds no backward pass.
+    """Ops of one rank in one pipeline step; None if it holds no backward pass.
 
     left_out : counts what the model of a step has no place for
     Raises RefusalError for hybrid sharding.
@@ -113,7 +113,7 @@ def _labelled(kernels: Kernels, actions: Actions, doer: Ints) -> Ops:
 
 
 def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -> tuple[Flags, Flags]:
-    """Which collectives gather a chunk's parameters for its first forward, and which reduce its gradients."""
+    """Masks of collectives that gather a chunk's parameters, and that reduce its gradients."""
     is_shared = ops.of_all_dp_ranks(step, place) & (moved >= 0) & (place.sizes["dp"] * place.sizes["cp"] > 1)
     first_us, last_us = np.full(len(moved), -np.inf), np.full(len(moved), np.inf)
     for chunk in np.unique(actions.chunk[ran]):
@@ -128,7 +128,7 @@ def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Int
 
 
 def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:
-    """Transfers of each kind in the order of the computes that they belong to.
+    """Transfers of each kind, in the order of the computes they belong to.
 
     The model matches the k-th transfer with the k-th compute by start. A schedule may post recvs in another
     order: those that come too late for it start with the next one, which changes no end. Under a virtual

@@ -1,4 +1,4 @@
-"""The JSON of a Kineto trace, a batch of events at a time: files of gigabytes in memory of some megabytes.
+"""Stream the JSON of a Kineto trace in batches of events, so that gigabytes need only megabytes of memory.
 
 A trace is one object with one long array, `traceEvents`, and small fields before and behind it. The text is
 cut between events. Such a place is guessed, by `}, {`, and the decoder says whether the guess was right: what
@@ -29,7 +29,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is used of an event's args."""
+    """Fields of an event's args that are used."""
 
     correlation: int | None = None
     collective: Any = msgspec.field(name="Collective name", default=None)
@@ -41,7 +41,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """What is used of an event; times as the file has them. [us]"""
+    """Fields of an event that are used; times as in the file. [us]"""
 
     name: str = ""
     cat: str = ""
@@ -54,7 +54,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Group(msgspec.Struct):
-    """A process group of the rank; `ranks` is a list, or its text, cut at 30."""
+    """A process group of the rank; `ranks` is a list or text, truncated after 30."""
 
     pg_desc: str | None = None
     pg_size: int | None = None
@@ -63,7 +63,7 @@ class Group(msgspec.Struct):
 
 
 class DistributedInfo(msgspec.Struct):
-    """Whose trace it is."""
+    """Rank, world size and process groups that a trace states."""
 
     rank: int | None = None
     world_size: int | None = None
@@ -71,7 +71,7 @@ class DistributedInfo(msgspec.Struct):
 
 
 class Fields(msgspec.Struct):
-    """The small fields of a trace, with the events of its last batch."""
+    """Small fields of a trace, and the events of its last batch."""
 
     trace_events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
     distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
@@ -83,14 +83,14 @@ _DECODE_FIELDS: Final = msgspec.json.Decoder(Fields).decode
 
 
 class TraceStream:
-    """The events of one file, batch by batch; `fields` are complete once all have been read."""
+    """Events of one file in batches; `fields` are complete once all are read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.fields = Fields()
 
     def batches(self) -> Iterator[list[Event]]:
-        """Events in the order of the file. Raises FileError for a file that breaks off or is no JSON."""
+        """Yield events in file order. Raises FileError for a truncated file or one that is not JSON."""
         rest = self._head()
         while block := self._file.read(_BATCH_BYTES):
             rest += block
@@ -110,7 +110,7 @@ class TraceStream:
         yield events
 
     def _head(self) -> bytes:
-        """Read up to the first event; returns what was read of the events."""
+        """Read up to the first event; returns the text of events already read."""
         text = b""
         while (found := _EVENTS.search(text)) is None:
             block = self._file.read(_BATCH_BYTES)
@@ -122,7 +122,7 @@ class TraceStream:
 
 
 def _whole_events(text: bytes) -> tuple[list[Event], int]:
-    """Decode all whole events; returns how many bytes they took, with their last comma."""
+    """Decode all complete events; returns them and the bytes used, including the last comma."""
     end = len(text)
     for _ in range(_MOST_GUESSES):
         end = text.rfind(b"}", 0, end)
@@ -146,7 +146,7 @@ def _fields(text: bytes) -> Fields:
 
 
 def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
-    """Decode; numbers that JSON does not have, as older versions wrote them for idle bandwidths, are null."""
+    """Decode JSON; nan and infinity, which older versions wrote for idle bandwidths, become null."""
     try:
         return decode(text)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""One file of torch.profiler as arrays: kernels with their launches, collectives, steps, annotations."""
+"""One torch.profiler file as arrays: kernels with launches, collectives, steps, annotations."""
 
 import re
 from array import array
@@ -50,7 +50,7 @@ class Collective(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """Kernels in the order of their launches; all arrays of shape (kernel,).
+    """Kernels in order of launch; arrays of shape (kernel,).
 
     start_us, duration_us, launch_us : by the file's own zero [us]
     is_backward : launched by a thread of autograd
@@ -64,17 +64,17 @@ class Kernels(NamedTuple):
     step: Ints
 
     def where(self, chosen: Flags | npt.NDArray[np.intp] | slice) -> "Kernels":
-        """Some of them."""
+        """Select some kernels."""
         return Kernels._make(values[chosen] for values in self)
 
     @property
     def end_us(self) -> Floats:
-        """When they end. [us]"""
+        """End of each kernel. [us]"""
         return self.start_us + self.duration_us
 
 
 class Annotation(NamedTuple):
-    """A span on the CPU. [us]"""
+    """A named span on the CPU. [us]"""
 
     name: str
     start_us: float
@@ -82,7 +82,7 @@ class Annotation(NamedTuple):
 
 
 class RankTrace(NamedTuple):
-    """One file.
+    """Contents of one trace file.
 
     base_us : Unix time of the file's zero, whole microseconds
     steps : numbers of its steps, in the order of their starts
@@ -104,7 +104,7 @@ class RankTrace(NamedTuple):
 
 
 class _Scan:
-    """Events in memory while a file is read: 16 to 40 bytes for each that counts."""
+    """Events collected while a file is read, 16 to 40 bytes each."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[float, float], int] = {}
@@ -120,7 +120,7 @@ class _Scan:
         self.collectives: list[Collective] = []
 
     def add(self, events: list[Event]) -> None:
-        """Keep what counts."""
+        """Keep the relevant events."""
         for event in events:
             category = event.cat
             if category == "kernel":
@@ -157,7 +157,7 @@ class _Scan:
 
 
 def read_rank(file: BinaryIO) -> RankTrace:
-    """Read one file to its end. Raises FileError for a file that breaks off or is no JSON."""
+    """Read one file to its end. Raises FileError if it is truncated or not JSON."""
     stream, scan = TraceStream(file), _Scan()
     for events in stream.batches():
         scan.add(events)
@@ -194,7 +194,7 @@ def read_rank(file: BinaryIO) -> RankTrace:
 def _launched(
     kernels: Floats, launches: Floats, is_autograd: Flags, spans: list[tuple[float, float]], shift_us: float
 ) -> tuple[Kernels, Ints, Floats]:
-    """Kernels by launch, their places in the file, their streams; those without a launch are lost."""
+    """Kernels joined with their launches, their file positions and streams; unmatched kernels are dropped."""
     place = np.searchsorted(launches[:, 0], kernels[:, 0])
     is_known = place < len(launches)
     is_known[is_known] = launches[place[is_known], 0] == kernels[is_known, 0]
@@ -217,7 +217,7 @@ def _launched(
 
 
 def _busiest(kernels: Kernels, streams: Floats) -> int:
-    """The stream with the most time in kernels; copies for collectives have separate streams."""
+    """Stream with the most kernel time; copies for collectives run on other streams."""
     busy_us = np.bincount(streams.astype(np.int64), kernels.duration_us)
     return int(busy_us.argmax()) if len(busy_us) else -1
 

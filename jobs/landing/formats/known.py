@@ -1,4 +1,4 @@
-"""Formats of other tools, in the order in which a file is tried against them.
+"""Formats of other tools, in the order in which files are tested against them.
 
 NCCL Inspector's logs give no rows of ops and are found elsewhere: beside rank logs by name (landing.files),
 among logs of other tools by content (landing.read_foreign).
@@ -24,5 +24,5 @@ HEAD_BYTES: Final = 64 << 10
 
 
 def format_of(head: bytes) -> Format | None:
-    """Return the reader of the tool whose file begins like this; None for an unknown tool."""
+    """Return the format of a file with this head; None if no tool is recognised."""
     return next((each for each in FORMATS if each.recognises(head)), None)

@@ -1,4 +1,4 @@
-"""The field `labels` of a manifest: names and values as text; bounded, as they travel with their unit."""
+"""Parse the manifest field `labels`: names with text values, bounded in size."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ MOST_LABEL_BYTES: Final = 64_000
 
 
 def labels_of(given: object) -> tuple[dict[str, str] | None, list[str]]:
-    """Return the good ones as text, None where they are too many, and what is wrong, a sentence each.
+    """Return the valid labels as text (None if there are too many), and one sentence for each defect.
 
     given : as JSON has it; numbers and truth values are stored as JSON spells them
     """

@@ -1,4 +1,4 @@
-"""The manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
+"""Parse the manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
 
 Either becomes the columns of the table jobs, with what is wrong in manifest_status and manifest_detail.
 What is missing stays null; a field that is wrong is named, and null unless it is a size that fits its column.
@@ -50,14 +50,14 @@ def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
 
 
 def _amount(value: object) -> float | None:
-    """Take a plausible number of GPU hours; NaN is none."""
+    """Return a plausible number of GPU-hours, else None. [GPU h]"""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
         return None
     return float(value)
 
 
 def _types(value: object) -> dict[str, str] | None:
-    """Take types of GPU by host."""
+    """Return a valid mapping of host to GPU type, else None."""
     if not isinstance(value, dict) or not all(
         is_name(each, MOST_TEXT) and each for pair in value.items() for each in pair
     ):
@@ -70,7 +70,7 @@ def _count(value: object) -> int | None:
 
 
 def _transfer_ops(value: object) -> list[str] | None:
-    """Take op types of transfers, each once."""
+    """Return distinct transfer op types, or None if any is invalid."""
     if not isinstance(value, list) or not all(
         isinstance(each, str) and each in TRANSFER_OPS for each in value
     ):
@@ -101,20 +101,20 @@ Row = dict[str, Any]
 
 
 class ManifestError(FileError):
-    """A manifest that cannot be read at all: its unit has none. The message is a sentence."""
+    """Raised for a manifest that cannot be read; its unit counts as having none."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(Reason.UNREADABLE_FILE, detail)
 
 
 def no_manifest(detail: str) -> Row:
-    """Return the columns of a unit without manifest: nulls, and why."""
+    """Return the columns of a unit without manifest: nulls, and the reason."""
     row: Row = dict.fromkeys(JOBS.value_schema.names)
     return row | {"manifest_status": Status.NO_MANIFEST, "manifest_detail": detail}
 
 
 def manifest_fields(content: bytes, nesting: int) -> object:
-    """Return what a job.json holds: an object, where it is good.
+    """Parse a job.json; an object if it is valid.
 
     nesting : how deep arrays and objects may lie in each other
     Raises ManifestError where it is not JSON, or nested deeper.
@@ -126,7 +126,7 @@ def manifest_fields(content: bytes, nesting: int) -> object:
 
 
 def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Bounds().workers) -> Row:
-    """Return the columns of jobs, without the unit's key, for the fields of a job.json.
+    """Convert the fields of a job.json to columns of jobs, without the unit's key.
 
     job_id, run_id : as the folder names them
     workers : the most that a unit may have
@@ -145,7 +145,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
 
 
 def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().workers) -> Row:
-    """Return the same for the meta-NAME.yaml of a published trace, whose ids are only labels.
+    """Convert the meta-NAME.yaml of a published trace to columns of jobs; its ids are only labels.
 
     Raises ManifestError where it is not YAML, or nested deeper.
     """
@@ -162,7 +162,7 @@ def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().w
 
 
 def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
-    """Fields of the one document whose key and value are plain, as they are spelled; None without fields.
+    """Plain key/value fields of a YAML document as written; None if there are none.
 
     YAML would make a number of run_id 007 and a truth value of the trial NO. Its events come one by one:
     trees of nodes are built by recursion, as deep as the one that wrote the file likes.
@@ -188,7 +188,7 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
 
 
 def _events(content: bytes) -> Iterator[yaml.Event]:
-    """Events of the one document of a file."""
+    """Yield the YAML events of the only document in a file."""
     documents = 0
     for event in yaml.parse(content, Loader=_LOADER):
         documents += isinstance(event, yaml.DocumentStartEvent)
@@ -208,7 +208,7 @@ def _bad_layout(detail: str) -> Row:
 
 
 class _Fields:
-    """Takes fields out of a manifest one by one and collects what is wrong with them."""
+    """Reads fields of a manifest one by one and collects their defects."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._manifest = manifest
@@ -216,14 +216,14 @@ class _Fields:
         self._defects: list[str] = []
 
     def row(self) -> Row:
-        """Return the columns; good only if nothing was wrong."""
+        """Return the columns, with status and detail if there were defects."""
         if self._defects:
             detail = plain("; ".join(self._defects))
             return self._row | {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
         return self._row
 
     def identity(self, name: str, folder: str) -> None:
-        """Hold an id against the one in the folder's name."""
+        """Compare an id with the one in the folder's name."""
         value = self._manifest.get(name)
         if value is None:
             self._missing(name)
@@ -231,7 +231,7 @@ class _Fields:
             self._defects.append(f"{name} is {shown(value)}, the folder's is {shown(folder)}")
 
     def sizes(self, workers: int, cp_size: str = "cp_size") -> None:
-        """Take all sizes; world_size must be the product of those that make up the ranks.
+        """Read all sizes; world_size must be the product of the sizes that make up the ranks.
 
         workers : the most that dp_size x pp_size may be
         cp_size : name of that size in the manifest
@@ -247,7 +247,7 @@ class _Fields:
             self._defects.append(f"dp_size x pp_size = {sizes[0]} x {sizes[1]}, more than {workers} workers")
 
     def size(self, name: str, in_manifest: str = "", *, is_required: bool = True) -> None:
-        """Take an integer that is at least 1."""
+        """Read an integer that is at least 1."""
         in_manifest = in_manifest or name
         value = self._manifest.get(in_manifest)
         if value is None:
@@ -260,7 +260,7 @@ class _Fields:
             self._wrong(in_manifest, f"an integer from 1 to {_LARGEST}")
 
     def optional(self) -> None:
-        """Take what a job.json may leave out."""
+        """Read the optional fields of a job.json."""
         for name, (wanted, stored) in _OPTIONAL.items():
             value = self._manifest.get(name)
             is_empty = name in _OF_A_WHOLE and value == ""
@@ -270,7 +270,7 @@ class _Fields:
                     self._wrong(name, wanted)
 
     def labels(self) -> None:
-        """Take labels as text."""
+        """Read the labels, with values as text."""
         given = self._manifest.get("labels")
         if given is not None:
             found, defects = labels_of(given)
@@ -278,7 +278,7 @@ class _Fields:
             self._defects += defects
 
     def iterations(self) -> None:
-        """Take the iteration of each step, of a run that is part of a whole."""
+        """Read the iteration of each step, for a run that is part of a whole."""
         given = self._manifest.get("iterations")
         if given is not None:
             found, defects = iterations_of(given)

@@ -1,4 +1,4 @@
-"""MegaScan, MegaLens: one JSON file per rank, B and E events in nanoseconds from the start of an iteration.
+"""MegaScan and MegaLens: one JSON file per rank, B and E events in ns from the start of an iteration.
 
 One branch records computes alone: its transfers are absent. Another records transfers too, under names of the
 1F1B schedule. A world barrier precedes each iteration, so that zeros agree, and late starts cannot be seen.
@@ -62,19 +62,19 @@ _UNNAMED: Final = "ms without a name between the last op of an iteration and its
 
 
 class PlacedRank(NamedTuple):
-    """A rank's columns of rank_steps, and its transfers that move nothing."""
+    """A rank's columns of rank_steps, and its transfer types that move no data."""
 
     row: dict[str, Any]
     idle: set[str]
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the file has iterations, in nanoseconds from their start."""
+    """Whether the file has iterations with relative times in nanoseconds."""
     return re.search(rb'"name"\s*:\s*"iteration"', head) is not None and b'"rel_ts"' in head
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
-    """Read the files of a run: their names give the layout, the first one chunks and kinds of ops."""
+    """Read the files of a run: layout from their names, chunks and kinds of ops from the first file."""
     places = {file.name: _place(file.name) for file in files}
     sizes = {
         f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places.values())
@@ -92,7 +92,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
-    """Return a run of these parts; its transfers are measured where every replayed step has some."""
+    """Return a run of these parts; transfers count as measured if every replayed step has some."""
 
     def noted() -> Iterator[Part]:
         having, lacking = set[int](), set[int]()
@@ -124,7 +124,7 @@ def _place(name: str) -> dict[str, int]:
 
 
 def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
-    """Rank of a file: as its name says, else in Megatron's order of tensor, data and pipeline ranks."""
+    """Rank of a file: from its name, else in Megatron's order of tensor, data and pipeline ranks."""
     dp_rank, pp_rank, tp_rank = (place[f"{axis}_rank"] for axis in ("dp", "pp", "tp"))
     derived = (pp_rank * sizes["dp_size"] + dp_rank) * sizes["tp_size"] + tp_rank
     ends = {"first": 0, "last": sizes["pp_size"] - 1}
@@ -133,7 +133,7 @@ def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
 
 
 def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
-    """Ops of the first iteration of a file. Raises RefusalError where it has none."""
+    """Ops of a file's first iteration. Raises RefusalError if it has none."""
     found = next(_iterations(file, bounds, Counter(), []), None)
     if found is None or not found.ops:
         raise RefusalError(
@@ -145,7 +145,7 @@ def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
 
 
 class Iteration(NamedTuple):
-    """One iteration: its number, its ops as events with begin_ns and end_ns, and its end. [ns]"""
+    """One iteration: number, ops as events with begin_ns and end_ns, and its end. [ns]"""
 
     step: int
     ops: list[dict[str, Any]]
@@ -186,11 +186,11 @@ def _iterations(
 
 
 def leave_out(name: str | None, left_out: Counter[str]) -> None:
-    """Count an event that is no op. Raises RefusalError for half a backward pass."""
+    """Count an event that is not an op. Raises RefusalError for half a backward pass."""
     if name is not None and _SPLIT_BACKWARD.search(name):
         raise RefusalError(
             "MegaScan",
-            f"{name}: a backward in two parts (zero-bubble schedules) has no place in the graph",
+            f"{name}: a backward in two parts (zero-bubble schedules) cannot be represented in the graph",
             "Trace the same job with the 1F1B or the interleaved schedule",
         )
     left_out["values that are no events" if name is None else f"events named {name[:40]}"] += 1
@@ -209,19 +209,19 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(event: Mapping[str, Any]) -> float:
-    """Time of an event; what is none costs the iteration. [ns]"""
+    """Timestamp of an event; an invalid one is nan and discards the iteration. [ns]"""
     value = event.get("rel_ts")
     return float(value) if isinstance(value, int | float) else nan
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
-    """The first of these fields that is a number."""
+    """First of these fields that is a 32-bit integer, else the default."""
     values = (event.get(name) for name in names)
     return next((each for each in values if type(each) is int and abs(each) < 2**31), default)
 
 
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
-    """Rows of a file, some iterations at a time; a file that breaks off costs no other."""
+    """Yield rows of a file, some iterations at a time; a broken file affects no other."""
     rejects: list[Reject] = []
     iterations = _iterations(file, bounds, left_out, rejects)
     try:
@@ -234,7 +234,7 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
 
 
 def row_of(found: Iteration, rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Columns of rank_steps of one iteration of one rank."""
+    """Columns of rank_steps for one iteration of one rank."""
     recorded = [(op, event) for event in found.ops for op in OPS[event["name"]]]
     ops = [(op, event) for op, event in recorded if op not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(ops))

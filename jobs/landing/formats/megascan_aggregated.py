@@ -1,4 +1,4 @@
-"""MegaScan's aggregated form: what its own tool makes of the files of all ranks, in Chrome's trace format.
+"""MegaScan's aggregated form: the files of all ranks merged by its own tool, in Chrome's trace format.
 
 One version writes B and E events, with the stage in `args` and the dp rank in `pid`; another X events with
 all coordinates in `args`. Iterations follow each other on one time line, in whole microseconds.
@@ -45,7 +45,7 @@ class _Op(NamedTuple):
 
 
 class _Events:
-    """Ops of one file by rank and iteration, and when each iteration begins. [us]"""
+    """Ops of one file by rank and iteration, and the start of each iteration. [us]"""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self.ops: dict[Lane, dict[int, list[_Op]]] = {}
@@ -56,7 +56,7 @@ class _Events:
         self._left_out = left_out
 
     def add(self, event: object) -> None:
-        """Add an event, if it is one of an op."""
+        """Add an event if it belongs to an op."""
         args = event.get("args") if isinstance(event, dict) else None
         if not isinstance(event, dict) or not isinstance(args, dict):
             leave_out(None, self._left_out)
@@ -78,7 +78,7 @@ class _Events:
             self._left_out["ends of ops that did not begin"] += 1
 
     def end(self) -> None:
-        """Count what did not end."""
+        """Count ops that began but did not end."""
         count(self._left_out, "beginnings of ops that did not end", sum(map(len, self._open.values())))
 
     def _op(
@@ -100,12 +100,12 @@ class _Events:
 
 
 def recognises(head: bytes) -> bool:
-    """Whether events have colours and iterations, and the names of MegaScan's."""
+    """Whether events have MegaScan's colours, iterations and names."""
     return all(each.search(head) is not None for each in (_OWN, _STEP, _NAMED))
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the one file of a run; others beside it would be other windows of the same ranks."""
+    """Read the only file of a run; further files would be other windows of the same ranks."""
     left_out: Counter[str] = Counter()
     found: list[tuple[SourceFile, _Events, list[Reject]]] = []
     for file in files:
@@ -147,7 +147,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
-    """Coordinates of each rank, as its events have them, else by pid and tid: dp rank x stages + stage."""
+    """Coordinates of each rank from its events, else from pid and tid: dp rank x stages + stage."""
     facts = {lane: known for events in found for lane, known in events.facts.items()}
     if not facts or any("pp_rank" not in known for known in facts.values()):
         raise _refusal(
@@ -161,7 +161,7 @@ def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
 
 
 def _iteration(step: int, ops: Sequence[_Op], events: _Events) -> Iteration:
-    """An iteration from its zero: the first event of any rank."""
+    """Make an iteration with times from its zero, the first event of any rank."""
     zero_us = events.zeros_us[step]
     return Iteration(
         step,
@@ -183,7 +183,7 @@ def _all_ops(events: _Events) -> Iterator[_Op]:
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:
-    """A time; what is none costs the iteration of its rank. [us]"""
+    """Timestamp of an event; an invalid one is nan and discards the iteration of its rank. [us]"""
     value = event.get(name)
     return float(value) if isinstance(value, int | float) else nan
 

@@ -1,4 +1,4 @@
-"""Lines of a Megatron job's console: how long an iteration took, and which. Never a replay.
+"""Parse a Megatron job's console output: how long each iteration took. Cannot be replayed.
 
 Megatron's last rank prints a line every few iterations, with the mean time over these; some forks put the
 clock before it. The tables of timers between the lines are sums over ranks, and are not read.
@@ -37,19 +37,19 @@ _PIECE: Final = 1 << 16
 
 
 def recognises(head: bytes) -> bool:
-    """Whether lines of iterations are there, or Megatron's line of the layout, which precedes them."""
+    """Whether there are lines of iterations, or the layout line that Megatron prints before them."""
     return _LAYOUT.search(head) is not None or any(map(_iteration, head.splitlines()))
 
 
 def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Clock, number and time of an iteration, if the line has them."""
+    """Clock, number and duration in a line of an iteration; None for other lines."""
     found = _ITERATION.search(line)
     elapsed = _ELAPSED.search(line, found.end()) if found else None
     return (found[1], found[2], elapsed[1]) if found and elapsed else None
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run, in the order of their names: attempts of it, or what several nodes printed."""
+    """Read the files of a run by name: its attempts, or the output of several nodes."""
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     lines: dict[tuple[str | None, int, float], None] = {}
@@ -84,7 +84,7 @@ def _read(
     sizes: dict[str, int],
     left_out: Counter[str],
 ) -> None:
-    """Add the lines of a file; what repeats another line, as a copy of the file does, is counted."""
+    """Add the iterations of a file; lines repeated by copies are counted only once."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:
@@ -107,7 +107,7 @@ def _read(
 
 
 def _lines(content: BinaryIO) -> Iterator[bytes]:
-    """Lines; a longer one than any of Megatron's comes in pieces."""
+    """Yield lines; overlong ones in pieces."""
     return chain.from_iterable(
         piece.splitlines() or [b""] for piece in iter(lambda: content.readline(_PIECE), b"")
     )

@@ -1,4 +1,4 @@
-"""NCCL Inspector: how long each rank was in each collective, as evidence of who came last; never a replay.
+"""NCCL Inspector logs: each rank's time in each collective, as evidence of who came last; no replay.
 
 What is read, and what a log needs: nccl_inspector.md beside this file.
 """
@@ -50,13 +50,13 @@ _DECODE: Final = msgspec.json.Decoder(_Line).decode
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins like this is a log of NCCL Inspector."""
+    """Whether a file with this head is a log of NCCL Inspector."""
     first = head.lstrip().split(b"\n", 1)[0]
     return first.startswith(b"{") and b'"header"' in first and any(each in first for each in _FIELDS)
 
 
 def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator[Reject]:
-    """Add what the log of one process says; yields lines that say nothing.
+    """Add the collectives in one process's log; yields rejected lines.
 
     Raises FileError for a file that breaks off; nothing of it has then been added.
     """
@@ -77,7 +77,7 @@ def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator
 
 
 def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, by number; a longer one is cut one byte beyond the most that it may have."""
+    """Yield non-blank lines by number; overlong ones are cut at one byte beyond the limit."""
     number = 0
     while line := opened.readline(most + 1):
         number += 1
@@ -89,7 +89,7 @@ def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
-    """One line: who was in a collective, a reject, or what it is that is no evidence."""
+    """Parse one line: an attendance, a reject, or the reason why it is no evidence."""
     if len(line) > bounds.line_bytes:
         return Reject(Reason.LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:

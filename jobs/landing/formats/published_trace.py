@@ -1,4 +1,4 @@
-"""Published traces: one Parquet file with one row per op, to rank_steps with one row per (rank, step).
+"""Convert published traces, Parquet with one row per op, to rank_steps with one row per (rank, step).
 
 Used are rank, dp_rank, stage (pp_rank), step, optype, start_ts and duration (float32 seconds from the step's
 start), mb_id (microbatch) and mc (model chunk within the stage). A (rank, step) stands alone like a line of a
@@ -48,7 +48,7 @@ Positions = npt.NDArray[np.intp]
 def read_trace(
     content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
 ) -> tuple[Rows, list[Reject]]:
-    """Return one row per (rank, step), in that order, and the (rank, step)s that are none.
+    """Return one row per (rank, step), in that order, and rejects for the invalid ones.
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
@@ -60,7 +60,7 @@ def read_trace(
 
 
 def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, list[Reject]]:
-    """Return the same for ops in any order: times in microseconds, `op` as codes."""
+    """Return rows and rejects for ops in any order; times in microseconds, `op` as codes."""
     order = np.lexsort((columns["start_ts"], columns["step"], columns["rank"]))
     ops = {name: values[order] for name, values in columns.items()}
     is_first = np.ones(len(order), dtype=bool)
@@ -77,7 +77,7 @@ def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, l
 
 
 def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
-    """Return the columns as arrays, times in microseconds, op types as codes; `is_null` marks nulls."""
+    """Read the columns as arrays: times in microseconds, op types as codes, nulls marked in `is_null`."""
     wanted = [*_INTEGERS, "optype", *_TIMES]
     if not content.seek(0, 2):
         raise FileError(Reason.UNREADABLE_FILE, "the file is empty")
@@ -107,7 +107,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
 
 
 def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
-    """Raise FileError if the footer shows that a column is missing, or that the file is too large."""
+    """Raise FileError if the footer shows a missing column, or a file that is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
         raise FileError(Reason.UNREADABLE_FILE, f"no column {', '.join(missing)}")
@@ -122,7 +122,7 @@ def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None
 
 
 def _op_codes(names: pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """Codes of op types, -1 for what is none; each name is looked at once, however often it is there."""
+    """Codes of op types, -1 for unknown ones; each distinct name is looked up once."""
     spelled = names.combine_chunks()
     if not pa.types.is_dictionary(spelled.type):
         spelled = spelled.dictionary_encode()
@@ -136,7 +136,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -> Positions:
-    """Per (rank, step), the position among REJECT_REASONS of the first that applies to any of its ops."""
+    """For each (rank, step), the index in REJECT_REASONS of the first that applies to any op."""
     is_outside = np.zeros(len(ops["op"]), dtype=bool)
     for name, size in _BOUNDS.items():
         bound = limits[size]
@@ -166,7 +166,7 @@ _DETAILS: Final = {
 
 
 def _rows(ops: Columns, first: Positions) -> Rows:
-    """Return one row per (rank, step); ranks, steps and lists are those of the ops from `first` on."""
+    """Return one row per (rank, step), its ops beginning at `first`."""
     columns = {name: ops[source][first].tolist() for name, source in _SCALARS.items()}
     nothing = [None] * len(first)
     return Rows(

@@ -1,4 +1,4 @@
-"""Rank logs, format rank-log/1: reads and judges plain lines, many at a time, to rows of rank_steps.
+"""Read rank logs (format rank-log/1): parse and check many plain lines at once into rows of rank_steps.
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
 checked together with the lines around it. What is not plain in any respect is left to rank_log_line, which
@@ -45,7 +45,7 @@ _WIDTH: Final = 8
 
 @dataclass
 class _Plain:
-    """Plain lines of a block, column by column; `places` are their positions in the block.
+    """Columns of the plain lines in a block; `places` are their positions in it.
 
     types : place -> host and type of GPU, of lines that state both
     """
@@ -57,7 +57,7 @@ class _Plain:
 
 
 class RankLogReader:
-    """Reads the rank logs of one unit.
+    """Reader for the rank logs of one unit.
 
     unit : job_id and run_id as the folders name them, and sizes and gpu_types of a good manifest, or nulls
 
@@ -78,7 +78,7 @@ class RankLogReader:
         self._needed = frozenset(needed)
 
     def read(self, lines: Sequence[bytes], first: int) -> tuple[Rows, list[Reject]]:
-        """Read the lines of a file from number `first` on; every one that is not blank is a row or a reject.
+        """Read lines numbered from `first` on; each non-blank line becomes a row or a reject.
 
         returns : rows and rejects, each by line
         """
@@ -112,7 +112,7 @@ class RankLogReader:
         return found
 
     def _values(self, line: bytes, place: int, types: dict[int, tuple[str, str]]) -> tuple[Any, ...] | None:
-        """Scalars of a line, codes of its ops, its numbers as buffers; None where a value is not plain."""
+        """Scalars, op codes and number buffers of a line; None if any value is not plain."""
         record: Any = self._parser.parse(line)
         has_keys, has_type = self._has_keys(record)
         scalars = self._scalars(record) if has_keys else None
@@ -134,7 +134,7 @@ class RankLogReader:
         )
 
     def _codes_of(self, spelled: bytes) -> bytes:
-        """Codes of op names, a byte each; the ops of a rank repeat from step to step."""
+        """Op codes for an array of op names, cached because ranks repeat theirs every step."""
         codes = self._codes.get(spelled)
         if codes is None:
             if len(self._codes) >= _MOST_KNOWN:
@@ -143,7 +143,7 @@ class RankLogReader:
         return codes
 
     def _note(self, host: str | None, name: str | None) -> None:
-        """Remember the type of GPU that a good line states."""
+        """Remember the GPU type that a valid line states."""
         if host is None or name is None or self._type_text > MOST_TYPE_TEXT:
             return
         names = self.gpu_types.setdefault(host, set())
@@ -152,7 +152,7 @@ class RankLogReader:
             self._type_text += len(host) + len(name)
 
     def _has_keys(self, record: Any) -> tuple[bool, bool]:  # noqa: ANN401  # its values are of any type
-        """Whether every key that is needed is there, and none twice; and whether a type of GPU is.
+        """Whether a record has all required keys once, and whether it states a GPU type.
 
         Lines of a file have the same keys.
         """
@@ -166,7 +166,7 @@ class RankLogReader:
         return known
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
-        """Values of SCALARS; None where one is not as it must be."""
+        """Values of SCALARS; None if any is invalid."""
         unit = self._unit
         if (
             record["format"] != RANK_LOG_FORMAT
@@ -214,12 +214,12 @@ class RankLogReader:
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value is surely text that is short enough; the strict reader judges longer ones."""
+    """Whether a value is text that is surely short enough; the strict reader checks longer text."""
     return type(value) is str and len(value) * LONGEST_CHARACTER <= MOST_TEXT
 
 
 def _is_flat(line: bytes) -> bool:
-    """Whether a line begins like an object and holds five arrays and no other object, text or not."""
+    """Whether a line looks like one flat object with five arrays."""
     if line[:1] != b"{" or line.rfind(b"{") != 0:
         return False
     at = -1
@@ -231,14 +231,14 @@ def _is_flat(line: bytes) -> bool:
 
 
 def _codes(spelled: bytes) -> bytes:
-    """Codes of op names, a byte each; raises KeyError for anything but names of the vocabulary."""
+    """Op codes, one byte each. Raises KeyError for any other name."""
     if not spelled.startswith(b'["'):
         raise KeyError
     return bytes(map(_CODES.__getitem__, spelled[2:-2].split(b'","')))
 
 
 def _rows(plain: _Plain) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return those plain lines as rows whose arrays fit, and which they are."""
+    """Return plain lines with consistent arrays as rows, and a mask of those lines."""
     ops, *numbers = plain.lists
     lengths = np.array([len(codes) for codes in ops], dtype=np.int64)
     is_good = np.ones(len(ops), dtype=bool)
@@ -261,14 +261,14 @@ def _rows(plain: _Plain) -> tuple[Rows, npt.NDArray[np.bool_]]:
 
 
 def _outside(values: npt.NDArray[Any], least: float, most: float) -> npt.NDArray[np.intp]:
-    """Places of values that are not between these."""
+    """Positions of values outside [least, most]."""
     if not len(values) or (values.min() >= least and values.max() <= most):
         return _NOWHERE
     return np.flatnonzero((values < least) | (values > most))
 
 
 def _some_rows(plain: _Plain, is_good: npt.NDArray[np.bool_]) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return the rows of those lines that are good."""
+    """Return the rows of the lines marked good, and the updated mask."""
     lists = tuple(list(compress(column, is_good)) for column in plain.lists)
     chosen = _Plain(list(compress(plain.places, is_good)), list(compress(plain.scalars, is_good)), lists)
     rows, are_good = _rows(chosen)  # which may find more that is not good

@@ -1,4 +1,4 @@
-"""One line of a rank log, judged as the contract says: a row of rank_steps, or the first reason why not.
+"""Strict reader of one rank log line: a row of rank_steps, or the first reason to reject it.
 
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
@@ -46,7 +46,7 @@ _ELEMENTS: Final = {
 
 
 class LineError(Exception):
-    """A line that is not valid: a reason of the vocabulary, and a sentence."""
+    """Raised for an invalid line, with a reject reason and a sentence."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -55,7 +55,7 @@ class LineError(Exception):
 
 
 def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
-    """Return the columns of rank_steps that a line fills, and gpu_type where it states one.
+    """Return the columns of rank_steps in a line, and gpu_type if it states one.
 
     unit : job_id and run_id as the folders name them, and rows.LIMITS and gpu_types, null without a valid
            manifest.
@@ -76,7 +76,7 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
 
 
 def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> dict[str, Any]:
-    """Return the one JSON object of a line.
+    """Return the single JSON object of a line.
 
     known : keys whose values the caller checks; others may hold no NaN or Infinity
     Raises LineError.
@@ -96,7 +96,7 @@ def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> d
 
 
 def _holds_nan(value: object) -> bool:
-    """Whether NaN or Infinity stands anywhere in a value."""
+    """Whether a value contains NaN or Infinity at any depth."""
     if isinstance(value, dict | list):
         return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
     return isinstance(value, NotANumber)
@@ -141,7 +141,7 @@ def _check_ops(record: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
-    """Say which op may be meant; the lines of a run repeat a wrong name, so that it is looked up once."""
+    """Describe an unknown op name, with the closest known one; cached, because runs repeat it."""
     close = get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
     return f"unknown op {shown(name)}" + (f": did you mean {close[0]}?" if close else "")
 
@@ -170,7 +170,7 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
-    """Type of GPU that a line states, if it states one; the manifest's is the one of its host."""
+    """GPU type that a line states; it must agree with the manifest's for its host."""
     name, host = record.get("gpu_type"), record.get("host")
     if name is None:
         return {}
@@ -184,7 +184,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
 
 
 def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
-    """Raise LineError where a line is of another job or run than its folder."""
+    """Raise LineError if a line belongs to another job or run than its folder."""
     for name in _IDS:
         if record[name] != unit[name]:
             detail = (
@@ -203,5 +203,5 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_not_finite(value: float) -> bool:
-    """Whether a number is NaN, or so large that sums of such numbers would not be finite."""
+    """Whether a number is NaN or so large that sums would overflow."""
     return not value <= LONGEST_US

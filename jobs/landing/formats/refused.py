@@ -1,4 +1,4 @@
-"""Logs that many people have and no replay can be made of: recognised by content, refused by name."""
+"""Common logs that cannot be replayed: recognised by content, refused with the tool's name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _WRITER: Final = "Record single ops as rank logs by straggler_emitter (jobs/emit
 
 
 class _Tool(NamedTuple):
-    """What a log of a tool holds, and why that is not enough."""
+    """A refused tool: how its logs are recognised, and why they cannot be replayed."""
 
     name: str
     sign: bytes
@@ -75,12 +75,12 @@ _TOOLS: Final = (
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the file is of one of these tools."""
+    """Whether the file comes from one of these tools."""
     return _tool(head) is not None
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> NoReturn:  # noqa: ARG001  # as every format
-    """Raise RefusalError, in the name of the tool."""
+    """Raise RefusalError with the tool's name and reason."""
     with files[0].opened() as content:
         found = _tool(content.read(_HEAD_BYTES)) or _TOOLS[0]
     raise RefusalError(found.name, found.reason, found.instead)

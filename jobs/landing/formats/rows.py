@@ -1,4 +1,4 @@
-"""What every format gives: rows of rank_steps without the unit they belong to, and rejects."""
+"""Result types of every format: rows of rank_steps without their unit, and rejects."""
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
@@ -34,7 +34,7 @@ MOST_TYPE_TEXT: Final = 4_000_000
 
 
 class Rows(NamedTuple):
-    """Rows of rank_steps from one file, one per (rank, step), without the columns of unit and file.
+    """Rows of rank_steps from one file, one per (rank, step), without the unit's key and source file.
 
     scalars : values of SCALARS, for each row
     lines : number of each row's line in its file, 1-based, blank lines counted; ascending
@@ -49,12 +49,12 @@ class Rows(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """About what they take in memory."""
+        """Approximate memory size. [B]"""
         hosts = sum(len(row[_HOST]) for row in self.scalars if row[_HOST])
         return len(self.lines) * _ROW_BYTES + hosts + sum(values.nbytes for values in self.lists)
 
     def where(self, is_kept: npt.NDArray[np.bool_]) -> "Rows":
-        """Some of them."""
+        """Select some rows."""
         ops = np.repeat(is_kept, self.lengths)
         return Rows(
             list(compress(self.scalars, is_kept)),
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
     @staticmethod
     def of(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> "Rows":
-        """Rows of columns by name, one mapping each."""
+        """Build rows from one mapping of column name to value per row."""
         return Rows(
             [tuple(record[name] for name in SCALARS) for record in records],
             lines,
@@ -77,7 +77,7 @@ class Rows(NamedTuple):
         )
 
     def merged(self, other: "Rows") -> "Rows":
-        """Both, by line."""
+        """Merge both sets of rows, sorted by line."""
         both = joined([self, other])
         order = np.argsort(both.lines)
         first_op = np.cumsum(both.lengths) - both.lengths
@@ -91,7 +91,7 @@ class Rows(NamedTuple):
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Join rows in order."""
+    """Concatenate rows in order."""
     return Rows(
         [row for part in parts for row in part.scalars],
         [line for part in parts for line in part.lines],
@@ -104,7 +104,7 @@ NO_ROWS: Final = Rows.of([], [])
 
 
 def table_of(rows: Rows) -> pa.Table:
-    """Rows as rank_steps has them, without the columns of unit and file."""
+    """Convert rows to columns of rank_steps, without the unit's key and source file."""
     names = [name for name in RANK_STEPS.column_names if name in {*SCALARS, *LISTS}]
     columns = dict(zip(SCALARS, zip(*rows.scalars, strict=True), strict=True)) if rows.scalars else {}
     kinds = RANK_STEPS.arrow_schema
@@ -128,7 +128,7 @@ LIMITS: Final = tuple(COORDINATES.values())
 
 
 class Bounds(NamedTuple):
-    """What the landing may hold at most; what is beyond is a reject, and costs neither memory nor time.
+    """Limits on landed files; anything beyond is rejected at little cost of memory or time.
 
     line_bytes : of a line; a longer one is rejected without a look at what it says
     file_bytes : of a file, unpacked
@@ -159,7 +159,7 @@ LONGEST_CHARACTER: Final = 4  # bytes, in UTF-8
 
 
 class Reject(NamedTuple):
-    """A line that is no row, or with neither line nor text a whole file."""
+    """A rejected line, or a rejected whole file if line and text are None."""
 
     reason: str
     detail: str
@@ -168,12 +168,12 @@ class Reject(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate memory size. [B]"""
         return _REJECT_BYTES + getsizeof(self.detail) + getsizeof(self.text)
 
 
 class FileError(Exception):
-    """A whole file that cannot be used: a reason of the vocabulary, and a sentence."""
+    """Raised for a whole file that cannot be used, with a reject reason and a sentence."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -181,10 +181,10 @@ class FileError(Exception):
 
 
 def text_of(line: bytes) -> str:
-    """How a line begins; what is not UTF-8 is replaced."""
+    """Beginning of a line as text; bytes that are not UTF-8 are replaced."""
     return line[: LONGEST_TEXT * LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
 
 
 def plain(text: str) -> str:
-    """Text of a file for tables and consoles: its beginning, without halves of surrogate pairs."""
+    """Beginning of a file's text, safe for tables and consoles: without lone surrogates."""
     return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Events of a run, format run-events/1: when it started, took its first step, saved, failed, started again.
+"""Read events of a run (format run-events/1): starts, first steps, checkpoints, failures, restarts.
 
 One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
 """
@@ -28,7 +28,7 @@ EVENT_ROWS: Final = RUN_EVENTS.value_schema.remove(RUN_EVENTS.value_schema.get_f
 
 
 class Events(NamedTuple):
-    """What a file holds: how many lines that are not blank, and the rows and rejects that they are."""
+    """Contents of a file of events: number of non-blank lines, rows and rejects."""
 
     lines: int
     rows: Sequence[Mapping[str, Any]]
@@ -36,7 +36,7 @@ class Events(NamedTuple):
 
 
 def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], bounds: Bounds) -> Events:
-    """Read the lines of a file; every one that is not blank is a row of run_events or a reject.
+    """Read lines of events; each non-blank line becomes a row of run_events or a reject.
 
     unit : job_id and run_id as the folders name them
     Raises FileError for a file of more than MOST_EVENTS lines, or MOST_BYTES.
@@ -61,7 +61,7 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
 
 
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Columns of run_events that a line fills. Raises LineError for the first reason that applies."""
+    """Convert a line to columns of run_events. Raises LineError for the first defect."""
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)

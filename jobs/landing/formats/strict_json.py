@@ -1,4 +1,4 @@
-"""JSON as the contract means it: one value and nothing after it, no key twice, UTF-8.
+"""Strict JSON as the contract requires: one value with nothing after it, no duplicate key, UTF-8.
 
 Standard library alone. Python's own reader is lenient in just these points.
 """
@@ -13,22 +13,22 @@ _MOST_DIGITS: Final = 400
 
 
 class StrictJsonError(ValueError):
-    """The bytes are not one JSON value, or one that is nested too deeply; the message is a sentence."""
+    """Raised if bytes are not exactly one JSON value; the message is a sentence."""
 
 
 class TooDeepError(StrictJsonError):
-    """Arrays and objects lie deeper in each other than `most`."""
+    """Raised if arrays and objects are nested deeper than `most`."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"nested deeper than {most} levels")
 
 
 class NotANumber(float):
-    """What NaN, Infinity and -Infinity become: they are not JSON, but many writers write them."""
+    """Stands for NaN, Infinity and -Infinity, which many writers emit though JSON lacks them."""
 
 
 def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Return the one JSON value in `content`.
+    """Parse the one JSON value in `content`.
 
     nesting : how deep arrays and objects may lie in each other
     NaN, Infinity and -Infinity come back as NotANumber, so that the caller can distinguish them from
@@ -50,7 +50,7 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
 
 
 def _depth(value: object) -> int:
-    """How deep arrays and objects lie in each other; 0 for a value that is neither."""
+    """Nesting depth of arrays and objects; 0 for a scalar."""
     levels, level = 0, [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         levels += 1
@@ -59,18 +59,18 @@ def _depth(value: object) -> int:
 
 
 def shown(value: object, most: int = 60) -> str:
-    """Spell a value as JSON in ASCII, cut where it is long: fit for a message."""
+    """Return a value as ASCII JSON for messages, truncated if long."""
     text = json.dumps(value, default=str)
     return text if len(text) <= most else text[:most] + "..."
 
 
 def is_integer(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
-    """Whether a value is an integer between these; a truth value is none."""
+    """Whether a value is an integer in [least, most]; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether a value is text that can be stored; JSON can spell a lone half of a character pair."""
+    """Whether a value is text that can be stored: without lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -81,7 +81,7 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def is_name(value: object, most: int) -> TypeGuard[str]:
-    """Whether a value is text that can be stored, of at most so many bytes in UTF-8."""
+    """Whether a value is text that can be stored, of at most `most` bytes in UTF-8."""
     return isinstance(value, str) and len(value) <= most and is_text(value) and len(value.encode()) <= most
 
 

@@ -1,4 +1,4 @@
-"""Timelines in the Trace Event Format, as ndtimeline and the published traces have them: exact.
+"""Timelines in the Trace Event Format, as written by ndtimeline and beside the published traces.
 
 An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
 name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
@@ -48,7 +48,7 @@ Thread = tuple[int, int]
 
 
 class _Place(NamedTuple):
-    """Where a rank runs."""
+    """Coordinates of a rank."""
 
     dp_rank: int
     pp_rank: int
@@ -56,14 +56,14 @@ class _Place(NamedTuple):
 
 
 class _Threads:
-    """Threads of a run: a number for each, and the places that they are named after."""
+    """Threads of a run: their numbers, and the coordinates in their names."""
 
     def __init__(self) -> None:
         self.numbers: dict[Thread, int] = {}
         self.places: dict[Thread, _Place] = {}
 
     def name(self, event: Mapping[str, Any]) -> None:
-        """Take a thread's place from an M event, if it has one."""
+        """Take a thread's coordinates from an M event, if it names the thread."""
         args, thread = event.get("args"), _thread(event)
         name = args.get("name") if isinstance(args, dict) and event.get("name") == "thread_name" else None
         found = _STAGE.match(name) if isinstance(name, str) else None
@@ -71,7 +71,7 @@ class _Threads:
             self.places[thread] = _Place(thread[0], *map(int, found.groups()))
 
     def ranks(self) -> dict[_Place, int]:
-        """Rank of each place: as its threads are numbered, else by stage, dp rank and tp rank."""
+        """Rank of each place, from thread numbers, else by stage, dp rank and tp rank."""
         numbered: dict[_Place, set[int]] = {}
         for (_, tid), place in self.places.items():
             numbered.setdefault(place, set()).add(tid // _LANES)
@@ -83,7 +83,7 @@ class _Threads:
 
 
 class _Ops:
-    """Ops of one file, column by column."""
+    """Columns of the ops in one file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,7 +94,7 @@ class _Ops:
         return len(self.columns["op"])
 
     def add(self, event: Mapping[str, Any], threads: dict[Thread, int]) -> bool:
-        """Add an op; false if the event lacks its thread or step."""
+        """Add an op; returns False if the event lacks thread or step."""
         args, thread = event.get("args"), _thread(event)
         args = args if isinstance(args, dict) else {}
         step, times = args.get("step"), [event.get("ts"), event.get("dur")]
@@ -112,7 +112,7 @@ class _Ops:
 
     @property
     def last_chunk(self) -> int:
-        """Highest model chunk that is computed."""
+        """Highest model chunk with a compute."""
         op, chunk = (np.array(self.columns[name]) for name in ("op", "mc"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
 
@@ -123,7 +123,7 @@ def _time(value: object) -> float:
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Value of an arg; null is absent, as ideal timelines have it where an op belongs to no microbatch."""
+    """Value of an arg; null counts as absent, as ideal timelines use it for ops without a microbatch."""
     value = args.get(name)
     return absent if value is None else value
 
@@ -135,7 +135,7 @@ def _thread(event: Mapping[str, Any]) -> Thread | None:
 
 
 def recognises(head: bytes) -> bool:
-    """Whether threads are named after stages, or events as ops are, with a microbatch."""
+    """Whether threads are named after stages, or events are named as ops and have a microbatch."""
     return _THREAD.search(head) is not None or (b'"mb_id"' in head and _OP.search(head) is not None)
 
 
@@ -144,7 +144,7 @@ def read(
     manifest: Mapping[str, Any],  # noqa: ARG001  # as every format
     bounds: Bounds,
 ) -> ForeignRun:
-    """Read the files of a run, which may name each other's threads."""
+    """Read all files of a run together, because they may name each other's threads."""
     left_out: Counter[str] = Counter()
     threads = _Threads()
     found: list[_Ops] = []
@@ -191,7 +191,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
 
 
 def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
-    """When each step begins: files count from their first step on. [us]"""
+    """Start of each step; each file counts time from its own first step. [us]"""
     zeros: dict[int, float] = {}
     for ops in found:
         steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
@@ -209,7 +209,7 @@ def _part(
     zeros: Mapping[int, float],
     left_out: Counter[str],
 ) -> Part:
-    """Rows of one file, their times from the start of the step."""
+    """Rows of one file, with times from the start of the step."""
     nowhere = _Place(-1, -1, -1)
     places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
     of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)

@@ -87,7 +87,7 @@ _WATERFALL: Final = "waterfall"
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
-    """Open a warehouse, a folder of this machine or in a store.
+    """Open a warehouse, a local folder or a URL of a store.
 
     path : its folder or URL; left out: what STRAGGLER_WAREHOUSE names, else the settings
     Raises QuestionError, a SettingsError, where no tables lie there.
@@ -100,7 +100,7 @@ def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A0
 
 
 class Warehouse:
-    """Tables and views of a warehouse, all as of the publication that was the latest when it was opened."""
+    """Tables and views of a warehouse, as of the publication that was latest when it was opened."""
 
     tables: Final = NAMES
     """Names of all tables and views."""
@@ -112,18 +112,18 @@ class Warehouse:
         return f"<Warehouse {self._reader.root}>"
 
     def sql(self, question: str) -> Rows:
-        """Answer one SELECT in Spark's SQL over tables and views.
+        """Answer one SELECT in Spark SQL over tables and views.
 
         Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
         """
         return Rows(self._reader.rows(question))
 
     def table(self, name: str) -> Rows:
-        """Return all rows of a table or view. Raises QuestionError with the closest name for another."""
+        """Return all rows of a table or view. Raises QuestionError for an unknown name, with the closest."""
         return self.sql(f"SELECT * FROM {name}")
 
     def unit(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> "Unit":
-        """Return one run of a job on one day: the latest, unless a day is named.
+        """Return one run of a job on one day, by default the latest.
 
         Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
         """
@@ -140,7 +140,7 @@ class Unit(OneUnit):
         return f"<Unit {self.key.job_id}, run {self.key.run_id}, {self.key.log_date}>"
 
     def table(self, name: str) -> Rows:
-        """Return the unit's rows of a table or view. Raises QuestionError with the closest name."""
+        """Return the unit's rows of a table or view. Raises QuestionError for an unknown name."""
         is_unit = on_units([self.key.log_date], [self.key])
         return Rows(self._reader.rows(f"SELECT * FROM {name} WHERE {is_unit}"))
 
@@ -151,7 +151,7 @@ class Unit(OneUnit):
         return read_causes(self._reader, self.key)
 
     def simulate_job(self, **settings: Any) -> dict[str, Rows]:  # noqa: ANN401  # of SimulationSettings
-        """Simulate the unit again, with other settings where named; returns result tables by name.
+        """Simulate the unit again, optionally with other settings; returns result tables by name.
 
         Raises NothingToReplayError where the unit's manifest is of no use.
         """
@@ -173,7 +173,7 @@ class Run(OneUnit):
         return f"<Run {self.key.job_id}, run {self.key.run_id}: {self.status}>"
 
     def table(self, name: str) -> Rows:
-        """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for another."""
+        """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for any other name."""
         if name == _WATERFALL:
             return Rows(pa.Table.from_pylist([dict(row) for row in self._found.tables.waterfall]))
         read = {"rank_steps": self._found.read.rows, "rejects": self._found.read.rejects}
@@ -188,7 +188,7 @@ class Run(OneUnit):
 
 
 def analyse(folder: str | os.PathLike[str]) -> Run:
-    """Simulate and diagnose the run in a folder, of any format that a landing takes.
+    """Simulate and diagnose the run in a folder, in any format that a landing accepts.
 
     Raises NoRunError where the folder holds no run, or several.
     """

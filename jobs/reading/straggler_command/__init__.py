@@ -1,4 +1,4 @@
-"""Starts the command `straggler`, unless other packages of a user hide those of this project.
+"""Start the command `straggler`, unless another installed package hides one of this project's.
 
 It imports nothing of the project before it has looked: `jobs` is a name that others have too.
 """
@@ -16,7 +16,7 @@ _WRONG_SETTINGS = 2
 
 
 def hidden() -> str | None:
-    """Say which package comes before one of this project's, and where it lies; None where none does."""
+    """Name the package that hides one of this project's, and its place; None if none does."""
     for name in _PACKAGES:
         spec = find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]

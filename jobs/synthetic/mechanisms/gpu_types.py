@@ -1,4 +1,4 @@
-"""GPUs of several types in one job, cause mixed_hardware. Without it all are of the fastest."""
+"""Mixed GPU types in one job (cause mixed_hardware). Without it all GPUs are of the fastest type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jobs.synthetic.mechanisms.mechanism import Culprits, Mechanism
 
 @dataclass(frozen=True)
 class MixedTypes(Mechanism):
-    """Hosts have GPUs of one type or another; a worker is as fast as the slowest of its GPUs.
+    """Hosts have different GPU types; a worker is as fast as its slowest GPU.
 
     types   : host -> type; hosts that are not in it are as fast as the fastest, and stated nowhere
     factors : type -> how many times as long a forward and a backward take on it, 1 on the fastest
@@ -24,24 +24,24 @@ class MixedTypes(Mechanism):
     cause: ClassVar[str | None] = "mixed_hardware"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Slow the computes of workers on slower types."""
+        """Slow down computes of workers with slower types."""
         del rng
         steps = np.ones(conditions.lanes[0])
         for cell, (forward, backward) in self.slow_cells(conditions.place).items():
             conditions.slow_down(cell, forward * steps, backward * steps)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers on slower types."""
+        """Name the workers with slower types."""
         return {"workers": [list(cell) for cell in self.slow_cells(place)]}
 
     def fields(self, place: Place) -> Mapping[str, Any]:
-        """Types by host, of those hosts that the job is on."""
+        """Manifest field gpu_types for the hosts that the job uses."""
         ranks = range(place.shape.world_size)
         hosts = dict.fromkeys(place.host_of(rank) for rank in ranks)
         return {"gpu_types": {host: self.types[host] for host in hosts if host in self.types}}
 
     def slow_cells(self, place: Place) -> dict[Cell, tuple[float, float]]:
-        """Workers on slower types, with their factors."""
+        """Workers with slower types, and their forward and backward factors."""
         found: dict[Cell, tuple[float, float]] = {}
         for host, name in self.types.items():
             for cell in place.cells_on(host):

@@ -1,4 +1,4 @@
-"""What all mechanisms share: a cause, a change, a window, what is left without it, who is to blame."""
+"""Base classes of mechanisms: cause, effect, window, what remains without it, and culprits."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NO_CULPRIT: Culprits = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Window:
-    """Recorded steps from `first` up to `end`, which is left out; None: to the last.
+    """Range of recorded steps [first, end); None: to the last.
 
     Both count recorded steps from 0. `first` is negative where it began before them.
 
@@ -30,26 +30,26 @@ class Window:
     grows: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a window that ends before it begins, or that grows without end."""
+        """Raise ValueError for a window that ends before it begins, or that grows without end."""
         if self.end is None and self.grows:
-            raise ValueError("a window that grows wants an end: there it is whole")
+            raise ValueError("a window with grows=True needs an end, where it reaches full strength")
         if self.end is not None and self.end < self.first:
             raise ValueError(f"a window that starts at step {self.first} cannot end at {self.end}")
 
     def mask(self, steps: int) -> NDArray[np.bool_]:
-        """Whether each step is within, shape (step,)."""
+        """Whether each step lies within the window, shape (step,)."""
         step = np.arange(steps)
         return (step >= self.first) & (step < (steps if self.end is None else self.end))
 
     def share(self, steps: int) -> NDArray[np.float64]:
-        """How much of what happens in it shows in each step, from 0 to 1, shape (step,)."""
+        """Strength of the effect in each step, from 0 to 1, shape (step,)."""
         if self.end is None or not self.grows:
             return self.mask(steps).astype(np.float64)
         grown: NDArray[np.float64] = (np.arange(steps) - self.first + 1) / (self.end - self.first)
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """The same window, counted from `steps` steps later on."""
+        """The same window with steps counted from `steps` later."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
@@ -57,7 +57,7 @@ ALWAYS: Final = Window()
 
 
 class Mechanism(ABC):
-    """Something that changes how long ops take, with numbers a person would recognise.
+    """Something that changes durations of ops, with realistic parameters.
 
     cause : the cause that a diagnosis should name; None for a nuisance, which it should name under no cause
     """
@@ -66,45 +66,45 @@ class Mechanism(ABC):
 
     @abstractmethod
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Change the conditions. Draws what it needs whatever the conditions are, and from `rng` alone."""
+        """Change the conditions. Draws from `rng` alone, independently of the conditions."""
 
     def without(self) -> Self | None:
-        """What remains when its harm is undone: nothing, or the same work evenly spread."""
+        """The mechanism with its harm undone: None, or the same work evenly spread."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """What it is made with, in types that JSON knows; its window left out."""
+        """Parameters of the mechanism as JSON types, without the window."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Who is to blame."""
+        """Culprits of the mechanism in a job, as the truth names them."""
         del place
         return NO_CULPRIT
 
     def fields(self, place: Place) -> Mapping[str, Any]:
-        """What the manifest says of it."""
+        """Manifest fields that it adds."""
         del place
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """What of it falls into recorded steps [first, end), counted from there; None if nothing does."""
+        """Part of the mechanism within recorded steps [first, end), counted from there; None if none."""
         del first, end
         return self
 
 
 @dataclass(frozen=True)
 class Windowed(Mechanism):
-    """A mechanism that begins and ends."""
+    """A mechanism limited to a window of steps."""
 
     window: Window = field(default=ALWAYS, kw_only=True)
 
     def part(self, first: int, end: int) -> Self | None:
-        """Shift the window; None where it does not reach into the steps."""
+        """Shift the window; None if it does not overlap the steps."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
 
     def steps_hit(self, steps: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw the steps, within the window, in which it shows: a share of them. Shape (step,)."""
+        """Draw a share of the steps within the window; bool, shape (step,)."""
         return self.window.mask(steps) & (rng.random(steps) < share)
 
 
@@ -114,20 +114,20 @@ Direction = Literal["both", "forward", "backward", "optimizer"]
 
 @dataclass(frozen=True)
 class Directed(Windowed):
-    """A mechanism that may show in one direction alone."""
+    """A mechanism that may affect only one direction."""
 
     direction: Direction = field(default="both", kw_only=True)
 
     def hits(self, direction: Direction) -> bool:
-        """Whether it shows in a direction, or in the optimizer."""
+        """Whether it affects this direction, or the optimizer."""
         return self.direction == direction or (self.direction == "both" and direction != "optimizer")
 
     def parameters(self) -> dict[str, Any]:
-        """Leave out the direction where it is both."""
+        """Parameters of the mechanism, without the direction if it is both."""
         kept = super().parameters()
         return kept if self.direction != "both" else {k: v for k, v in kept.items() if k != "direction"}
 
 
 def workers_of(place: Place, pp_rank: int, dp_rank: int | None) -> list[list[int]]:
-    """Workers of a stage as culprits name them: that of one dp rank, or all."""
+    """Workers of a stage as [dp_rank, pp_rank]: those of one dp rank, or all."""
     return [[each, pp_rank] for each in (range(place.shape.dp_size) if dp_rank is None else [dp_rank])]

@@ -1,4 +1,4 @@
-"""What makes a diagnosis harder without being a separate cause.
+"""Nuisances: effects that make a diagnosis harder without being a cause of their own.
 
 Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
 straggler, so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes
@@ -24,13 +24,13 @@ MOST_TIMES_SCALE: Final = 8.0
 
 @dataclass(frozen=True)
 class PlannedGc(Windowed):
-    """All workers collect garbage in one step, every `period` recorded ones, after their last compute."""
+    """All workers collect garbage in the same step, every `every_steps` recorded ones."""
 
     pause_s: float
     every_steps: int
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Lengthen the gc ops of those steps."""
+        """Lengthen the gc ops of the steps in which workers collect garbage."""
         step = np.arange(conditions.lanes[0])
         hit = self.window.mask(len(step)) & ((step - self.window.first + 1) % self.every_steps == 0)
         rows = conditions.place.rows("gc")
@@ -40,7 +40,7 @@ class PlannedGc(Windowed):
 
 @dataclass(frozen=True)
 class ExpertImbalance(Windowed):
-    """A router sends more tokens to some experts: work differs by microbatch and chunk, the same both ways.
+    """Routers load experts unevenly: work differs by microbatch and chunk, equally in both directions.
 
     spread : standard deviation of the log of the work
     """
@@ -48,7 +48,7 @@ class ExpertImbalance(Windowed):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes; mean 1."""
+        """Scale the computes by factors of mean 1."""
         place, rows = conditions.place, conditions.place.computes
         shape = (place.shape.microbatches, place.shape.last_chunk + 1, *conditions.lanes)
         factor = np.exp(self.spread * rng.standard_normal(shape) - self.spread**2 / 2)
@@ -58,7 +58,7 @@ class ExpertImbalance(Windowed):
 
 @dataclass(frozen=True)
 class UnlikeGpus(Mechanism):
-    """Healthy workers differ in speed, each by a factor that stays.
+    """Healthy workers that differ in speed by constant factors.
 
     spread : standard deviation of the log of the factor
     """
@@ -74,7 +74,7 @@ class UnlikeGpus(Mechanism):
 
 @dataclass(frozen=True)
 class HeavyTailedNoise(Windowed):
-    """A small share of all ops, on any worker, takes longer for no reason.
+    """A small share of all ops, on any worker, takes longer at random.
 
     share : of the ops
     scale : Pareto distributed with exponent 3: half of this is what an op takes longer in the mean, relative
@@ -84,7 +84,7 @@ class HeavyTailedNoise(Windowed):
     scale: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Stretch random ops."""
+        """Lengthen random ops."""
         sizes = (len(conditions.place.ops), *conditions.lanes)
         count = rng.poisson(self.share * np.prod(sizes))
         where = tuple(rng.integers(size, size=count) for size in sizes)
@@ -94,7 +94,7 @@ class HeavyTailedNoise(Windowed):
 
 @dataclass(frozen=True)
 class UnevenLoads(Mechanism):
-    """No two microbatches take alike to load: samples are long and short, in a cache or not.
+    """Data-loads of random length, as samples differ in size and caching.
 
     spread : standard deviation of the log of a load's time
     """
@@ -102,7 +102,7 @@ class UnevenLoads(Mechanism):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale every load; mean 1."""
+        """Scale every data-load by factors of mean 1."""
         rows = conditions.place.rows("data-load")
         logs = self.spread * rng.standard_normal((len(rows), *conditions.lanes))
         conditions.factor[rows] *= np.exp(logs - self.spread**2 / 2)
@@ -110,12 +110,12 @@ class UnevenLoads(Mechanism):
 
 @dataclass(frozen=True)
 class ClockSkew(Mechanism):
-    """The clock of each host is off by up to `most_s`, either way; nothing but the record shows it."""
+    """Host clocks off by up to `most_s` in either direction; affects only the records."""
 
     most_s: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the hosts' clocks, none behind the start of the step."""
+        """Set the hosts' clock offsets, all positive."""
         hosts = conditions.place.hosts_of_cells()
         names = sorted({host for of_stage in hosts for host in of_stage})
         ahead_s = dict(zip(names, rng.random(len(names)) * 2 * self.most_s, strict=True))

@@ -1,4 +1,4 @@
-"""What comes late: transfers, cause communication, and data, causes launch_delay and data_loading.
+"""Late transfers (cause communication) and late data (causes launch_delay and data_loading).
 
 Without it every transfer and load takes its usual time, and no stage's first forward-compute is delayed by
 its host.
@@ -18,7 +18,7 @@ EXTRA_SPREAD: Final = 0.3
 
 @dataclass(frozen=True)
 class FlappingLink(Directed):
-    """What a stage sends is lost and sent again, in a share of the steps, on one dp rank or on each.
+    """Transfers from a stage are lost and resent in a share of the steps, on one dp rank or each.
 
     Forward is what it sends of forwards.
 
@@ -36,7 +36,7 @@ class FlappingLink(Directed):
     cause: ClassVar[str | None] = "communication"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to both ends of the transfers that are hit."""
+        """Add time to both ends of the affected transfers."""
         lanes = conditions.lanes
         flaps = (rng.random(lanes) < self.step_share) & self.window.mask(lanes[0])[:, None]
         if self.dp_rank is not None:
@@ -49,7 +49,7 @@ class FlappingLink(Directed):
                 conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the stage that sends, and on which dp rank where it is one."""
+        """Name the sending stage and its workers."""
         if not place.transfers_from(self.pp_rank):
             return NO_CULPRIT
         return {"stages": [self.pp_rank], "workers": workers_of(place, self.pp_rank, self.dp_rank)}
@@ -57,7 +57,7 @@ class FlappingLink(Directed):
 
 @dataclass(frozen=True)
 class CongestedNetwork(Windowed):
-    """Others use the network: pipeline transfers, or collectives of dp ranks, get a share of its bandwidth.
+    """Other traffic leaves pipeline transfers or collectives only a share of the bandwidth.
 
     bandwidth_share : what is left for this job
     step_share      : share of the steps in which the network is congested
@@ -70,14 +70,14 @@ class CongestedNetwork(Windowed):
     cause: ClassVar[str | None] = "communication"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Stretch the transfers of every stage and dp rank alike."""
+        """Lengthen the transfers of all stages and dp ranks equally."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         rows = self._rows(conditions.place)
         if len(rows):
             conditions.factor[rows] *= np.where(hit, 1 / self.bandwidth_share, 1.0)[:, None]
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the op types."""
+        """Name the affected op types."""
         return {"op_types": sorted({place.ops[row].op_type for row in self._rows(place)})}
 
     def _rows(self, place: Place) -> Rows:
@@ -89,7 +89,7 @@ class CongestedNetwork(Windowed):
 
 @dataclass(frozen=True)
 class SlowStorage(Windowed):
-    """The first stage's first microbatch comes late, on one dp rank or on each by itself.
+    """The first stage's first microbatch comes late, on one dp rank or on each independently.
 
     mean_s     : mean wait beyond all that the compute waits for anyway, exponentially distributed [s]
     step_share : share of the steps in which storage is slow, for all dp ranks alike
@@ -110,13 +110,13 @@ class SlowStorage(Windowed):
         conditions.loading_s[0] += np.where(hit, wait_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that wait."""
+        """Name the workers that wait for data."""
         return {"workers": workers_of(place, 0, self.dp_rank)}
 
 
 @dataclass(frozen=True)
 class SlowReads(Windowed):
-    """What a load reads is in no cache: it takes longer, on one dp rank or on each by itself.
+    """Data-loads miss the cache and take longer, on one dp rank or on each independently.
 
     mean_s     : mean time that this adds to a load, exponentially distributed [s]
     load_share : share of the loads that are hit, drawn for each worker
@@ -129,7 +129,7 @@ class SlowReads(Windowed):
     cause: ClassVar[str | None] = "data_loading"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to the loads that are hit."""
+        """Add time to the affected data-loads."""
         rows, lanes = conditions.place.rows("data-load"), conditions.lanes
         hit = rng.random((len(rows), *lanes)) < self.load_share
         extra_s = rng.exponential(self.mean_s, (len(rows), *lanes))
@@ -139,7 +139,7 @@ class SlowReads(Windowed):
         conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that load."""
+        """Name the workers that load data."""
         if not len(place.rows("data-load")):
             return NO_CULPRIT
         stages = range(place.shape.pp_size)

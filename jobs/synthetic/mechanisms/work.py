@@ -1,4 +1,4 @@
-"""Uneven work: of stages, cause stage_imbalance, and of data, cause data_imbalance.
+"""Uneven work: of stages (cause stage_imbalance) and of data (cause data_imbalance).
 
 Without it the same work is spread evenly: over all chunks, or within each step.
 """
@@ -21,7 +21,7 @@ LEAST_WORK: Final = 0.02
 
 @dataclass(frozen=True)
 class LossLayer(Mechanism):
-    """The model's last chunk also computes the loss: constant time per microbatch, whatever the data.
+    """The model's last chunk also computes the loss: a constant time per microbatch.
 
     forward_s, backward_s : its time each way [s]; in a published trace 0.115 and 0.138 beside a stage's 0.1
     is_spread : all chunks bear an equal part of it
@@ -34,7 +34,7 @@ class LossLayer(Mechanism):
     cause: ClassVar[str | None] = "stage_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to the fixed time of the last chunk, or of all."""
+        """Add to the constant time of the last chunk, or of all chunks."""
         del rng
         time_s = np.array([self.forward_s, self.backward_s])
         if self.is_spread:
@@ -43,18 +43,18 @@ class LossLayer(Mechanism):
             conditions.fixed_s[:, -1] += time_s
 
     def without(self) -> "LossLayer":
-        """Spread it."""
+        """The loss layer spread evenly over all chunks."""
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the last stage."""
+        """Name the last stage, if there are several chunks."""
         last = place.shape.last_chunk
         return {"stages": [place.shape.pp_size - 1], "chunks": [last]} if last else NO_CULPRIT
 
 
 @dataclass(frozen=True)
 class UnevenLayers(Mechanism):
-    """The model's chunks hold different numbers of layers, all equally heavy.
+    """Chunks of the model with different numbers of equal layers.
 
     layers : of each chunk of the model; chunk c * pp_size + p is chunk c of stage p
     """
@@ -65,7 +65,7 @@ class UnevenLayers(Mechanism):
     cause: ClassVar[str | None] = "stage_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Weigh the chunks; the workload's times are those of the mean chunk."""
+        """Weight the chunks by their layers; the mean chunk takes the workload's time."""
         del rng
         weight = np.asarray(self.layers, float)
         if weight.shape != conditions.chunk_weight.shape:
@@ -74,11 +74,11 @@ class UnevenLayers(Mechanism):
             conditions.chunk_weight *= weight / weight.mean()
 
     def without(self) -> "UnevenLayers":
-        """Spread the layers evenly, in parts of layers if need be."""
+        """The layers spread evenly, in fractions of layers if necessary."""
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the chunks above the mean, and the heaviest stages where stages differ."""
+        """Name the chunks above the mean, and the heaviest stages if stages differ."""
         weight = np.asarray(self.layers, float)
         by_stage = weight.reshape(place.shape.vpp_size, place.shape.pp_size).sum(axis=0)
         heaviest = by_stage == by_stage.max()
@@ -91,7 +91,7 @@ class UnevenLayers(Mechanism):
 
 @dataclass(frozen=True)
 class PackedSequences(Windowed):
-    """Sequences of long-tailed length are packed into microbatches up to a token limit.
+    """Microbatches packed with sequences of long-tailed length, up to a token limit.
 
     A microbatch takes sequences until the next does not fit. The linear work goes with its tokens, the
     quadratic with the sum of its squared lengths. One sequence of the full limit takes tokens / (6 * hidden)
@@ -114,7 +114,7 @@ class PackedSequences(Windowed):
     cause: ClassVar[str | None] = "data_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the work of every microbatch; balanced outside of the window."""
+        """Set the work of every microbatch; balanced outside the window."""
         linear, squared = self._fill(conditions.linear.shape, rng)
         attention = self.token_limit / (6 * self.hidden_size)
         uneven = self.window.mask(linear.shape[1]) & (not self.is_balanced)
@@ -123,13 +123,13 @@ class PackedSequences(Windowed):
             work[:] = np.where(uneven[:, None], values, mean)
 
     def without(self) -> "PackedSequences":
-        """Balance it."""
+        """The same data balanced within each step."""
         return replace(self, is_balanced=True)
 
     def _fill(
         self, shape: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw tokens and sum of squared lengths of each microbatch, both relative to one full sequence."""
+        """Draw tokens and sum of squared lengths of each microbatch, relative to one full sequence."""
         mean = self.median_tokens * np.exp(self.spread**2 / 2)
         drawn = int(np.clip(3 * self.token_limit / mean, 4, MOST_SEQUENCES))
         length = self.median_tokens * np.exp(self.spread * rng.standard_normal((drawn, *shape)))

@@ -1,4 +1,4 @@
-"""What single workers suffer: slow ones, cause slow_worker, and pauses, cause pause.
+"""Faults of single workers: slowness (cause slow_worker) and pauses (cause pause).
 
 Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
 """
@@ -23,19 +23,19 @@ MEMORY: Final = 0.7
 
 @dataclass(frozen=True)
 class SlowWorkers(Directed):
-    """Workers are slow in both directions, in one, or in their optimizer."""
+    """Base class of workers that are slow in one direction, both, or the optimizer."""
 
     cause: ClassVar[str | None] = "slow_worker"
 
     def multiples(self, hit: Mask, factor: float) -> Values:
-        """How many times as long ops take, in the steps hit and as much as the window says; shape (step,)."""
+        """Duration factor in each step, from the steps hit and the window's share; shape (step,)."""
         share = np.where(hit, self.window.share(len(hit)), 0.0)
         return np.where(share == 1.0, factor, 1 + (factor - 1) * share)
 
     def slow_down(
         self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
     ) -> None:
-        """Slow some workers by these multiples, where the direction says so; the optimizer as forwards."""
+        """Slow workers by these factors, in the affected directions; the optimizer like forwards."""
         every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
         kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
         for cell in cells:
@@ -44,20 +44,20 @@ class SlowWorkers(Directed):
 
 @dataclass(frozen=True)
 class OneWorker(SlowWorkers):
-    """One worker computes more slowly."""
+    """Base class of slowness of one worker."""
 
     dp_rank: int
     pp_rank: int
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the worker."""
+        """Name the slow worker."""
         del place
         return {"workers": [[self.dp_rank, self.pp_rank]]}
 
 
 @dataclass(frozen=True)
 class WeakGpu(OneWorker):
-    """One worker computes `factor` times as long, in a share of the steps.
+    """One worker computes `factor` times as long in a share of the steps.
 
     backward_factor : where the backward suffers differently, being bound by memory rather than by the clock
     """
@@ -67,7 +67,7 @@ class WeakGpu(OneWorker):
     backward_factor: float | None = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Slow the worker's computes."""
+        """Slow down the worker's computes."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         backward = self.factor if self.backward_factor is None else self.backward_factor
         factors = (self.multiples(hit, factor) for factor in (self.factor, backward))
@@ -76,7 +76,7 @@ class WeakGpu(OneWorker):
 
 @dataclass(frozen=True)
 class ThermalThrottling(OneWorker):
-    """One worker gets hot: its slowness grows towards 1 + depth and wavers on the way.
+    """One worker overheats: its slowness rises towards 1 + depth and fluctuates.
 
     rise_steps : recorded steps after which 63 % of the depth is reached
     """
@@ -85,7 +85,7 @@ class ThermalThrottling(OneWorker):
     rise_steps: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Slow the worker's computes, more from step to step."""
+        """Slow down the worker's computes, increasingly over the steps."""
         steps = conditions.lanes[0]
         age = np.arange(steps) - self.window.first + 1
         drift = 1 - np.exp(-np.maximum(age, 0) / self.rise_steps)
@@ -100,27 +100,27 @@ class ThermalThrottling(OneWorker):
 
 @dataclass(frozen=True)
 class SickHost(SlowWorkers):
-    """All GPUs of a host compute `factor` times as long, in whatever job it serves."""
+    """All GPUs of a host compute `factor` times as long, in any job."""
 
     host: str
     factor: float
     step_share: float = 1.0
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Slow the computes of every worker that has a rank on the host."""
+        """Slow down the computes of every worker with a rank on the host."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         cells = conditions.place.cells_on(self.host)
         factor = self.multiples(hit, self.factor)
         self.slow_down(conditions, cells, factor, factor)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the host, and its workers in this job."""
+        """Name the host and its workers in this job."""
         return {"hosts": [self.host], "workers": [list(cell) for cell in place.cells_on(self.host)]}
 
 
 @dataclass(frozen=True)
 class UnsynchronisedGc(Windowed):
-    """Each worker's interpreter collects garbage when it likes, within some forward-compute.
+    """Each worker's interpreter collects garbage at random times, within some forward-compute.
 
     pause_s     : mean length of a collection [s]
     every_steps : mean number of steps between two collections of a worker
@@ -148,7 +148,7 @@ class UnsynchronisedGc(Windowed):
 
 @dataclass(frozen=True)
 class AllocatorStalls(Windowed):
-    """The memory allocator gives cached blocks back and asks for new ones, in the midst of a compute.
+    """The memory allocator releases and re-requests blocks in the middle of a compute.
 
     stall_s       : mean length of a stall, exponentially distributed [s]
     compute_share : share of forward-computes that stall; the backward reuses what the forward got

@@ -16,6 +16,7 @@ from jobs.runtime.settings import load_settings
 from jobs.serve_agents import main, server_of
 from tests.jobs.conftest import Ask, Demo
 from tests.jobs.reading.warehouses import replicated, warehouse_of
+from tests.schemas.test_drain import fleet
 from tests.support.examples import table_rows
 
 TOOLS = ["fix_first", "drain", "why_slow", "what_if", "diff", "headline", "describe", "sql"]
@@ -64,7 +65,14 @@ def test_tools_say_what_they_are_for_and_that_they_only_read(warehouse: str) -> 
     tools = asyncio.run(ask())
     assert [tool.name for tool in tools] == TOOLS
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
-    assert tools[1].input_schema["required"] == ["job_id"]
+    required = {tool.name: tool.input_schema.get("required") for tool in tools}
+    assert (required["drain"], required["why_slow"]) == (None, ["job_id"])
+
+
+def test_hosts_to_drain_over_the_days_of_the_settings(tmp_path: Path) -> None:
+    tables = {name: table_rows(name, rows) for name, rows in fleet({"node-1": "..xxx"}).items()}
+    found = answer(warehouse_of(tmp_path, **tables).root, "drain")
+    assert (found["days"], [row["host"] for row in found["rows"]]) == (7, ["node-1"])
 
 
 def test_why_a_job_is_slow(warehouse: str) -> None:

@@ -119,7 +119,7 @@ class _Memory(Store):
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, size: int | None = None) -> BinaryIO:
         return io.BytesIO(self._files[path])
 
 

@@ -1,7 +1,6 @@
 """The lock of a warehouse in a store: one writer, that renews it, and that finds out when it has lost it."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from deltalake.exceptions import CommitFailedError
 from jobs.runtime import objects
 from jobs.runtime.places import storage_options
 from jobs.warehouse import lease as module
+from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.lease import Lease, LeaseLostError, held, leased
 from jobs.warehouse.lock import LOCK_NAME, LockedError, content_of, this_process
 from jobs.warehouse.publication import publication, recover
@@ -19,7 +19,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, STAGE_SLOWDOWN
 from tests.jobs.warehouse.test_publication import NO_SPARK
 from tests.support.examples import DAY, NEXT_DAY, table_rows
-from tests.support.stores import BUCKET, Server, s3_server
+from tests.support.history import KilledError
+from tests.support.stores import BUCKET, LOST, Server
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +28,8 @@ ELSEWHERE = replace(this_process("run_nightly"), host="another-host")
 HERE = this_process("backfill")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with s3_server() as running, pytest.MonkeyPatch.context() as patch:
-        for name, value in running.environment.items():
-            patch.setenv(name, value)
-        yield running
-
-
 @pytest.fixture
 def root(server: Server, request: pytest.FixtureRequest) -> str:
-    objects.store_at.cache_clear()
     return f"s3://{BUCKET}/{request.node.name}"
 
 
@@ -77,6 +69,17 @@ def test_it_is_renewed_while_it_is_held(root: str, monkeypatch: pytest.MonkeyPat
         while objects.version(root, LOCK_NAME) == before and time.monotonic() < until:
             time.sleep(0.05)
         assert objects.version(root, LOCK_NAME) != before
+
+
+def test_a_renewal_whose_answer_is_lost_has_lost_nothing(root: str, server: Server) -> None:
+    with leased(root, HERE, wait=False):
+        lease = held(root)
+        assert lease is not None
+        server.spoil(LOST, pattern="PUT .*_lock", times=1)
+        lease.check()
+        assert server.spoiled() == [LOST]
+        lease.check()
+    assert objects.content(root, LOCK_NAME) == b"{}"
 
 
 def taken_by_another(root: str) -> None:
@@ -147,3 +150,51 @@ def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
         with pytest.raises(CommitFailedError):
             publish(root, 2.0)
     assert slowdowns(root) == [1.0]
+
+
+def test_what_only_holders_write_is_written_by_nobody_who_lost_the_lock(root: str) -> None:
+    objects.write(root, LATEST_PUBLICATION, b"1 {}")
+    with leased(root, HERE, wait=False):
+        lease = held(root)
+        assert lease is not None
+        lease.put(LATEST_PUBLICATION, b"2 {}")
+        taken_by_another(root)
+        objects.write(root, LATEST_PUBLICATION, b"3 {}")
+        for name in (LATEST_PUBLICATION, "_publishing.json"):  # one that it has looked at, and one not yet
+            with pytest.raises(LeaseLostError):
+                lease.put(name, b"4 {}")
+    assert objects.content(root, LATEST_PUBLICATION) == b"3 {}"
+    assert objects.content(root, "_publishing.json") is None
+
+
+def test_what_a_paused_holder_wrote_late_is_written_over(root: str) -> None:
+    with leased(root, HERE, wait=False):
+        lease = held(root)
+        assert lease is not None
+        lease.put(LATEST_PUBLICATION, b"2 {}")
+        objects.write(root, LATEST_PUBLICATION, b"1 {}")
+        lease.put(LATEST_PUBLICATION, b"3 {}")
+    assert objects.content(root, LATEST_PUBLICATION) == b"3 {}"
+
+
+def test_a_row_whose_writer_was_killed_right_behind_it_is_found_by_the_next(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(lease: Lease, name: str, content: bytes) -> None:
+        if name == LATEST_PUBLICATION:
+            monkeypatch.setattr(Lease, "holds", lambda lease: False)  # so that it undoes nothing
+            raise KilledError
+        put(lease, name, content)
+
+    with leased(root, HERE, wait=False):
+        publish(root, 1.0)
+    put = Lease.put
+    with monkeypatch.context() as patch:
+        patch.setattr(Lease, "put", killed)
+        with leased(root, HERE, wait=False), pytest.raises(KilledError):
+            publish(root, 2.0)
+    assert slowdowns(root) == [1.0]  # readers see the publication before
+    monkeypatch.undo()
+    with leased(root, HERE, wait=False):
+        assert recover(Warehouse(NO_SPARK, root)) == []
+    assert slowdowns(root) == [2.0]

@@ -1,1 +1,1 @@
-"""Clocks of the hosts from the trace itself: ends that are one instant, read from two clocks."""
+"""Host clocks estimated from the trace itself: ends of one event that two clocks recorded."""

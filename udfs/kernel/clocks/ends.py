@@ -1,4 +1,4 @@
-"""What recorded ends say about clocks, step by step (udfs/README.md, clocks).
+"""Clock differences from recorded ends, step by step (udfs/README.md, clocks).
 
 Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
 read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
@@ -32,7 +32,7 @@ LINK: Final = -1
 
 
 class Heard(NamedTuple):
-    """What one kind of ties says; nan where nothing.
+    """Clock differences measured by one kind of link or collective; nan where unknown.
 
     one     : int, shape (row,) or empty; workers, stage * dp_size + dp_rank, at the first end of a link.
     other   : int, shape (row,); workers at the second end, or members of a collective.
@@ -47,7 +47,7 @@ class Heard(NamedTuple):
 
 
 def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """What the ends of a block say of workers with different clocks.
+    """Measure from the ends in a block how far clocks of communicating workers are apart.
 
     block   : durations as recorded.
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
@@ -58,7 +58,7 @@ def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints)
 
 
 def calls(block: StepBlock) -> Ints:
-    """First op of the call that each op was issued with: its own number, of those issued alone.
+    """First op of the call that each op was issued in; its own number if it was issued alone. Shape (op,).
 
     Looks at transfers with a peer. The first step of the first dp rank decides: two start within a tenth of a
     microsecond by accident where nothing takes any time, and hardly elsewhere.
@@ -76,21 +76,21 @@ def calls(block: StepBlock) -> Ints:
 
 @once_per_graph
 def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Transfers with a peer, and their cells; both ascending."""
+    """Transfers that have a peer, ascending, and the cell of each."""
     ops = np.sort(_met(graph)[0])
     return ops, np.searchsorted(graph.first_op, ops, side="right")
 
 
 @once_per_graph
 def _met(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Transfers of all links, and the peer of each."""
+    """Ops of all links' transfers, and the peer of each."""
     none = np.empty(0, dtype=np.int64)
     sends, recvs = ([none, *(link[at] for link in links(graph))] for at in (-2, -1))
     return np.concatenate(sends + recvs), np.concatenate(recvs + sends)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
-    """Workers of an op, one per lane."""
+    """Worker numbers of an op, one per lane."""
     first = graph.stages[op] * layout.dp_size
     if graph.has_dp_lanes:
         return np.arange(first, first + layout.dp_size)
@@ -98,7 +98,7 @@ def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
 
 
 class _Way(NamedTuple):
-    """Both directions between two stages, or the only one: numbers of links, and the workers at its ends."""
+    """Links between two stages, in both directions or in the only one, and the workers at their ends."""
 
     both: tuple[int, ...]
     one: Ints
@@ -107,7 +107,7 @@ class _Way(NamedTuple):
 
 @once_per_graph
 def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
-    """Links by what they join."""
+    """Pair up the two directions of each connection between stages."""
     numbers = {link[:4]: number for number, link in enumerate(links(graph))}
     ways = []
     for (is_backward, stage, following, dp_rank), number in numbers.items():
@@ -119,7 +119,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Both ends of each link: what changes its sign with the direction is a clock."""
+    """Clock differences between the ends of each link: the part that changes sign with the direction."""
     graph = block.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -137,7 +137,7 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
 
 
 def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """How far the receiving stage's clock is ahead, and the doubt about it; shape (way, step, lane). [s]"""
+    """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
     places = _lone_transfers(block.graph, call)
     is_usual = places is sampled(block.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
@@ -155,7 +155,7 @@ def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[
 
 
 def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
-    """The same from the least time between a send's start and its recv's end: no data is faster."""
+    """Bounds on clock differences from the shortest time between a send's start and its recv's end. [s]"""
     own = links(block.graph)
     apart = Apart(*np.zeros((2, len(own), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
@@ -166,7 +166,7 @@ def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
 
 
 def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
-    """Antisymmetric part, which is the clocks'; the symmetric part, the transfer's, bounds the doubt."""
+    """Split end differences: the antisymmetric half is the clocks', the symmetric half bounds the error."""
     one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
     is_one_way = (one == other)[:, None, None]
     forward, backward = apart.middle[one], apart.middle[other]
@@ -177,7 +177,7 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
 
 
 def _lone_transfers(graph: OpGraph, call: Ints) -> list[Ints]:
-    """Places of some transfers of each link that return when they are done themselves.
+    """Places of sampled transfers of each link that did not wait for other transfers of their call.
 
     One that was issued as one call with transfers of other peers returns with the last of these.
     """
@@ -193,7 +193,7 @@ def _lone_transfers(graph: OpGraph, call: Ints) -> list[Ints]:
 
 
 class _Group(NamedTuple):
-    """Collectives of one kind; stage is -1 for several.
+    """Collectives of one op type; stage is -1 if they span several stages.
 
     ops     : int, shape (instance, member).
     workers : int, shape (worker,); of an instance.
@@ -207,7 +207,7 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """All collectives."""
+    """All collectives of a graph, grouped by kind."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -220,7 +220,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _collectives(graph: OpGraph, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Ends of all members of each collective against the median of the group."""
+    """Clock differences from collectives: each member's end relative to the median of its group."""
     groups = [
         group for group in _groups(graph, layout) if (clock[group.workers] != clock[group.workers[0]]).any()
     ]
@@ -238,7 +238,7 @@ def _collectives(graph: OpGraph, ends: Ends, layout: Layout, clock: Ints) -> dic
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Ends of each group's members against their median, median over instances; shape (step, worker). [s]"""
+    """Each member's end minus the group's median end, median over instances; shape (step, worker). [s]"""
     shapes = [group.ops.shape for group in groups]
     found = dict[int, Floats]()
     for instances, members in set(shapes):

@@ -1,4 +1,4 @@
-"""Clocks of a job from its blocks of steps, whether they are corrected, and blocks moved to one clock."""
+"""Estimate a job's clocks from its blocks, decide whether to correct them, and correct blocks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Offsets below the lower of the two are left alone.
+    """Thresholds for clock offsets: those below the lower of the two are not corrected.
 
     floor_s        : mean offset of a clock over the steps. [s]
     floor_fraction : the same, as a share of the step time.
@@ -50,7 +50,7 @@ USUAL_LIMITS: Final = Limits(floor_s=1e-3, floor_fraction=1.5e-4)
 
 
 class Clocks(NamedTuple):
-    """The clocks of a job.
+    """Estimated clocks of a job.
 
     ahead_s      : float64, shape (clock, step); how far each is ahead of the median clock of its part. [s]
     error_s      : float64, shape (clock,); standard error of that. [s]
@@ -75,12 +75,12 @@ class Clocks(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Number of parts that nothing joins."""
+        """Number of groups of clocks that no transfer or collective connects."""
         return len(np.unique(self.part))
 
     @property
     def skew_s(self) -> float:
-        """How far the times may still be apart for their clocks: infinite where nothing joins these. [s]"""
+        """Remaining uncertainty of times across clocks: infinite if some clocks are not connected. [s]"""
         if self.parts > 1:
             return inf
         return 0.0 if self.is_known else float(self.error_s.max())
@@ -89,7 +89,7 @@ class Clocks(NamedTuple):
 def estimate(
     found: Sequence[HeardSteps], clocks: int, time_s: Floats, step_s: float, limits: Limits
 ) -> Clocks:
-    """Clocks of a job.
+    """Estimate offset, drift and jumps of every clock of a job, and whether to correct them.
 
     found  : what was heard in all steps.
     clocks : number of clocks.
@@ -133,7 +133,7 @@ def estimate(
 
 
 def _leaps(level_s: Floats, fitted: Course) -> Floats:
-    """By how much clocks without their drift were set, 0 where they were not; shape (clock, step - 1). [s]
+    """Size of the jumps of clocks without their drift, 0 where none; shape (clock, step - 1). [s]
 
     Against the mean of all, every clock leaps a little where one is set: against the median that is nothing.
     """
@@ -143,21 +143,21 @@ def _leaps(level_s: Floats, fitted: Course) -> Floats:
 
 
 def _followed(joined: Joined, fitted: Course) -> Floats:
-    """The course, and a step's own estimate where that is too far away to be chance."""
+    """Fitted course, but a step's own estimate where the two differ by more than noise; (clock, step). [s]"""
     chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
     is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
     return np.where(is_own, joined.ahead_s, fitted.ahead_s)
 
 
 def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
-    """Against the mean clock of each part, step by step."""
+    """Offsets relative to the mean clock of each part, step by step; shape (clock, step). [s]"""
     total_s = np.zeros((len(part), ahead_s.shape[1]))
     np.add.at(total_s, part, ahead_s)
     return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Against the median clock of each part, step by step: of one that is off, the others are not."""
+    """Offsets relative to the median clock of each part, which an outlier does not move; same shape. [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number
@@ -166,7 +166,7 @@ def _from_median(ahead_s: Floats, part: Ints) -> Floats:
 
 
 class Listener:
-    """Collects what the blocks of a job say about its clocks.
+    """Collects clock differences from a job's blocks of steps.
 
     clock  : int, shape (stage, step, dp_rank); the clock of each row, numbered from 0.
     time_s : float64, shape (step,); when each step began. [s]
@@ -180,7 +180,7 @@ class Listener:
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
-        """Take in a block, and its recorded ends, whose steps are counted from first_step on."""
+        """Record the clock differences that a block of steps shows; its steps count from first_step on."""
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:
@@ -198,12 +198,12 @@ class Listener:
             )
 
     def clocks(self) -> Clocks:
-        """What all blocks say together."""
+        """Estimate the clocks from all blocks heard so far."""
         step_s = median_of_all(np.concatenate(self._spans_s))
         return estimate(self._found, int(self.clock.max()) + 1, self.time_s, step_s, self.limits)
 
     def correct(self, block: StepBlock, clocks: Clocks, first_step: int = 0) -> None:
-        """Move the starts of a block to one clock, in place."""
+        """Shift the starts of a block onto one clock, in place."""
         steps = first_step + block.steps
         graph = block.graph
         for cell, (first, last) in zip(graph.cells, pairwise(graph.first_op), strict=True):

@@ -1,4 +1,4 @@
-"""From differences of clocks to the clocks: least squares over the graph of who meets whom."""
+"""From clock differences to clocks: least squares over the graph of which clocks meet."""
 
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ CONTRADICTION: Final = 4.0
 
 
 class Joined(NamedTuple):
-    """Clocks, step by step.
+    """Least-squares clock offsets, step by step, and their errors.
 
     ahead_s    : float64, shape (clock, step); how far ahead of the mean of its part; nan: unknown. [s]
     part       : int, shape (clock,); clocks with equal numbers are joined.
@@ -37,7 +37,7 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations of ties, but for their weights.
+    """Normal equations of the ties without their weights.
 
     places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
     held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no
@@ -49,7 +49,7 @@ class _System(NamedTuple):
 
     @classmethod
     def of(cls, found: Ties, part: Ints, clocks: int) -> "_System":
-        """Equations of some ties."""
+        """Set up the equations for these ties."""
         nodes, one, other = len(part), found.one, found.other
         if nodes > DENSE:
             return cls(np.empty(0, dtype=np.int64), np.empty((0, 0)))
@@ -59,7 +59,7 @@ class _System(NamedTuple):
         return cls(np.concatenate(places), (part[:, None] == part) * held * held[:, None])
 
     def matrix(self, weight: Floats) -> Floats:
-        """Normal equations of ties with these weights; float64, shape (node, node)."""
+        """Normal matrix for ties with these weights; float64, shape (node, node)."""
         nodes = len(self.held)
         weights = np.concatenate([weight, weight, -weight, -weight])
         matrix = np.bincount(self.places, weights, nodes * nodes).reshape(nodes, nodes)
@@ -68,7 +68,7 @@ class _System(NamedTuple):
 
 
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
-    """Clocks that fit the ties best, each part's mean zero.
+    """Clock offsets that fit all ties best by least squares, each part's mean zero.
 
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
     all steps alike is doubted by that: ends that are late for a separate reason are no clock.
@@ -82,7 +82,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
-    """Doubt about each tie, and what the others contradict in its mean over steps; shape (tie,). [s]"""
+    """Systematic uncertainty of each tie, including contradiction by the other ties; shape (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
     if not len(found.one) or not known.any():
@@ -126,7 +126,7 @@ def _join(found: Ties, clocks: int, part: Ints, system: _System, noise_s: Floats
 
 
 def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
-    """Steps with the same ties, and these ties; those with most steps last."""
+    """Groups of steps that have the same ties, with these ties; the largest group last."""
     known = np.isfinite(found.apart_s)
     if known.all():
         return [(np.arange(known.shape[1]), np.arange(len(known)))]
@@ -137,7 +137,7 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
 
 
 def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Mean of each part zero; where a part is not whole, its clocks as far off in the mean as elsewhere."""
+    """Shift offsets so that each part's mean is zero, also in steps where some clocks are unknown. [s]"""
     centred_s = np.empty_like(ahead_s)
     for number in np.unique(part).tolist():
         own_s = ahead_s[part == number]
@@ -151,7 +151,7 @@ def _centred(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Least number of the nodes that each is joined with."""
+    """Connected component of each node, numbered by its lowest member; shape (node,)."""
     part = np.arange(nodes)
     while True:
         joined = part.copy()
@@ -167,7 +167,7 @@ def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
 
 
 def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
-    """Sum of values over the ties of each node, against their direction at the first end."""
+    """Signed sum of tie values at each node: added at `other`, subtracted at `one`; shape (node, step)."""
     total = np.zeros((nodes, values.shape[1]))
     np.add.at(total, found.other, values)
     np.subtract.at(total, found.one, values)
@@ -177,7 +177,7 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Nodes step by step, and how far off they may be by noise and by doubt."""
+    """Offsets of all nodes step by step, and their errors from noise and from systematic doubt. [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own
@@ -189,7 +189,7 @@ def _solve(
 
 
 def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
-    """Nodes step by step; shape (node, step)."""
+    """Offsets of all nodes by weighted least squares; shape (node, step). [s]"""
     right = _gathered(found, weight[:, None] * found.apart_s, len(part))
     if len(part) > DENSE:
         return _iterate(found, weight, right)
@@ -197,7 +197,7 @@ def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
 
 
 def _own(found: Ties, weight: Floats, nodes: int) -> Floats:
-    """Sum of the weights of each node's ties, 1 where it has none."""
+    """Sum of the weights of each node's ties, 1 for a node without ties; shape (node,)."""
     own = np.bincount(found.one, weight, nodes).astype(np.float64)
     own += np.bincount(found.other, weight, nodes)
     own[own == 0.0] = 1.0
@@ -205,7 +205,7 @@ def _own(found: Ties, weight: Floats, nodes: int) -> Floats:
 
 
 def _iterate(found: Ties, weight: Floats, right: Floats) -> Floats:
-    """Conjugate gradients, all steps at once, scaled by each node's own weight."""
+    """Solve the normal equations by Jacobi-preconditioned conjugate gradients, all steps at once."""
     nodes = len(right)
     own = _own(found, weight, nodes)
     ahead_s, rest = np.zeros_like(right), right.copy()

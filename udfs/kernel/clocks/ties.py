@@ -1,4 +1,4 @@
-"""What was heard in all steps, as ties between clocks."""
+"""Ties: measured differences between pairs of clocks, gathered over all steps."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -23,7 +23,7 @@ UNKNOWN_SCATTER_S: Final = 3e-4
 
 
 class HeardSteps(NamedTuple):
-    """What was heard in some steps in which all workers kept their clocks.
+    """Clock differences of steps in which every worker kept the same clock.
 
     steps : int, shape (step,); positions among the job's steps.
     clock : int, shape (worker,); the clock of each worker, stage * dp_size + dp_rank.
@@ -51,7 +51,7 @@ class Ties(NamedTuple):
 
 
 def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
-    """Ties of all blocks together; workers that have another clock in other steps are other ties there."""
+    """Merge the clock differences of all blocks into ties; a worker that changes clocks gets new ties."""
     blocks_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
     for each in found:
         for key in each.kinds:
@@ -73,7 +73,7 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
 
 
 def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """Ties of one kind in all steps, one per pair of workers, and the clocks at their ends."""
+    """Ties of one kind over all steps, one per pair of workers, and the clocks at their two ends."""
     first = heard_in[0][1]
     if len(heard_in) == 1 and len(heard_in[0][0]) == steps:
         return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
@@ -89,7 +89,7 @@ def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[
 
 
 def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
-    """One tie of a kind for each pair of clocks, the median of its workers'; none of a clock with itself."""
+    """Join measured clock differences into one per kind and pair of clocks, the median over workers."""
     differs = one != other
     if not differs.all():
         kind, one, other = kind[differs], one[differs], other[differs]
@@ -109,12 +109,12 @@ def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats
 
 
 def _middles(rows: Floats) -> Floats:
-    """Median of what is known in each row."""
+    """Median of the known values in each row."""
     return middle_of_known(np.ascontiguousarray(rows.T))
 
 
 def middle_of_known(values: Floats) -> Floats:
-    """Median along the first axis of what is not nan; nan where nothing is."""
+    """Median along the first axis, ignoring nan; nan where all values are nan."""
     if np.isfinite(values).all():
         return medians_along(values, 0)
     ordered = np.sort(values, axis=0)
@@ -125,7 +125,7 @@ def middle_of_known(values: Floats) -> Floats:
 
 
 def bends_s(values: Floats, time_s: Floats) -> Floats:
-    """How far each inner step is from the line through its neighbours, scaled to the scatter of one. [s]
+    """Distance of each inner step from the line through its neighbours, scaled to one step's scatter. [s]
 
     An offset and a drift are no bend, and a jump is one in two steps only.
 
@@ -139,7 +139,7 @@ def bends_s(values: Floats, time_s: Floats) -> Floats:
 
 
 def scatter_s(found: Ties, time_s: Floats) -> Floats:
-    """How far a tie scatters from step to step, ties of a kind alike; shape (tie,). [s]"""
+    """Standard deviation of a tie from step to step, pooled over ties of a kind; shape (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)

@@ -1,1 +1,1 @@
-"""Causes as counterfactuals: what a job would take without each of them."""
+"""Causes as counterfactuals: how long a job's steps would take without each of them."""

@@ -1,4 +1,4 @@
-"""Blocks of steps as the diagnosis replays them, and the durations of their computes as one tensor."""
+"""Blocks of steps as the diagnosis replays them, and the durations of all computes as one tensor."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Tensor = Floats
 
 
 class KeptDelays(NamedTuple):
-    """Launch delays of a block that are kept in replays: data loading, not waiting.
+    """Launch delays of a block that replays keep, because they are data loading rather than waiting.
 
     ops     : int, shape (op,).
     delay_s : float64, shape (op, step, dp). [s]
@@ -32,7 +32,7 @@ class KeptDelays(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Transfers that may have been longer than they look: their recv was posted when they were under way.
+    """Transfers whose true length may exceed the recorded one: their recv was posted after they began.
 
     place  : op -> row of the mask, for sends and recvs with a peer.
     is_cut : bool, shape (row, step, dp).
@@ -43,7 +43,7 @@ class Cut(NamedTuple):
 
 
 class BlockTimes(NamedTuple):
-    """Steps with one graph, as the diagnosis needs them.
+    """A block of steps with one graph, with the durations and delays that the diagnosis replays.
 
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
@@ -70,12 +70,12 @@ class BlockTimes(NamedTuple):
 
     @property
     def number_of_steps(self) -> int:
-        """Steps in this block."""
+        """Number of steps in this block."""
         return len(self.duration_s[0])
 
 
 def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout) -> BlockTimes:
-    """A block as the diagnosis replays it.
+    """Prepare a block for the diagnosis: call graph, kept launch delays, cut transfers, late entries.
 
     block   : its durations are transfers already.
     end_s   : float64, shape (op, step, dp); recorded. [s]
@@ -98,7 +98,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 def _kept_delays(
     graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
-    """Delays of each stage's first forward-compute and data-load, and of gathers that wait for nothing.
+    """Launch delays of first forward-computes and data-loads, and of all-gathers that wait for nothing.
 
     Not of others: recorded delays of transfers and of what follows them are mostly waiting.
     """
@@ -121,7 +121,7 @@ def _kept_delays(
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
-    """Sends and recvs of which the recv began later than the send by more than the transfer seems to take."""
+    """Find transfers whose recv began later than the send by more than the recorded transfer time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     place: dict[int, int] = {}
@@ -142,7 +142,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """How long after all it waits for a worker began each collective, and each op behind the computes."""
+    """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]"""
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     delays = [start_s[op] - np.max([end_s[source] for source in graph.waits_for[op]], axis=0) for op in ops]
     late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
@@ -159,7 +159,7 @@ def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
 
 
 class Computes(NamedTuple):
-    """Computes of a block in the tensor of all.
+    """Position of a block's computes in the tensor of all computes.
 
     ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), the last 1 long where those are lanes.
     steps : their steps in the tensor.
@@ -170,7 +170,7 @@ class Computes(NamedTuple):
 
 
 class ComputeTimes(NamedTuple):
-    """Computes of all steps that did the same amount of work.
+    """Durations of the computes of all steps with the same number of microbatches and chunks.
 
     times_s : Tensor. [s]
     blocks  : for each block its computes; None where it is no part of the tensor.
@@ -183,7 +183,7 @@ class ComputeTimes(NamedTuple):
 
 
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
-    """Tensor of the computes of the most usual steps; None where stages or chunks differ in their number.
+    """Compute durations of the most common kind of step; None if stages differ in number of computes.
 
     Steps with another number of microbatches or chunks are left out: no other step is their measure.
     """
@@ -213,7 +213,7 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Computes by (stage, direction, chunk, microbatch); None where the numbers do not make a rectangle."""
+    """Compute ops by (stage, direction, chunk, microbatch); None if they do not form a rectangle."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     for cell, base, microbatch in zip(
@@ -238,7 +238,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Ops of each (direction, chunk) by microbatch; by start where the rows do not agree on an order."""
+    """Ops of each (direction, chunk) by microbatch, or by start if rows disagree on the order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

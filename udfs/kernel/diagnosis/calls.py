@@ -1,4 +1,4 @@
-"""Transfers that a worker issued as one call: they start together and return together.
+"""Transfers that a worker issues as one call: they start together and return together.
 
 The recorded length of such a transfer is the length of the call, which its slowest member sets. In the
 what-if model each member waits for its peer alone (model, section 2), so that a late peer of one member
@@ -25,7 +25,7 @@ SAME_LANES: Final = 0.95
 
 
 class Calls(NamedTuple):
-    """Calls of several transfers.
+    """Groups of transfers that were issued in one call.
 
     members  : ops of each call.
     is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer
@@ -37,7 +37,7 @@ class Calls(NamedTuple):
 
 
 def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
-    """Transfers of one worker that start and end together in nearly all steps and dp ranks.
+    """Group transfers of one worker that start and end together in nearly all steps and dp ranks.
 
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
@@ -65,7 +65,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
 
 def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
-    """Those pairs of ops that nearly always start and end together."""
+    """Those pairs of ops that start and end together in nearly all steps and dp ranks."""
     if not pairs:
         return []
     one, other = np.array(pairs).T
@@ -76,16 +76,16 @@ def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) ->
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """The graph in which members of a call start together and a wait for one is a wait for all.
+    """Graph in which members of a call start together and a wait for one waits for all.
 
-    The graph itself where that would be a circle.
+    The unchanged graph if that would be a cycle.
     """
     return (_call_graph(graph, calls.members) if calls.members else None) or graph
 
 
 @once_per_graph
 def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
-    """Return the graph of some calls, which are given by their ops; None where that would be a circle."""
+    """Return the graph with these calls, each given by its ops; None if that would be a cycle."""
     call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
 

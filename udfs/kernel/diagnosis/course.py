@@ -1,4 +1,4 @@
-"""When something was slow: in which steps, since when, and how the excess goes over the steps.
+"""In which steps something was slow, since when, and how the excess develops over the steps.
 
 A series is the log by which one worker, stage or link took longer than its peers, one value per step in the
 order of time.
@@ -31,7 +31,7 @@ BETTER: Final = 0.7
 
 
 class Course(NamedTuple):
-    """In which steps something was slow.
+    """Steps in which something was slow, and the pattern they form.
 
     is_slow : bool, shape (step,).
     kind    : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
@@ -42,7 +42,7 @@ class Course(NamedTuple):
 
 
 def course_of(series: Floats, error: float) -> Course:
-    """Course of a series that is beyond doubt slow in some steps.
+    """Classify when a series is slow: always, from or until a step, on and off, or growing.
 
     series : log factors, shape (step,), in the order of time.
     error  : standard error of one of them.
@@ -66,14 +66,14 @@ def course_of(series: Floats, error: float) -> Course:
 
 
 def _level(series: Floats, error: float) -> float:
-    """Level of the slow steps: the median of those that are clearly not usual."""
+    """Excess of the slow steps: the median of those clearly above usual."""
     most = float(series.max())
     slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
     return float(slow[len(slow) // 2]) if slow.size else most
 
 
 def _stretch(series: Floats, level: float) -> tuple[int, int]:
-    """Stretch of steps, first and end, that the slow level explains best: the largest sum beyond its half."""
+    """Steps [first, end) that maximise the sum of excess over half the slow level."""
     total = np.zeros(len(series) + 1)
     np.cumsum(series - level / 2.0, out=total[1:])
     end = int((total - np.minimum.accumulate(total)).argmax())
@@ -81,7 +81,7 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
 
 
 def _growth(series: Floats, error: float) -> int | None:
-    """First step of a slowness that grows to the end; None where it does not grow."""
+    """First step of an excess that grows until the end; None if it does not grow."""
     steps = len(series)
     third = steps // 3
     if series[-third:].sum() <= series[:third].sum():

@@ -1,4 +1,4 @@
-"""Who caused it, since when, and what that rests on."""
+"""Culprits of each cause: who, since when, and the evidence for it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -41,7 +41,7 @@ Blame = tuple[tuple[Culprit, ...], Evidence]
 
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
-    """Who is to blame for a cause."""
+    """Name the culprits of a cause, and the evidence."""
     if each in (cause.COMMUNICATION, cause.LAUNCH_DELAY, cause.DATA_LOADING, cause.PAUSE):
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
@@ -72,12 +72,12 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
-    """Culprits of slow workers, costliest first."""
+    """Group slow workers into culprits, costliest first."""
     return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
 
 
 def slow_apart(found: Found) -> int:
-    """Number of workers with slow computes beside the largest slow host, stage or replica."""
+    """Number of workers with slow computes outside the largest slow host, stage or replica."""
     named = _together(_slow_computes(found), found)
     workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
     groups = [len(workers) for workers in workers_of if len(workers) > 1]
@@ -85,7 +85,7 @@ def slow_apart(found: Found) -> int:
 
 
 def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
-    """Workers of slower types, dp ranks and stages as wholes where all of their workers are of one."""
+    """Name workers with slower GPU types, merged to whole dp ranks or stages where all share one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
         return (), Evidence(NAN, NAN, NAN, NAN, NAN)
@@ -118,14 +118,14 @@ def _worst_first(named: Sequence[Culprit]) -> list[Culprit]:
 
 
 def _costliest_first(named: Sequence[Culprit], actual_s: float) -> list[Culprit]:
-    """Culprits in the order of what they lost, without those that lost little beside the worst."""
+    """Sort culprits by time lost, and drop those that lost little compared with the worst."""
     ordered = sorted(named, key=lambda culprit: -culprit.lost_s)
     least_s = min(LEAST_PART * ordered[0].lost_s, LEAST_OF_STEP * actual_s) if ordered else 0.0
     return [each for each in ordered if each.lost_s >= least_s][:MOST_CULPRITS]
 
 
 def _slow_computes(found: Found) -> list[Series]:
-    """Workers whose computes are slow, by direction; all workers of a stage where its hosts are slow."""
+    """Workers with slow computes, by direction; all workers of a stage whose host is slow."""
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
@@ -145,7 +145,7 @@ def _slow_computes(found: Found) -> list[Series]:
 
 
 def _directions(own: Floats) -> list[tuple[int, Floats]]:
-    """Forwards and backwards together where both are slow alike, else each that is slow.
+    """Merge forward and backward slowness if they are alike; else return each slow direction.
 
     own : log factors, shape (k, s).
     """
@@ -160,7 +160,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 
 def _of_own_ops(found: Found) -> list[Series]:
-    """Workers that are slow in what they do beside computes, by op type."""
+    """Workers slow in ops other than computes, or late to collectives; one series per op type."""
     order = order_of(found.blocks)
     positions = np.concatenate([block.steps for block in found.blocks])[order]
     named = []
@@ -176,7 +176,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors) -> list[Culprit]:
-    """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
+    """All workers of stages where more work and a slow host cannot be told apart."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
@@ -207,7 +207,7 @@ def _stages(factors: Factors) -> list[Culprit]:
 
 
 def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> Blame:
-    """Workers by the time they lost in the steps that struck them.
+    """Name workers by the time they lost in steps where they lost much.
 
     lost : op type, or BOTH -> time of each worker, shape (stage, step, dp_rank). [s]
     """
@@ -226,10 +226,11 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]
     p, d = np.divmod(worst, layout.dp_size)
-    own_s, struck = (each[p[:, None], order, d[:, None]] for each in (total_s, is_struck))
+    at = p[:, None], order, d[:, None]
     of_types_s = np.array([of_type_s[p, :, d].sum(axis=1) for of_type_s in lost.values()]).T.tolist()
     directions = [_main_type(dict(zip(lost, each, strict=True))) for each in of_types_s]
-    named = _struck(list(zip(p.tolist(), d.tolist(), strict=True)), own_s, struck, positions, directions)
+    cells = list(zip(p.tolist(), d.tolist(), strict=True))
+    named = _struck(cells, total_s[at], is_struck[at], positions, directions)
     if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
         named = _costliest_first(named, found.job.actual_s)
     first = named[0].stage, slice(None), named[0].dp_rank
@@ -241,29 +242,32 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, positions: Ints, directions: Sequence[int]
 ) -> list[Culprit]:
-    """Workers as (stage, dp rank), each with what it lost in the steps that struck it.
+    """One culprit per worker (stage, dp rank), with the time lost in the steps in which it was slow.
 
     own_s, struck : shape (worker, step), in the order of time. positions: of these steps among the job's.
     """
     within_s = np.where(struck, own_s, 0.0)
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
     first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
+    first_steps, last_steps = positions[first].tolist(), positions[last].tolist()
     return [
         Culprit(
-            *cell,
+            stage,
+            dp_rank,
             float(own_s[row, struck[row]].mean()),
             shares[row],
-            *steps,
+            first_steps[row],
+            last_steps[row],
             course_of(within_s[row], 0.0).kind,
             directions[row],
             lost_s=lost_s[row],
         )
-        for row, (cell, steps) in enumerate(zip(cells, positions[[first, last]].T.tolist(), strict=True))
+        for row, (stage, dp_rank) in enumerate(cells)
     ]
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Op type in which a worker lost most; BOTH where forwards and backwards lost alike."""
+    """Op type in which a worker lost most; BOTH if forward and backward computes lost alike."""
     ordered = sorted(totals_s.items(), key=lambda item: -item[1])
     is_alike = len(ordered) > 1 and ordered[1][1] * ONE_DIRECTION > ordered[0][1] > 0.0
     if is_alike and {ordered[0][0], ordered[1][0]} == set(ot.COMPUTE):
@@ -272,7 +276,7 @@ def _main_type(totals_s: dict[int, float]) -> int:
 
 
 def _lost(each: int, found: Found) -> dict[int, Floats]:
-    """What each worker lost to a cause in each step, by op type; shape (stage, step, dp_rank). [s]"""
+    """Time that each worker lost to a cause in each step, by op type; shape (stage, step, dp_rank). [s]"""
     if each == cause.LAUNCH_DELAY:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
     if each == cause.PAUSE:
@@ -299,7 +303,7 @@ def _lost_to_pauses(found: Found) -> dict[int, Floats]:
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum over the ops of each worker by op type, block after block.
+    """Sum time lost over each worker's ops, by op type, with blocks concatenated along steps. [s]
 
     parts : ops of each block with what each lost, shape (op, step, dp).
     """

@@ -1,4 +1,4 @@
-"""All causes of one job: each fixed alone, all together, and what each contributes to that."""
+"""All causes of one job: what fixing each alone saves, fixing all together, and each one's share of that."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,7 +33,7 @@ NAN: Final = float("nan")
 
 
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
-    """Find the causes of a job."""
+    """Find the causes of a job's slowdown."""
     found = Found.of(job, blocks)
     logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
@@ -63,7 +63,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Share of T_actual that transfers take; only an upper bound where that is already below the limit."""
+    """Share of T_actual spent on transfers; only an upper bound if that is below the limit already."""
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps
@@ -74,7 +74,7 @@ def _moving(found: Found, savings: Savings) -> float:
 
 
 def replays(found: Found, as_is_s: Tensor | None = None) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
-    """Function that gives the mean step time with each of several sets of causes fixed. [s]
+    """Return a function: mean replayed step time for each given set of causes fixed. [s]
 
     Causes of which nothing was found are never replayed: their fixes change nothing.
 
@@ -107,7 +107,7 @@ def replays(found: Found, as_is_s: Tensor | None = None) -> Callable[[Sequence[F
 
 
 def _present(found: Found) -> Causes:
-    """Causes whose fixes change any duration."""
+    """Causes whose fix changes any duration."""
     is_present = {
         cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
         cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),

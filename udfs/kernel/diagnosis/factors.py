@@ -1,4 +1,4 @@
-"""Compute durations as factors with a meaning: stage, data, GPU type, worker, pause (additive), noise.
+"""Decompose compute durations into factors: stage, data, GPU type, worker and noise, plus pauses.
 
 D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
 direction, chunk, microbatch, step, dp rank.
@@ -50,7 +50,7 @@ SUMS: Final = "...l,...l->..."
 
 
 class Data(NamedTuple):
-    """How heavy microbatches are on all stages.
+    """Relative weight of microbatches, shared by all stages.
 
     weight  : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
     spread  : standard deviation of the log weight within a step.
@@ -63,7 +63,7 @@ class Data(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The decomposition.
+    """Compute durations decomposed into work, worker, noise and pause.
 
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
@@ -85,7 +85,7 @@ class Factors(NamedTuple):
 
 
 def decompose(times_s: Tensor, hosts: Ints, order: Ints, worker_type: Ints | None = None) -> Factors:
-    """Split compute durations into factors.
+    """Decompose compute durations into factors.
 
     times_s     : Tensor. [s]
     hosts       : int, shape (stage, dp_rank); which host, -1 where unknown.
@@ -102,7 +102,7 @@ def decompose(times_s: Tensor, hosts: Ints, order: Ints, worker_type: Ints | Non
 
 
 def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
-    """Split durations of computes that are on one type of GPU, or as if."""
+    """Decompose compute durations of workers with one type of GPU, or scaled to one."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts, order)
     rest = logs - (workers.log_factor() + usual)
@@ -126,7 +126,7 @@ def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
 
 
 class _First(NamedTuple):
-    """What is found at a first look; `usual`, `weight` and `logs` are logs."""
+    """Results of the first pass; `usual`, `weight` and `logs` are logarithms."""
 
     workers: Workers
     usual: Tensor
@@ -137,7 +137,7 @@ class _First(NamedTuple):
 
 
 def _logs(values: Tensor) -> Tensor:
-    """Logs; in place of a copy, because every array of that size pushes another out of the cache."""
+    """Natural logarithms, floored at TINY_S; one array only, because a copy would evict the cache."""
     found = np.maximum(values, TINY_S)
     return np.log(found, out=found)
 
@@ -145,7 +145,7 @@ def _logs(values: Tensor) -> Tensor:
 def _beside_work(
     times_s: Tensor, first: _First, doubt: _First, hosts: Ints, order: Ints
 ) -> tuple[_First, Factors, bool] | None:
-    """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
+    """Second pass: re-estimate slow workers and pauses against the work fitted on healthy computes.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     returns : what is in doubt after it, the decomposition, and whether workers came out as before; None if
@@ -192,7 +192,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
-    """Work of what usual workers take, what is left beside it, a factor, and the log of that."""
+    """Work of usual workers [s], the remaining noise as a factor, and the logarithm of that factor."""
     work_s = _work(clean_s, data, pauses)
     if work_s.min() > 0.0:
         noise = clean_s / work_s
@@ -202,7 +202,7 @@ def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, 
 
 
 def _pauses(over: Tensor) -> Mask:
-    """Computes far above what is usual; `over` has logs."""
+    """Mark computes far above usual as pauses. over : log excess."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
@@ -211,7 +211,7 @@ def _pauses(over: Tensor) -> Mask:
 
 
 def _is_calm(values: Floats) -> bool:
-    """Whether the least pause is sure to be beyond the usual scatter: half of all lie close together."""
+    """Whether half of the values lie so close together that LEAST_PAUSE exceeds the noise limit."""
     middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
     width = LEAST_PAUSE / PAUSE_MADS
     close = (values >= middle - width / 2) & (values <= middle + width / 2)
@@ -219,7 +219,7 @@ def _is_calm(values: Floats) -> bool:
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
-    """Weight of the microbatches from what is left after stage and worker, which is overwritten.
+    """Microbatch weights from the residuals of stage and worker; overwrites rest.
 
     rest, usual, weight : logs.
     """
@@ -253,7 +253,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 
 
 def _even_out(weight: Floats, workers: Workers) -> None:
-    """Make microbatches of a step weigh alike where the work is even; shape (k, m, s, d), overwritten."""
+    """Give all microbatches of a step equal weight where work is even; weight (k, m, s, d) is overwritten."""
     even = ~workers.is_uneven
     # Of one microbatch nothing but the steps beside tells whether it is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
@@ -261,7 +261,7 @@ def _even_out(weight: Floats, workers: Workers) -> None:
 
 
 def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
-    """The data with weights from those computes alone that are not in doubt.
+    """Microbatch weights re-estimated with doubtful computes replaced by what the others imply.
 
     steady_s : times of computes without what is always slow. [s]
     """
@@ -274,7 +274,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
-    """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
+    """Work of each stage, direction and chunk: a constant plus a part proportional to the data. [s]"""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if left_out.any():

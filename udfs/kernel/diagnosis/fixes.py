@@ -1,4 +1,4 @@
-"""Replays with causes fixed: alone, together, and in every combination that matters."""
+"""Replays with causes fixed: alone, together, and in the combinations that Shapley values need."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -41,7 +41,7 @@ STACKED_VALUES: Final = 4_000_000
 
 
 class Works(NamedTuple):
-    """What computes take on usual workers without pauses, by what is fixed; Tensors. [s]"""
+    """Compute durations on usual workers without pauses, for each combination of balancing fixes. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -50,7 +50,7 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both.
+    """Work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
 
     A fix keeps the sum of each stage, direction and chunk, or of each direction.
     """
@@ -80,14 +80,14 @@ def works(factors: Factors) -> Works:
 
 
 def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
-    """Times scaled so that their mean over some axes is as given."""
+    """Scale times so that their mean over the given axes equals mean_s; overwrites times_s. [s]"""
     scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
     scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
     return scaled_s
 
 
 def _error(left: Tensor) -> Floats:
-    """A factor that scatters like the error of the weights, from two halves of their measurements.
+    """Factors that scatter like the error of microbatch weights, from the difference of two halves.
 
     The weights took with them their share of the noise, which a fix of the data does not take away: steps end
     with the slowest.
@@ -108,7 +108,7 @@ def _error(left: Tensor) -> Floats:
 
 
 class Fixable(NamedTuple):
-    """One block with all that can be fixed in it; is_last: its ops that may end a step, whatever is fixed."""
+    """One block and all that can be fixed in it; is_last : ops that may end a step under any fix."""
 
     times: BlockTimes
     computes: Computes | None
@@ -120,7 +120,7 @@ class Fixable(NamedTuple):
 
 
 def may_end(times: BlockTimes) -> list[bool]:
-    """Ops that may end a step: fixes make no time negative that was not."""
+    """Mark ops that may end a step under any set of fixes; bool per op."""
     shortest_s = times.duration_s.reshape(times.graph.size, -1).min(axis=1)
     ops, delay_s = times.delays
     shortest_s[ops] = np.minimum(shortest_s[ops], delay_s.min(axis=(1, 2)))
@@ -128,7 +128,7 @@ def may_end(times: BlockTimes) -> list[bool]:
 
 
 class Split(NamedTuple):
-    """Computes taken apart: the decomposition, its works, and log factors beyond that no cause explains."""
+    """Decomposed computes: factors, balanced works, and log excess that no cause explains."""
 
     factors: Factors
     work: Works
@@ -136,7 +136,7 @@ class Split(NamedTuple):
 
 
 def step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> Floats:
-    """Step times with some causes left in; float64, shape (set of causes, step). [s]"""
+    """Step times with only the causes in `left` left in; float64, shape (set of causes, step). [s]"""
     values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
     together = max(1, STACKED_VALUES // values)
     parts = [
@@ -164,7 +164,7 @@ def _step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> 
 
 
 def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
-    """How much later ops start with some causes left in, shape (set of causes, lane). [s]"""
+    """Delay of each op's start under each set of remaining causes, shape (set of causes, lane). [s]"""
     found: dict[int, Floats] = {}
     lanes = block.times.duration_s[0].size
     for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
@@ -175,7 +175,7 @@ def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
 
 
 def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Durations of slow ops that workers do by themselves, of each scenario."""
+    """Set durations of slow tail and local ops for each set of remaining causes."""
     for place, op in enumerate(own.ops.tolist()):
         base_s, slow, shared, pause_s = (
             each[place].reshape(-1) for each in (own.base_s, own.slow, own.shared, own.pause_s)
@@ -192,7 +192,7 @@ def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> Non
 
 
 def _put_computes(computes: Computes, split: Split, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Durations of the computes of each scenario."""
+    """Set durations of computes for each set of remaining causes."""
     ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
     *index, steps, dp_ranks = split.work.as_is[some].shape
     stack = np.empty((*index, len(left), steps, dp_ranks))
@@ -214,7 +214,7 @@ def _put_computes(computes: Computes, split: Split, left: Sequence[Causes], per_
 
 
 def _compute_times(split: Split, some: tuple[slice, ...], causes: Causes, out: Tensor) -> None:
-    """Durations of computes with some causes left in. [s]"""
+    """Compute durations with some causes left in, written to out. [s]"""
     factors, work, rest = split
     chosen = {
         (True, True): work.as_is,
@@ -232,7 +232,7 @@ def _compute_times(split: Split, some: tuple[slice, ...], causes: Causes, out: T
 
 
 def without_transfers(times: BlockTimes) -> Floats:
-    """Step times if no transfer took any time, all else as it ran; float64, shape (step,). [s]"""
+    """Step times if transfers took no time and all else ran as recorded; float64, shape (step,). [s]"""
     graph, duration_s = times.graph, times.duration_s
     shape = (1, *duration_s.shape[1:])
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, -1))
@@ -249,7 +249,7 @@ def without_transfers(times: BlockTimes) -> Floats:
 
 
 def busiest(times: BlockTimes) -> Floats:
-    """At least so long the steps would take without transfers: one worker's computes; shape (step,). [s]"""
+    """Lower bound on step time without transfers: the busiest worker's computes; shape (step,). [s]"""
     longest_s = np.zeros(times.number_of_steps)
     for cell, base in zip(times.graph.cells, times.graph.first_op, strict=False):
         computes = times.duration_s[base : base + cell.program.first_ops[ot.COMPUTE[-1] + 1]]

@@ -1,4 +1,4 @@
-"""When not to trust an answer like others (diagnosis, section 4)."""
+"""Reasons to distrust an answer (diagnosis, section 4)."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -34,7 +34,7 @@ TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
 def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: int) -> list[int]:
-    """Flag of each cause, by its code: the first reason that applies, NO_FLAG without any.
+    """Flag of each cause, by its code: the first reason that applies, or NO_FLAG.
 
     rest, moving : what no fix returns, and what transfers take; shares of T_actual.
     apart        : number of workers that are slow each for itself.
@@ -75,7 +75,7 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: 
 
 
 def is_skew(each: int, found: Found, saved: float) -> bool:
-    """Whether clocks that are apart explain what a fix seems to save: ops that look late."""
+    """Whether clock skew alone could explain what a fix seems to save."""
     waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * found.microbatches}
     return (
         found.job.skew_s > MOST_SKEW_S and saved * found.job.actual_s < waits.get(each, 0) * found.job.skew_s
@@ -83,14 +83,14 @@ def is_skew(each: int, found: Found, saved: float) -> bool:
 
 
 def _slow_cells(found: Found) -> float:
-    """Share of the workers that are slower than usual in half of the steps."""
+    """Share of the workers that are slower than usual in at least half of the steps."""
     if found.factors is None:
         return 0.0
     return float(np.median((found.factors.workers.own > 0.0).mean(axis=(0, 3)).max(axis=0)))
 
 
 def _are_most(apart: int, layout: Layout) -> bool:
-    """Workers that are slow at moments of their own, and most of them: that is no property of workers."""
+    """Whether so many workers are slow at different times that slowness is no property of workers."""
     return apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
 
 
@@ -99,7 +99,7 @@ def _claims(savings: Savings, causes: Iterable[int]) -> bool:
 
 
 def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
-    """A stage of one worker, or all on one host, that is always heavy or slow."""
+    """Whether a slow stage could be a slow worker or host: one worker, or one host, makes up the stage."""
     if found.job.layout.dp_size == 1:
         return found.job.layout.pp_size > 1 and _claims(savings, WORKER_STAGE)
     is_ambiguous = found.factors is not None and bool(found.factors.workers.ambiguous.any())
@@ -107,7 +107,7 @@ def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
 
 
 def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
-    """The same, where no worker is known to be slow: what begins in mid-run is no work."""
+    """Whether a heavy stage could be a slow worker, none being known; slowness since mid-run is not work."""
     factors = found.factors
     if factors is None or not _is_worker_or_stage(found, savings):
         return False
@@ -117,13 +117,13 @@ def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
 
 
 def _is_worker_or_data(found: Found, savings: Savings) -> bool:
-    """With one stage, a rank that always gets more data is like a slow one."""
+    """Whether a slow rank could be one that gets more data: with one stage and few microbatches."""
     is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     return is_short and _claims(savings, WORKER_DATA)
 
 
 def _is_type_or_worker(found: Found, savings: Savings) -> bool:
-    """A slower type of which the job has one host: that host may be slow, whatever its type."""
+    """Whether a slower GPU type could be a slow host: the job has only one host of that type."""
     types = None if found.factors is None else found.factors.types
     if types is None or not _claims(savings, (cause.MIXED_HARDWARE,)):
         return False

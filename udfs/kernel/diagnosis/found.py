@@ -1,4 +1,4 @@
-"""All that is found in a job before anything is fixed."""
+"""Everything the diagnosis measures in a job before it fixes any cause."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from udfs.kernel.graph.graph import Layout
 
 
 class Job(NamedTuple):
-    """What is known of a job beside its durations. Times are means over steps. [s]
+    """What the diagnosis knows of a job besides durations. Times are means over steps. [s]
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
 
 class Found(NamedTuple):
-    """All that was found in a job before anything was fixed.
+    """Everything measured in a job before any cause is fixed.
 
     rest      : log factors by which computes are longer that no cause explains; None where there are none.
     transfers, loads, own_times, late : of each block.
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
-        """Look for everything."""
+        """Measure slow computes, transfers, loads and other ops of a job."""
         computes = compute_times(blocks, job.layout)
         factors = rest = None
         if computes is not None:
@@ -82,15 +82,15 @@ class Found(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Number of steps."""
+        """Number of steps in all blocks."""
         return sum(block.number_of_steps for block in self.blocks)
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches of a chunk in a step; 0 where steps or chunks differ in it."""
+        """Number of microbatches per chunk and step; 0 if steps or chunks differ in it."""
         return 0 if self.factors is None else self.factors.noise.shape[3]
 
 
 def order_of(blocks: Sequence[BlockTimes]) -> Ints:
-    """Positions of the blocks' steps, one block after the other, in the order of time."""
+    """Indices that sort the steps of concatenated blocks by time."""
     return np.argsort(np.concatenate([block.steps for block in blocks]), kind="stable")

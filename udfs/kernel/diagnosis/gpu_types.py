@@ -1,4 +1,4 @@
-"""How much slower the types of a job's GPUs are than its fastest, from their computes within stages.
+"""Slowness of each GPU type of a job relative to its fastest, from computes within stages.
 
 Stages do different work, so types are compared where they share a stage, or through a third that shares one
 with each. Axes p, k, c, m, s, d, t: stage, direction, chunk, microbatch, step, dp rank, type.
@@ -27,7 +27,7 @@ MEDIAN_ERROR: Final = 1.25
 
 
 def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
-    """Factors of the types, from usual computes of their workers.
+    """Estimate duration factors of GPU types from their workers' typical computes.
 
     usual_s     : median compute over microbatches, positive, shape (p, k, c, s, d). [s]
     worker_type : int, shape (p, d), numbered from 0 on; UNKNOWN where nothing says so.
@@ -61,7 +61,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Factors of types that share no stage with others: what their stages take longer, if that is no work.
+    """Factors of types that share no stage with others: excess of their stages, if not due to work.
 
     usual : log time of a usual worker of each stage, shape (p, k, c).
     first : type that the others were compared with.
@@ -83,7 +83,7 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
 
 
 def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
-    """Lower median over the workers of each type in each stage; nan without any; shape (t, p, k)."""
+    """Lower median log time over the workers of each type and stage, nan without any; shape (t, p, k)."""
     stages, directions, _ = cell.shape
     level = np.full((types, stages, directions), np.nan)
     for number in range(types):
@@ -93,7 +93,7 @@ def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
 
 
 def _joined(level: Floats, first: int) -> Floats:
-    """Log factors against one type, that of most workers: one slow worker of it changes nothing.
+    """Log factors relative to the most common type, so that one slow worker of it has no effect.
 
     level   : shape (t, p, k).
     returns : shape (t, k); nan where no stage leads to a type.
@@ -114,7 +114,7 @@ def _joined(level: Floats, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """What stage and type leave of each worker's usual time, logs, of those that can be compared."""
+    """Log residual of each comparable worker's usual time after removing stage and type."""
     known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
     rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
     stages = np.flatnonzero(~np.isnan(rest).all(axis=1))

@@ -1,4 +1,4 @@
-"""Hosts that slow all workers of whole stages: those stages have no peers to compare with."""
+"""Hosts that slow all workers of whole stages, which therefore have no peers to compare with."""
 
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ UNKNOWN: Final = -1
 
 
 class StagesOfHosts(NamedTuple):
-    """Stages whose workers are all on one host, or that have one worker only.
+    """Stages that run on one host, or consist of one worker, and how slow that host makes them.
 
     log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
     is_ambiguous : bool, shape (stage,); slower than the others, by their host or by more work
@@ -37,7 +37,7 @@ class StagesOfHosts(NamedTuple):
 
 
 def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
-    """Which stages are slow because their host is.
+    """Find stages that are slow because their host is.
 
     A host slows everything its workers compute, by one factor. A stage with more work differs by direction
     and chunk (a loss layer), or by a few layers among many, and is seldom just what one host holds: several
@@ -75,7 +75,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
 
 
 class Over(NamedTuple):
-    """How much longer some stages take than the others.
+    """Excess of some stages' durations over the others', as log factors.
 
     log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
     is_alike   : all take longer by about the same factor.
@@ -91,7 +91,7 @@ class Over(NamedTuple):
 
 
 def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Over:
-    """Compare some stages with the others.
+    """Compare the durations of some stages with those of the others.
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     whole : bool, shape (stage,).
@@ -110,7 +110,7 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
-    """Stages of which at least half of the workers, but not all, are on one host, and who is on others.
+    """Stages with at least half of their workers, but not all, on one host; masks of the other workers.
 
     hosts   : int, shape (stage, dp_rank).
     returns : stage, and bool, shape (dp_rank,).

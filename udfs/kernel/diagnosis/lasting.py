@@ -1,4 +1,4 @@
-"""What dp ranks take longer than others for long: more than the luck of their data.
+"""Lasting excess of dp ranks: more than chance in their data explains.
 
 Axes s, d: step, dp rank. All values are logs of times.
 """
@@ -22,7 +22,7 @@ ERRORS_OF_DP_RANK: Final = 3.5
 
 
 def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_stage: bool) -> Floats:
-    """What dp ranks have beyond the others in all steps, or from or until one of them; shape (s, d).
+    """Lasting log excess of dp ranks over all steps, or from or until one step; shape (s, d).
 
     shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
     may_be_luck : bool, of the same shape; other steps are known already.
@@ -46,7 +46,7 @@ def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_st
 
 
 def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:
-    """Steps in which each dp rank is longest for long: all, or from or until one of them; first, and end.
+    """Steps [first, end) in which each dp rank's excess lasts: all steps, or from or until one.
 
     shared : 0 where a step does not count, shape (s, d). counts: of the same shape.
     error  : of one step, shape (d,).

@@ -1,4 +1,4 @@
-"""Levels of workers in each step, and by how much they exceed those of the same step's peers.
+"""Levels of workers in each step, and their excess over the peers of the same step.
 
 A fault of a worker, host or stage lengthens all it does in a step: its *level*, the median over microbatches.
 Every step has its own peers, so that an onset needs no model. Axes p, k, s, d: stage, kind of op (direction,
@@ -61,7 +61,7 @@ TINY: Final = 1e-3
 
 
 class Slow(NamedTuple):
-    """What is slower than its peers, as it is to be taken away.
+    """Log excess over peers, to be removed before further estimates, and its standard error.
 
     log_factor : 0 where not slow; shape (p, k, s, d).
     error      : standard error of one level, shape (k,).
@@ -72,7 +72,7 @@ class Slow(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """What stages usually take, and how a step's usual level differs from it.
+    """Usual level of each stage, and how each step differs from it.
 
     base   : shape (p, k).
     common : by which all stages take longer in a step, shape (k, s).
@@ -94,7 +94,7 @@ def usual_levels(
     uneven_error: Floats | None = None,
     fitted: Mask | None = None,
 ) -> Usual:
-    """What is usual in each stage and step; faults only lengthen, so of two peers the faster is usual.
+    """Usual level per stage and step; faults only lengthen, so of two peers the faster is usual.
 
     level : shape (p, k, s, d).
     error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
@@ -124,7 +124,7 @@ def usual_levels(
 
 
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
-    """Usual levels where most workers of a stage are slow in a step: some are as quiet as they ever are."""
+    """Usual levels in steps in which most workers of a stage are slow, judged by those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
@@ -136,7 +136,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Usual level over the even steps, or of all where the others are clearly faster; shape (p, k)."""
+    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k)."""
     found = _base(levels[..., even], error)
     if even.all():
         return found
@@ -146,7 +146,7 @@ def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Float
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
-    """Usual level over steps, shape (p, k): a low quantile, or what a few quiet steps show.
+    """Usual level over steps, shape (p, k): a low quantile, or the level of a few quiet steps.
 
     levels : shape (p, k, s).
     """
@@ -160,7 +160,7 @@ def _base(levels: Floats, error: Floats) -> Floats:
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
-    """Usual levels where most workers of a stage are on one host that is slow: those of the others."""
+    """Usual levels, taken from workers off the stage's main host in steps in which that host is slow."""
     found = low
     for stage, is_elsewhere in mostly_on_one_host(hosts):
         elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
@@ -173,7 +173,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
 
 
 def scatter_over_steps(own: Floats) -> Floats:
-    """Scatter over steps of a typical series, shape (k,); half of the series may be slow.
+    """Typical standard deviation of a series over steps, shape (k,); half of the series may be slow.
 
     own : shape (p, k, s, d).
     """
@@ -192,7 +192,7 @@ def scatter_over_steps(own: Floats) -> Floats:
 
 
 def apart_when_healthy(own: Floats) -> Floats:
-    """Log by which healthy workers may differ from the others of their stage, always; shape (k,).
+    """Largest constant log difference expected among healthy workers of a stage; shape (k,).
 
     own : beyond what is usual in the stage and step; shape (p, k, s, d).
     """
@@ -218,7 +218,7 @@ def apart_when_healthy(own: Floats) -> Floats:
 
 
 def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
-    """Which series are beyond doubt slow; bool, shape (p, k, d).
+    """Series that are slow beyond doubt; bool, shape (p, k, d).
 
     own     : shape (p, k, s, d).
     error   : standard error of a level in each step, shape (k, s).
@@ -249,7 +249,7 @@ def slow_series(
     *,
     is_single: bool = False,
 ) -> Floats:
-    """What is significantly slow, in the steps in which it is; log factors, 0 elsewhere; shape (p, k, s, d).
+    """Log excess of significantly slow series in their slow steps, 0 elsewhere; shape (p, k, s, d).
 
     own   : beyond the peers of the same step, shape (p, k, s, d).
     error : standard error of a level in each step, shape (k, s). healthy: as of `significant`.

@@ -1,4 +1,4 @@
-"""Loads of data that take far longer than the usual load of their stage."""
+"""Data-loads that take far longer than the usual load of their stage."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 
 
 class SlowLoads(NamedTuple):
-    """Data-loads of one block of which some are slow.
+    """Data-loads of one block, as recorded and with the slow ones at their usual time.
 
     ops     : int, shape (op,).
     as_is_s : float64, shape (op, step, dp); as they ran. [s]
@@ -26,12 +26,12 @@ class SlowLoads(NamedTuple):
 
 
 def has_loads(blocks: Sequence[BlockTimes]) -> bool:
-    """Whether any load was recorded."""
+    """Whether any data-load was recorded."""
     return any(_loads_by_stage(block.graph) for block in blocks)
 
 
 def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
-    """Slow loads of every block, measured over all blocks together, like transfers of one kind.
+    """Find slow data-loads of each stage, compared over all blocks together.
 
     Each stage by itself: what stages load differs (data loading, in the simulator's page).
     """
@@ -61,7 +61,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
 
 @once_per_graph
 def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
-    """Loads of each stage that has any."""
+    """Data-load ops of each stage that has any."""
     found: dict[int, list[int]] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         if cell.program.counts[ot.DATA_LOAD]:

@@ -1,4 +1,4 @@
-"""What mitigations return, by replay: the same job with its work in another place, slow workers as they are.
+"""Time saved by mitigations, by replay: work moved to other places, slow workers left as they are.
 
 A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
 stages, whole microbatches between dp ranks, and pauses that workers took when they liked are taken together.
@@ -25,7 +25,7 @@ NEIGHBOURS: Final = 2
 
 
 class Layers(NamedTuple):
-    """Layers between stages.
+    """Layers per model chunk before and after moving some between stages, and the step time then.
 
     before, after : int, shape (chunk of the model,); layers of each.
     layer_s       : what one takes in a microbatch, forward and backward. [s]
@@ -39,7 +39,7 @@ class Layers(NamedTuple):
 
 
 class Collections(NamedTuple):
-    """Planned garbage collection.
+    """Garbage collection of all workers at the same time: interval, pause and step time.
 
     every_steps : how often each worker pauses now, and all would together; whole steps.
     pause_s     : how long they then all wait: the longest of as many pauses as there are workers. [s]
@@ -54,12 +54,12 @@ class Collections(NamedTuple):
 
 
 def as_it_is(found: Found) -> float:
-    """Mean replayed step time with nothing changed. [s]"""
+    """Mean replayed step time without any change. [s]"""
     return replays(found)([NOTHING])[NOTHING]
 
 
 def layers_between_stages(found: Found, layers: Ints) -> Layers | None:
-    """Best split of whole layers over the chunks of the model.
+    """Find the best split of whole layers over the model's chunks.
 
     A layer takes what the usual chunk takes for each of its layers; what a chunk takes beside its layers, as
     the loss or an embedding, stays where it is.
@@ -81,7 +81,7 @@ def layers_between_stages(found: Found, layers: Ints) -> Layers | None:
 
 
 def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> Iterator[Ints]:
-    """Splits to replay: the present one, the most even one by sums of stages, and some a layer beside it."""
+    """Yield layer splits to replay: the present one, the most even one, and neighbours of that."""
     yield layers
     total_s, each_s = by_chunk_s.sum(axis=1), float(layer_s.sum())
     beside_s = total_s - layers * each_s
@@ -92,7 +92,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> I
         return sums_s
 
     def chunk_of(stage: int, split: Ints, sign: int) -> int:
-        """Chunk of a stage that gets a layer (sign 1), or gives one (-1): the one with fewest, or most."""
+        """Chunk of a stage that gains a layer (sign 1: the smallest) or loses one (-1: the largest)."""
         own = np.arange(stage, len(split), stages)
         return int(own[np.argmin(sign * split[own])])
 
@@ -110,7 +110,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> I
 
 
 def _with_layers(found: Found, factors: Factors, more: Ints, layer_s: Floats) -> float:
-    """Mean step time if chunks have so many more layers. [s]"""
+    """Mean replayed step time if each chunk has `more` additional layers. [s]"""
     p, _, c, *_ = factors.noise.shape
     more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
     weight = factors.data.weight[None, :, None]
@@ -120,7 +120,7 @@ def _with_layers(found: Found, factors: Factors, more: Ints, layer_s: Floats) ->
 
 
 def microbatches_over_dp_ranks(found: Found) -> float | None:
-    """Mean step time if dp ranks exchanged whole microbatches within each step. [s]
+    """Mean step time if whole microbatches were redistributed over dp ranks within each step. [s]
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
@@ -142,7 +142,7 @@ def microbatches_over_dp_ranks(found: Found) -> float | None:
 
 
 def assigned(weight: Floats) -> Ints:
-    """Which microbatch goes where, so that dp ranks have alike much work in each step.
+    """Assign microbatches greedily to dp ranks, so that they have about equal work in each step.
 
     weight  : shape (step, microbatch, dp_rank).
     returns : of the same shape; where each comes from: microbatch * dp ranks + dp rank. Each rank begins
@@ -163,7 +163,7 @@ def assigned(weight: Floats) -> Ints:
 
 
 def planned_collections(found: Found) -> Collections | None:
-    """All workers pause together, as often as each did by itself, when a step is over.
+    """Replay with all workers pausing together at a step's end, as often as each did alone.
 
     returns : None where no worker pauses.
     """
@@ -183,7 +183,7 @@ def planned_collections(found: Found) -> Collections | None:
 
 
 def _pauses(found: Found) -> Tensor | None:
-    """How long each worker paused in each step, shape (stage, step, dp_rank); None without any pause. [s]"""
+    """Pause of each worker in each step, shape (stage, step, dp_rank); None without any pause. [s]"""
     parts = list(found.own.pauses.values())
     if found.factors is not None and found.factors.pause_s is not None:
         parts.append(found.factors.pause_s.sum(axis=(1, 2, 3)))

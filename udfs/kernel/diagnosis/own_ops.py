@@ -1,4 +1,4 @@
-"""What workers do by themselves beside computes: optimizer, clip, gc, and entering collectives late.
+"""Slow local ops other than computes (optimizer, clip, gc), and late entry to collectives.
 
 Each op type is compared with the same op of the step's peers, as computes are.
 Axes p, s, d: stage, step, dp rank.
@@ -44,7 +44,7 @@ TINY_S: Final = 1e-9
 
 
 class OwnTimes(NamedTuple):
-    """Ops of one block of which some are slow, taken apart: base_s x slow x shared + pause_s.
+    """Slow ops of one block decomposed as base_s x slow x shared + pause_s.
 
     ops     : int, shape (op,).
     base_s, pause_s : float64, shape (op, step, dp). [s]
@@ -59,7 +59,7 @@ class OwnTimes(NamedTuple):
 
 
 class OwnOps(NamedTuple):
-    """What is slow beside computes.
+    """Slowness found in ops other than computes and transfers, by op type.
 
     slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
     pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
@@ -78,7 +78,7 @@ class OwnOps(NamedTuple):
 def own_ops(
     blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, order: Ints, actual_s: float
 ) -> OwnOps:
-    """Find slow ops and late entries of single workers.
+    """Find slow ops and late collective entries of single workers.
 
     order    : positions of the blocks' steps, one block after the other, in the order of time.
     actual_s : mean recorded step time. [s]
@@ -109,7 +109,7 @@ def own_ops(
 
 
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
-    """The slow ops of each block taken apart."""
+    """Decompose the slow ops of each block."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
     first, found = 0, []
     for block in blocks:
@@ -125,7 +125,7 @@ def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list
 
 
 def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list[BlockTimes]:
-    """The blocks with those ops at their usual time."""
+    """Return the blocks with slow ops set to their usual time."""
     found = []
     for block, own in zip(blocks, apart, strict=True):
         if own.ops.size:
@@ -138,7 +138,7 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
-    """Of each block the entries that a worker came to late by itself."""
+    """For each block, entries of collectives that a worker delayed by itself."""
     first, found = 0, []
     for block in blocks:
         steps = slice(first, first + block.number_of_steps)
@@ -151,7 +151,7 @@ def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> l
 
 
 def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats], steps: slice) -> Floats:
-    """What is known of the worker and type of each op, 0 where nothing is; shape (op, step, dp)."""
+    """Spread values of (worker, op type) to ops, 0 where there is none; shape (op, step, dp)."""
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
@@ -161,7 +161,7 @@ def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats], steps: sli
 
 
 def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
-    """Part of each op in what the ops of its worker and type take together; shape (op, step, dp)."""
+    """Share of each op in the total of its worker and op type; shape (op, step, dp)."""
     total = np.zeros_like(values)
     types = np.array([block.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
     for op_type in set(types.tolist()):
@@ -174,7 +174,7 @@ def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floa
 
 
 def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
-    """Values of the worker of an op, shape (step, dp), from those of all workers, shape (p, step, d)."""
+    """Values at an op's worker, shape (step, dp); values : of all workers, shape (p, step, d)."""
     if block.graph.has_dp_lanes:
         of_stage: Floats = values[block.graph.stages[op]]
         return of_stage
@@ -183,7 +183,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
 
 
 def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
-    """What is slow in the ops of one type: of workers, single ops, all workers together.
+    """Excess in ops of one type: of workers, of single ops, and of all workers together.
 
     times_s : shape (p, s, d). [s]
     least_s : of an excess that counts. [s]
@@ -215,7 +215,7 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
 
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
-    """Late entries beyond doubt, shape (p, s, d). [s]"""
+    """Significant late entries, 0 elsewhere; shape (p, s, d). [s]"""
     usual_s = quantile(np.sort(medians_along(late_s, 2, low=True), axis=1), USUAL_STEPS)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
     if not beyond_s.max() > LEAST_ENTRY * actual_s:
@@ -227,7 +227,7 @@ def _late(late_s: Floats, actual_s: float) -> Floats:
 
 
 def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:
-    """Time of each worker's ops of a type in a step, shape (p, s, d); None where some have none. [s]"""
+    """Total time of each worker's ops of a type per step, shape (p, s, d); None if some have none. [s]"""
     parts = []
     for block in blocks:
         total_s, is_known = by_worker(layout, block, *_ops_of(block, op_type))
@@ -243,7 +243,7 @@ def _ops_of(block: BlockTimes, op_type: int) -> tuple[Ints, Floats]:
 
 
 def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
-    """How late workers came to ops of each type, summed over the ops of a step; (p, s, d). [s]"""
+    """Total lateness of workers entering ops of each type, per step; shape (p, s, d). [s]"""
     found: dict[int, Floats] = {}
     for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
         parts = []
@@ -257,7 +257,7 @@ def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
 
 
 def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
-    """Sum over the ops of each worker, and where there is any; shapes (stage, step, dp_rank).
+    """Sum over the ops of each worker, and a mask of workers with any; shape (stage, step, dp_rank).
 
     values : of the ops, shape (op, step, dp).
     """

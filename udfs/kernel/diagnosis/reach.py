@@ -1,4 +1,4 @@
-"""What is slow together: a worker, a host, a rack, a stage, a replica. One culprit each, with its workers."""
+"""Group slow workers into one culprit each: a worker, host, rack, stage or replica."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ BEYOND: Final = 1.5
 
 
 class Series(NamedTuple):
-    """One slow worker: by which share its ops of one direction take longer, shape (step,), in time.
+    """Slowness of one worker in one direction: relative excess per step, in order of time.
 
     positions : of the steps among the job's, shape (step,). error: standard error of a share.
     usual_s   : what these ops usually take in a step. [s]
@@ -37,7 +37,7 @@ class Series(NamedTuple):
 
 
 def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> list[Culprit]:
-    """Culprits of slow workers: hosts, racks, stages, replicas where most of their workers are slow together.
+    """Group slow workers into hosts, racks, stages and replicas where most workers are slow together.
 
     hosts, racks : int, shape (stage, dp_rank); -1 where unknown.
     """
@@ -63,7 +63,7 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
 
 
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
-    """Hosts and racks, then stages and replicas, with their slow workers, where most are slow together.
+    """Yield hosts and racks, then stages and replicas, in which most workers are slow in the same steps.
 
     places : by reach, which host, rack, stage or replica each worker belongs to, -1 where unknown.
     """
@@ -79,7 +79,7 @@ def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple
 
 
 def _together(own: Sequence[Series]) -> list[Series]:
-    """Those that are slow in the same steps as the typical one."""
+    """Workers that are slow in the same steps as the typical one."""
     is_slow = np.array([each.share > 0.0 for each in own])
     typical = is_slow.mean(axis=0) >= 0.5
     shared = (is_slow & typical).sum(axis=1) >= SAME_STEPS * np.maximum((is_slow | typical).sum(axis=1), 1)
@@ -101,7 +101,7 @@ def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
 
 
 def _beyond(members: Sequence[Series]) -> list[Series]:
-    """What single workers are slow beyond what all of them are."""
+    """Workers that are slower than their group, by the excess over it."""
     typical = _typical(members).share
     found = []
     for each in members:

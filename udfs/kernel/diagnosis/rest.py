@@ -1,4 +1,4 @@
-"""What is slow in computes beyond the job's noise, and is no known cause's.
+"""Slowness of computes beyond the job's noise that no known cause explains.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -41,7 +41,7 @@ BLOM: Final = 0.375
 
 
 def rest_of(factors: Factors, order: Ints) -> Floats | None:
-    """Log factors by which computes are longer than work, causes and noise explain; None where by none.
+    """Log excess of computes over work, causes and noise; None if there is none.
 
     order   : positions of the steps in the order of time.
     returns : broadcastable to a Tensor.
@@ -83,7 +83,7 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
 
 
 def _of_usual_steps(level: Floats, common: Floats) -> Floats:
-    """Log of what steps took that are not slow, beside work that was fitted to all; shape (p, k).
+    """Median log residual of the steps that are not slow, after fitting work to all steps; shape (p, k).
 
     level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
     """
@@ -95,7 +95,7 @@ def _of_usual_steps(level: Floats, common: Floats) -> Floats:
 
 
 def _of_ops(left: Tensor) -> Tensor:
-    """Single long ops, in steps that have many of them; log factors."""
+    """Log excess of single long ops, in steps that have many of them; 0 elsewhere."""
     k, steps = left.shape[1], left.shape[4]
     found = np.zeros_like(left)
     for kind in range(k):
@@ -110,7 +110,7 @@ def _of_ops(left: Tensor) -> Tensor:
 
 
 def _slow_in_time(common: Floats, error: Floats) -> Floats:
-    """By which steps are longer than the quiet ones, where that is beyond doubt; shape (k, s)."""
+    """Log excess of steps over the quiet ones, where significant; shape (k, s)."""
     steps = common.shape[1]
     if steps > BENT:
         # What drifts changes from step to step by more than noise does, but the change is steady.
@@ -124,7 +124,7 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
 
 
 def _usual(common: Floats, error: Floats) -> Floats:
-    """What steps usually take that are not slow, shape (k,); what drifts has few such steps.
+    """Usual level of steps that are not slow, shape (k,); a level that drifts has few such steps.
 
     The quietest are below what is usual by chance: by as much as so many of those near them are.
 
@@ -139,7 +139,7 @@ def _usual(common: Floats, error: Floats) -> Floats:
 
 
 def _sigmas_below(lowest: int, number: int) -> float:
-    """By how many standard deviations the lowest of some normal values are below the mean, on the average."""
+    """Expected mean of the lowest of some normal values, in standard deviations below their mean."""
     normal = NormalDist()
     places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
     return -sum(map(normal.inv_cdf, places)) / lowest

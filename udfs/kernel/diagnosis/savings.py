@@ -1,4 +1,4 @@
-"""What fixes save: alone, together, and each cause's share of it."""
+"""Time that fixes save: each alone, all together, and each cause's share of that."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -44,7 +44,7 @@ class Savings(NamedTuple):
 def savings_of(
     mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float, shown: Fixed = ALL_FIXES
 ) -> Savings:
-    """What fixes save of T_actual.
+    """Compute the shares of T_actual that fixes save, alone and together.
 
     mean_s : mean step time with each of several sets of causes fixed. [s]
     shown  : causes that the log can show at all; nothing is attributed to others.

@@ -1,4 +1,4 @@
-"""Time of microbatches on all places, where some of their computes are in doubt.
+"""Total time of each microbatch over all places, robust to doubtful computes.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. A place: stage, direction, chunk.
 """
@@ -29,7 +29,7 @@ TINY_S: Final = 1e-9
 
 
 def totals(times_s: Tensor, doubtful: Mask) -> Floats:
-    """Time of microbatches on all stages and chunks, shape (k, m, s, d); of doubtful ones by the others. [s]
+    """Time of each microbatch summed over stages and chunks, doubtful ones estimated; (k, m, s, d). [s]
 
     A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
     the lines through the microbatches without doubt say of it: else light ones would look too light. What is
@@ -59,7 +59,7 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
 
 
 def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
-    """Totals of microbatches as the places without doubt say, infinite where none is; shape (unclean,). [s]
+    """Totals of microbatches implied by their trusted places, inf without any; shape (unclean,). [s]
 
     clean_s, unclean_s : times by place, shape (place, microbatch). [s]
     mean_s, total_s    : of the clean ones, by place and of all places. [s]

@@ -1,4 +1,4 @@
-"""Transfers far above the usual transfer of the same kind, and steps in which all of them are slow."""
+"""Transfers far above usual for their kind, and steps in which all transfers are slow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ ENOUGH_WHOLE: Final = 0.1
 
 
 class SlowTransfers(NamedTuple):
-    """Transfers of one block that are not replayed as they stand.
+    """Transfers of one block that are faulty or of unknown length.
 
     ops     : int, shape (op,); transfers of which some are faults, or of no known length.
     as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
@@ -57,26 +57,26 @@ class _Part(NamedTuple):
 
     @property
     def telling(self) -> Mask | None:
-        """Which of them say what is usual; None if all do."""
+        """Mask of transfers that show the usual time; None if all do."""
         whole = self.whole_and_known
         return self.known if whole is None or self.is_cut else whole
 
     @property
     def is_cut(self) -> bool:
-        """Whether too few of them are whole."""
+        """Whether too few transfers have a certain length."""
         whole = self.whole_and_known
         return whole is not None and bool(np.count_nonzero(whole) < ENOUGH_WHOLE * whole.size)
 
     @property
     def whole_and_known(self) -> Mask | None:
-        """Which are whole and known; None where none is cut."""
+        """Mask of transfers with a known, uncut length; None if none is cut."""
         return self.whole if self.whole is None or self.known is None else self.known & self.whole
 
 
 def slow_transfers(
     blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS
 ) -> list[SlowTransfers]:
-    """Faults of every block, measured over all blocks together, and by earlier days as limits_of says."""
+    """Find faulty transfers of each block against the usual times of all blocks and of earlier days."""
     parts = [_parts(block) for block in blocks]
     factors, quiet_s = _congestion(blocks, parts)
     calm = [
@@ -100,7 +100,7 @@ def slow_transfers(
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
-    """Transfers with a peer, by kind; and those without one that are part of a call."""
+    """Transfers with a peer, by kind, and those without one that belong to a call."""
     free = block.calls.is_free
     nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}
@@ -113,7 +113,7 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 
 def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
-    """Where transfers of the pipeline are not cut; None if none is, or they are no such."""
+    """Mask of pipeline transfers that are not cut; None if none is cut or the kind has no peer."""
     place, is_cut = block.cut
     if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
         return None
@@ -123,7 +123,7 @@ def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
 
 @once_per_graph
 def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
-    """Ops of each kind, ascending, kinds by their first; of_calls : ops that are part of a call."""
+    """Ops of each kind, ascending; kinds in order of first op. of_calls : ops that belong to a call."""
     chunks = [chunk for cell in graph.cells for chunk in cell.program.chunks]
     ops_of: dict[Kind, list[int]] = {}
     alone = set(of_calls)
@@ -145,7 +145,7 @@ def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
 def _congestion(
     blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
 ) -> tuple[list[dict[int, Floats]], dict[Kind, float]]:
-    """For each block and congested op type by how much its transfers took longer, shape (step,).
+    """Slowdown factors of congested op types per step, for each block; shape (step,).
 
     And for each kind what its transfers take in its own quiet steps. [s]
     """
@@ -173,7 +173,7 @@ def _congestion(
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
-    """Lower median of known transfers of each kind and step, nan where none is; shape (kind, step). [s]"""
+    """Lower median of known transfers per kind and step, nan without any; shape (kind, step). [s]"""
     found = np.full((len(kinds), steps), np.nan)
     alike: dict[int, list[int]] = {}
     for row, kind in enumerate(kinds):
@@ -197,7 +197,7 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
 
 
 def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
-    """Value of a rank in each step; time_s : float64, shape (op, step, dp); ranks : int, shape (step,)."""
+    """Order statistic of each step: time_s, shape (op, step, dp), sorted, at index ranks[step]."""
     ops, steps, lanes = time_s.shape
     if ops * lanes <= SORTED:
         found: Floats = ascending(time_s, 0, 2)[np.arange(steps), ranks]

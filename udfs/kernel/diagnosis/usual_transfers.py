@@ -1,4 +1,4 @@
-"""What transfers of a kind usually take, and from when on one is a fault.
+"""Usual time of transfers of a kind, and the limit above which one is a fault.
 
 Steps in which all are slow at once are a congested network, not one bad link.
 """
@@ -67,14 +67,14 @@ NO_PEER: Final = -2
 
 
 class Usual(NamedTuple):
-    """Usual time of a kind, and above which a transfer is a fault. [s]"""
+    """Usual time of a kind of transfers, and the limit above which one is a fault. [s]"""
 
     base_s: float
     limit_s: float
 
 
 class Band(NamedTuple):
-    """Transfers that count for what is usual, from first_s to last_s, and their median. [s]"""
+    """Range of transfer times that count as usual, and their median. [s]"""
 
     usual_s: float
     first_s: float
@@ -92,7 +92,7 @@ def limits_of(
     quiet_s: Mapping[Kind, float] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
-    """Usual times; a kind that is always far slower than others like it is measured by those.
+    """Usual times and fault limits per kind; a kind far slower than its like is judged by those.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
@@ -127,7 +127,7 @@ def limits_of(
 
 
 def quiet_time(median_s: Floats) -> float:
-    """What transfers of a kind take in the fastest steps that agree; infinite where that is not known. [s]
+    """Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
 
     median_s : float64, shape (step,); of each step, nan where it has none. [s]
     """
@@ -136,14 +136,14 @@ def quiet_time(median_s: Floats) -> float:
 
 
 def _became(usual_s: float, before_s: float | None) -> float:
-    """How many times as long transfers of a type take as on earlier days; 1 where that is no fault."""
+    """Ratio of today's usual transfer time to that of earlier days; 1 if not a fault."""
     if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
         return 1.0
     return usual_s / before_s
 
 
 def _band(values: Floats, quiet_s: float | None = None) -> Band:
-    """The band around the low quantile; what is found within is a range of ranks.
+    """Band of usual times around the low quantile, and its median.
 
     quiet_s : what values of quiet steps are, which alone count where even low ones are far beyond: a kind
               that became slow. [s]
@@ -170,14 +170,14 @@ def _band(values: Floats, quiet_s: float | None = None) -> Band:
 
 
 def _is_narrow(values: Floats, band: Band) -> bool:
-    """Whether the least factor is sure to be beyond the usual scatter: half of all lie close together."""
+    """Whether half of the values lie so close together that LEAST_FACTOR exceeds the noise limit."""
     width = LEAST_FACTOR ** (1 / MADS)
     first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
     return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)
 
 
 def _scatter(values: Floats, band: Band) -> float:
-    """Median absolute log deviation within the band; infinite where nothing is."""
+    """Median absolute deviation of log times within the band; infinite if the band is empty."""
     within_s = values[(values >= band.first_s) & (values <= band.last_s)]
     if not within_s.size:
         return float("inf")
@@ -192,7 +192,7 @@ def _low(values: list[float]) -> float:
 
 
 def step_factors(median_s: Floats) -> Floats:
-    """By how much the transfers of each step took longer than in steps without congestion; 1 where not.
+    """Slowdown factor of each step's transfers relative to steps without congestion; 1 if none.
 
     Steps are compared with the fastest that agree with each other, because most of them may be congested.
 
@@ -219,7 +219,7 @@ def step_factors(median_s: Floats) -> Floats:
 
 
 def _uncongested(slow: Floats, limit: float) -> float:
-    """Log time of a step without congestion: the middle of the lowest steps that agree."""
+    """Log transfer time without congestion: the middle of the lowest steps that agree."""
     ordered = np.sort(slow)
     enough = max(2, int(np.ceil(ENOUGH_STEPS * len(ordered))))
     first = 0

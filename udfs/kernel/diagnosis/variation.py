@@ -1,4 +1,4 @@
-"""Levels of workers in each step, and what varies within: microbatches that differ, and noise.
+"""Levels of workers per step, and variation within a step: uneven microbatches and noise.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
 """
@@ -42,7 +42,7 @@ FEW_MICROBATCHES: Final = 4
 
 
 class Variation(NamedTuple):
-    """Levels and what varies within a step.
+    """Levels of workers per step, and variation within a step.
 
     chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
     level  : shape (p, k, s, d).
@@ -65,12 +65,12 @@ class Variation(NamedTuple):
     is_single: bool = False
 
     def error_of_step(self) -> Floats:
-        """Standard error of the level of one worker in a step, shape (k, s)."""
+        """Standard error of one worker's level in each step, shape (k, s)."""
         return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))
 
 
 def levels_and_variation(logs: Tensor) -> Variation:
-    """Take log times apart into levels of workers in each step and what varies within."""
+    """Split log times into worker levels per step and variation within steps."""
     p, k, c, m, s, d = logs.shape
     is_low = m <= FEW_MICROBATCHES
     by_step = medians_along(logs, 3, low=is_low)
@@ -91,7 +91,7 @@ def levels_and_variation(logs: Tensor) -> Variation:
 
 
 def _luck(weight: Floats, of_step: Floats) -> Floats:
-    """Standard error of the level that its microbatches give a dp rank in a step, shape (k, s, d).
+    """Standard error of a dp rank's level per step due to its sample of microbatches, shape (k, s, d).
 
     weight  : shape (k, m, s, d). of_step: the same of all dp ranks of a step together, shape (k, s).
     """
@@ -105,7 +105,7 @@ def _luck(weight: Floats, of_step: Floats) -> Floats:
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
-    """Levels of single ops: what stages and directions share from step to step is data, the rest noise."""
+    """Variation when each level is one op: shared changes from step to step are data, the rest noise."""
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
@@ -123,7 +123,7 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
 
 
 def _weight(varied: Tensor) -> Tensor:
-    """How much longer microbatches take than their step's level on all stages; shape (1, k, 1, m, s, d)."""
+    """Log excess of each microbatch over its step's level, shared by all stages; (1, k, 1, m, s, d)."""
     p, k, c, *lanes = varied.shape
     if p * c > 1:
         return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
@@ -137,7 +137,7 @@ def _weight(varied: Tensor) -> Tensor:
 
 
 def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
-    """Standard deviation of ops without data and rare long ones, and what a restless step adds to its log.
+    """Standard deviation of op noise, excluding data and rare long ops, and factors of restless steps.
 
     From differences of two that did the same microbatch: what the data do to both is not in them.
 
@@ -157,7 +157,7 @@ def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
 
 
 def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
-    """Steps whose microbatches differ in their work, as two halves of them agree; bool, shape (s,).
+    """Steps whose microbatches differ in work, as two halves of the measurements agree; bool, (s,).
 
     error : standard error of a weight, shape (k,).
     """
@@ -177,7 +177,7 @@ def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
 
 
 def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
-    """Whether some steps are uneven together: what is too little to be seen in one may be seen in all.
+    """Whether microbatches are uneven over all steps together, even if no single step shows it.
 
     Two halves of the measurements must agree, and two directions: data lengthen both.
 

@@ -1,4 +1,4 @@
-"""Computes slower than their peers': of a worker, of a whole dp rank, of all hosts of a stage.
+"""Slow computes: of a worker, of a whole dp rank, or of all hosts of a stage.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
 """
@@ -30,7 +30,7 @@ OFTEN: Final = 0.2
 
 
 class Workers(NamedTuple):
-    """Log factors by which workers are slower than their peers; 0 where not.
+    """Log factors by which workers are slower than their peers; 0 where they are not.
 
     own        : of single workers and dp ranks, beyond `stage`, shape (p, k, s, d); below 0 where a worker is
                  fast though its stage is slow.
@@ -51,20 +51,20 @@ class Workers(NamedTuple):
     is_uneven: Mask
 
     def cells(self) -> Floats:
-        """All together by worker, direction and step; shape (p, k, s, d)."""
+        """Total log factor of each worker, direction and step; shape (p, k, s, d)."""
         in_steps = np.maximum(self.own + self.stage[..., None], 0.0)
         together: Floats = in_steps + self.always[:, None, None, None]
         return together
 
     def log_factor(self) -> Floats:
-        """The same; shape (p, k, 1, 1, s, d)."""
+        """The total log factors as a tensor; shape (p, k, 1, 1, s, d)."""
         return self.cells()[:, :, None, None]
 
 
 def slow_workers(
     logs: Tensor, hosts: Ints, order: Ints, fitted: Mask | None = None
 ) -> tuple[Workers, Tensor, Tensor]:
-    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, k, 1, m, s, d).
+    """Slow workers; usual log times (p, k, c, 1, 1, 1); log weights of microbatches (1, k, 1, m, s, d).
 
     hosts  : int, shape (p, d); -1 where unknown.
     order  : positions of the steps in the order of time.
@@ -104,7 +104,7 @@ def slow_workers(
 
 
 def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats]:
-    """What is the workers' own, and what the data of a dp rank give in a step, shape (k, s, d).
+    """Separate the excess of workers from that of a dp rank's data, shape (k, s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
     """

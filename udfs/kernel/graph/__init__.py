@@ -1,1 +1,1 @@
-"""The dependency graph of one step, from the programs of all stages."""
+"""Dependency graph of one step, built from the programs of all stages."""

@@ -1,4 +1,4 @@
-"""From the programs of all stages to the dependency graph of one step, in an order in which it can run."""
+"""Build the dependency graph of one step from the programs of all stages, in topological order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ Group: TypeAlias = tuple[tuple[int, ...], bool]
 
 
 def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
-    """Dependency graph of one step.
+    """Build the dependency graph of one step.
 
     cells   : one per stage (replicas as lanes) or one per (stage, dp_rank), sorted.
     raises  : TraceDefectError for a transfer without its counterpart and for a cycle.
@@ -52,7 +52,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
 
 
 def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
-    """The graph with other waits.
+    """Return the graph with other dependencies, in a new topological order.
 
     raises : TraceDefectError for a cycle.
     """
@@ -70,7 +70,7 @@ def _in_order(
     groups: list[Group],
     sent_by: Mapping[int, int],
 ) -> tuple[tuple[ReplayNode, ...], int]:
-    """Nodes in topological order, each as late as what follows allows, and the slots that their ends need.
+    """Sort nodes topologically, each as late as possible, and count the slots that their ends need.
 
     A recv of an eager send waits for what that waits for: then the send starts.
 
@@ -108,7 +108,7 @@ def _in_order(
 def _visit(
     root: int, sources: list[tuple[int, ...]], node_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
-    """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle if any.
+    """Depth-first visit: append all that `root` waits for, then `root`, to `order`; returns a cycle if any.
 
     state : per node 0 (not seen), 1 (under way) or 2 (in the order).
     """
@@ -136,7 +136,7 @@ def _visit(
 def _nodes(
     groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
 ) -> tuple[tuple[ReplayNode, ...], int]:
-    """Nodes with what they wait for and their slots, and the number of slots."""
+    """Replay nodes with their sources and end slots, and the number of slots."""
     is_done = bytearray(size)
     releases: list[list[int]] = []
     for number in reversed(order):

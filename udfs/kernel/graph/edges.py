@@ -1,4 +1,4 @@
-"""What each op waits for within its stage, and which ops start together (model, section 2)."""
+"""Edges of the graph: what each op waits for, and which ops form a rendezvous (model, section 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 @dataclass
 class Draft:
-    """A graph while it is being built; ops are numbered cell by cell.
+    """A graph under construction; ops are numbered cell by cell.
 
     first_op  : number of the first op of each cell, and behind them the number of all ops.
     waits     : who waits for whom, like kinds together; `alone`, the first, holds those without their like.
@@ -35,12 +35,12 @@ class Draft:
         self.waits = [self.alone]
 
     def ops_by_type(self, number: int) -> list[range]:
-        """Ops of the cell with this number, one range per op type, in start order."""
+        """Ops of one cell, one range per op type, in order of start."""
         firsts, base = self.cells[number].program.first_ops, self.first_op[number]
         return [range(base + first, base + end) for first, end in pairwise(firsts)]
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
-        """Each op waits for the source of the same place; what has no counterpart waits for nothing."""
+        """Let each op wait for the source at the same position; surplus ops wait for nothing."""
         both = min(len(ops), len(sources))
         if both > 1:
             self.waits.append((sources[:both], ops[:both]))
@@ -49,11 +49,11 @@ class Draft:
             self.alone[1].append(ops[0])
 
     def chain(self, ops: Sequence[int]) -> None:
-        """Each op waits for the one before it."""
+        """Let each op wait for the one before it."""
         self.let_wait(ops[1:], ops[:-1])
 
     def waits_for(self) -> list[list[int]]:
-        """For each op the ops that must have ended before it starts."""
+        """For each op, the ops that must have ended before it starts."""
         found: list[list[int]] = [[] for _ in range(self.first_op[-1])]
         for sources, ops in self.waits:
             for source, op in zip(sources, ops, strict=True):
@@ -62,7 +62,7 @@ class Draft:
 
 
 def add_edges(draft: Draft) -> None:
-    """Fill in who waits for whom within a stage, and list the transfers that have a peer."""
+    """Add all dependencies within stages, and list the transfers that have a peer."""
     for number, cell in enumerate(draft.cells):
         ops = draft.ops_by_type(number)
         base = draft.first_op[number]
@@ -82,14 +82,14 @@ def add_edges(draft: Draft) -> None:
 
 
 def _hold_worker(draft: Draft, program: StageProgram, base: int) -> None:
-    """Let computes and blocking transfers of a worker wait for those before them."""
+    """Chain the computes and blocking transfers of a worker in the order it ran them."""
     for before, after in pairwise(program.worker_order):
         for source in before:
             draft.let_wait([base + op for op in after], [base + source] * len(after))
 
 
 def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
-    """Tie one direction's transfers to its computes and list those that have a peer."""
+    """Link one direction's transfers to its computes, and list those that have a peer."""
     compute, send, recv = ot.DIRECTIONS[direction]
     chunks, computes = cell.program.chunks, ops[compute]
     no_ops = {base + op for op in cell.program.no_ops}
@@ -122,7 +122,7 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
 def _those_that_move(
     computes: range, chunks: Sequence[int], base: int, end: int | None, transfers: int
 ) -> Sequence[int]:
-    """Computes that the transfers of a stage go with, in order.
+    """Computes that the transfers of a stage belong to, in order.
 
     A virtual pipeline may record nothing where nothing moves. Then just as many transfers are missing as the
     chunk at an end of the model has computes, and it is these that have none.
@@ -136,13 +136,13 @@ def _those_that_move(
 
 
 def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
-    """The stage's chunks that are the model's first and last in a direction; None where it has none."""
+    """Model chunks on this stage that come first and last in a direction; None if it has neither."""
     first, last = (0 if stage == 0 else None), (layout.vpp_size - 1 if stage == layout.pp_size - 1 else None)
     return (first, last) if direction == 0 else (last, first)
 
 
 def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[range]) -> None:
-    """The first backward transfers wait for the compute two places before the first backward-compute."""
+    """First backward transfers wait for the compute two places before the first backward-compute."""
     if not ops[ot.BACKWARD_COMPUTE]:
         return
     before = stream.index(ops[ot.BACKWARD_COMPUTE].start) - 2
@@ -152,7 +152,7 @@ def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[ra
 
 
 def _add_loads(draft: Draft) -> None:
-    """Loads run one after the other; a forward-compute waits for its load, which may wait in its place."""
+    """Chain data-loads; a forward-compute waits for its load, which itself may run in turn."""
     waits_for = draft.waits_for()
     for number, cell in enumerate(draft.cells):
         base, loads = draft.first_op[number], draft.ops_by_type(number)[ot.DATA_LOAD]
@@ -177,7 +177,7 @@ def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[ran
 
 
 def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
-    """Chain what follows the last compute, as the kind of data parallelism has it."""
+    """Chain the ops after the last compute, in the order that the kind of data parallelism has."""
     layout = draft.layout
     held = [base + op for op in cell.program.worker_order[-1]] if cell.program.worker_order else []
     frontier = _follow(draft, list(dict.fromkeys(stream[-1:] + held)), ops[ot.GC])
@@ -195,7 +195,7 @@ def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[
 
 
 def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
-    """Let `ops` run in turn behind `frontier`; returns the new frontier."""
+    """Chain `ops` after all of `frontier`; returns the new frontier."""
     if not ops:
         return frontier
     draft.let_wait([ops[0]] * len(frontier), frontier)
@@ -212,7 +212,7 @@ def _start_reduce_scatters_early(draft: Draft, program: StageProgram, base: int,
 
 
 def transfer_pairs(draft: Draft) -> list[Meetings]:
-    """The i-th real send of a stage with the i-th real recv of its neighbour.
+    """Pair the i-th real send of each stage with the i-th real recv of its neighbour.
 
     raises : TraceDefectError where one stays alone.
     """
@@ -228,7 +228,7 @@ def transfer_pairs(draft: Draft) -> list[Meetings]:
 
 
 def _as_range(ops: list[int]) -> Sequence[int]:
-    """The same as a range, where they follow each other: arrays are sliced by it without a copy."""
+    """Convert consecutive ops to a range, because slicing arrays by it copies nothing."""
     is_range = ops[-1] - ops[0] == len(ops) - 1
     return range(ops[0], ops[-1] + 1) if is_range else ops
 
@@ -242,7 +242,7 @@ def _refuse_unmatched(draft: Draft, sends: list[int], recvs: list[int], stage: i
 
 
 def collectives(draft: Draft) -> list[Meetings]:
-    """Groups of the collectives: k-th with k-th over the stages and dp ranks that meet."""
+    """Rendezvous of collectives: the k-th calls of all stages and dp ranks that take part."""
     who_meets: dict[tuple[int, ...], list[range]] = {}
     ends = (0, draft.layout.pp_size - 1)
     for number, cell in enumerate(draft.cells):
@@ -261,7 +261,7 @@ def collectives(draft: Draft) -> list[Meetings]:
 
 
 def _equally_long(ranges: list[range]) -> list[tuple[range, ...]]:
-    """Stretches of ordinals that the same members have."""
+    """Split ordinals into stretches that have the same members."""
     found = []
     first = 0
     for last in sorted({len(ops) for ops in ranges}):

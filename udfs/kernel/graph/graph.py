@@ -1,4 +1,4 @@
-"""The dependency graph of one step (model, section 2), the same for every step with the same programs.
+"""The dependency graph of one step (model, section 2), shared by all steps with the same programs.
 
 Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
 """
@@ -20,7 +20,7 @@ ALL_DP_RANKS: Final = -1
 
 
 class Blocking(NamedTuple):
-    """Transfers that workers wait for before they go on (model, section 2, blocking transfers).
+    """Transfer types that block their worker until they are done (model, section 2, blocking transfers).
 
     types : their op types, ascending.
     eager : those of the sends among them that do not wait for their recvs.
@@ -31,7 +31,7 @@ class Blocking(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Sizes of the job: data parallel, pipeline, context parallel, virtual pipeline (chunks per stage).
+    """Sizes of a job: data, pipeline, context parallel, and virtual pipeline (model chunks per stage).
 
     blocking : transfers that block; None where that is not known (yet), and none is taken to.
     """
@@ -44,12 +44,12 @@ class Layout(NamedTuple):
 
     @property
     def has_data_parallelism(self) -> bool:
-        """Whether gradients and parameters travel between replicas."""
+        """Whether gradients and parameters are exchanged between replicas."""
         return self.dp_size * self.cp_size > 1
 
 
 class StageProgram(NamedTuple):
-    """The recorded order of one stage's ops in one step; ops are numbered by (type, start), from 0.
+    """Recorded order of one stage's ops in one step; ops are numbered by (type, start), from 0.
 
     Two recordings with equal programs have the same dependency graph, whatever their times are.
 
@@ -77,7 +77,7 @@ class StageProgram(NamedTuple):
 
     @property
     def first_ops(self) -> tuple[int, ...]:
-        """Number of the first op of each type, and behind them the number of all ops."""
+        """Number of the first op of each type, followed by the number of all ops."""
         return tuple(accumulate(self.counts, initial=0))
 
     @property
@@ -87,7 +87,7 @@ class StageProgram(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
+    """Ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
 
     stage: int
     dp_rank: int
@@ -108,7 +108,7 @@ A plain tuple, because a graph has thousands and makes them for every job.
 
 
 class Meetings(NamedTuple):
-    """Rendezvous of like kind, in turn.
+    """Consecutive rendezvous of one kind.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.
@@ -120,7 +120,7 @@ class Meetings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OpGraph:
-    """What waits for what; ops are numbered cell by cell, within a cell by (type, start).
+    """Dependency graph of one step; ops are numbered cell by cell, within a cell by (type, start).
 
     cells        : the cells in order of their ops.
     first_op     : number of the first op of each cell, and behind them the number of all ops.
@@ -154,16 +154,16 @@ class OpGraph:
 
     @property
     def has_dp_lanes(self) -> bool:
-        """Whether the dp ranks are lanes; otherwise each has separate ops."""
+        """Whether dp ranks share ops as lanes; otherwise each has ops of its own."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
 
     def ref(self, op: int) -> OpRef:
-        """Where an op ran, for messages."""
+        """Position of an op, for messages."""
         return op_ref(self.cells, self.first_op, op)
 
 
 def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Concatenate[OpGraph, P], T]:
-    """Keep with the graph what a function last made of it: many jobs have the same graph."""
+    """Decorator: cache a function's last result with the graph, as many jobs share one graph."""
 
     @wraps(derive)
     def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -177,7 +177,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
 
 
 def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef:
-    """Where an op ran.
+    """Stage, dp rank, type and ordinal of an op.
 
     first_op : number of the first op of each cell, and behind them the number of all ops.
     """
@@ -189,10 +189,10 @@ def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef
 
 
 def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
-    """Type of each op of the cells."""
+    """Op type of each op of the cells."""
     return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
 
 
 def as_index(ops: Sequence[int]) -> slice | list[int]:
-    """Index of ops into an array over ops: a slice, which copies nothing, where they follow each other."""
+    """Index of ops into an array: a slice, which copies nothing, if they are consecutive."""
     return slice(ops.start, ops.stop) if isinstance(ops, range) else list(ops)

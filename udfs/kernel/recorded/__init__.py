@@ -1,1 +1,1 @@
-"""Recorded rows as dense arrays, and the durations in them."""
+"""Recorded rows as dense arrays, and durations derived from them."""

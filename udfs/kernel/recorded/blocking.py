@@ -1,4 +1,4 @@
-"""Which transfers block: read off the record, and proven by the replay (model, section 2)."""
+"""Find which transfers block: candidates from the record, confirmed by replay (model, section 2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -23,6 +23,9 @@ LEAST_GAIN: Final = 0.004
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
 
+ROUNDING: Final = 1e-9
+"""Part of a step by which replays that would be equal may differ."""
+
 TAIL: Final = (
     ot.GC,
     ot.LAYERNORM_GRADS_ALL_REDUCE,
@@ -34,9 +37,6 @@ TAIL: Final = (
 
 FAR: Final = 2.0
 """Steps that are this many times as far from the record as the median step may show what others do not."""
-
-ROUNDING: Final = 1e-9
-"""Part of a step by which replays that would be equal may differ."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
@@ -52,7 +52,7 @@ APART_S: Final = 1e-3
 
 
 class BlockingFound(NamedTuple):
-    """Which transfers block, and how far the replay was from the record without and with them.
+    """Transfers found to block, and the replay's discrepancy from the record without and with them.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried.
@@ -66,7 +66,7 @@ class BlockingFound(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Some steps as recorded, laid out for the transfers that are taken to block.
+    """A sample of steps that can be laid out for any choice of blocking transfers.
 
     steps   : their positions, ascending.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
@@ -81,19 +81,19 @@ class Sample(NamedTuple):
 
 
 def sampled(steps: int) -> range:
-    """Positions of the steps that are compared."""
+    """Positions of the steps on which blocking is tested."""
     apart = -(-steps // STEPS)
     return range((steps - 1) % apart // 2, steps, apart)
 
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
-    """Median over steps; both of shape (step,). [s]"""
+    """Median over steps of |T_actual - T| / T_actual, the times of shape (step,). [s]"""
     apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
     return median_of_all(apart)
 
 
 def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose the op types of transfers that block.
+    """Choose the transfer types that block.
 
     nonblocking : discrepancy of the same steps where none does.
     stated      : what the manifest says, which rules; None: nothing.
@@ -122,7 +122,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """The same by all steps, else by those that are far from the record: waits show where a link is slow.
+    """Choose blocking types by all steps, else by the steps whose replay is far from the recorded time.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -143,7 +143,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
 ) -> BlockingFound | None:
-    """The discrepancy with transfers of some types blocking; None where that is a circle."""
+    """Discrepancy with these transfer types blocking; None if that makes a cycle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
@@ -158,7 +158,7 @@ def _tried(
 
 
 def _may_gain(sample: Sample) -> bool:
-    """Whether the replay of one step takes longer if all its transfers block: one in the middle answers."""
+    """Whether a middle step's replay gets notably longer if all its transfers block."""
     at = len(sample.steps) // 2
     try:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
@@ -169,7 +169,7 @@ def _may_gain(sample: Sample) -> bool:
 
 
 class _Replays(NamedTuple):
-    """Of all steps of some blocks, float64, shape (step,). [s]
+    """Step times of all steps of some blocks, float64, shape (step,). [s]
 
     replayed_s, actual_s : step times, replayed and recorded.
     negative_s           : what ops of negative time take together at most, a positive number.
@@ -193,7 +193,7 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 
 
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
-    """At least so large is the discrepancy whichever fewer types block; 0 where nothing is known of that.
+    """Lower bound on the discrepancy if fewer types block; 0 if no bound is known.
 
     Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
     0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an
@@ -217,7 +217,7 @@ def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: F
 
 
 def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
-    """Whether there are transfers of a type, and hardly any overlaps what its worker does in turn."""
+    """Whether transfers of a type exist and hardly any overlaps other work of its worker."""
     overlapping = number = 0
     for block in blocks:
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
@@ -233,7 +233,7 @@ def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
 
 
 def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
-    """Which transfers overlap one of some ops by more than clocks are coarse; (op, step, dp)."""
+    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     found = np.zeros(start_s[transfers].shape, dtype=bool)
     for other in others:
@@ -244,7 +244,7 @@ def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
 
 
 def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin: then they do not wait for them."""
+    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
     early = number = 0
     for block in blocks:
         for members, _ in block.graph.meetings:

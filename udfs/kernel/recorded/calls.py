@@ -1,4 +1,4 @@
-"""Transfers that a worker waited for as one call: which of them were done earlier is not recorded."""
+"""Transfers issued in one call, of which the record does not show when the earlier ones were done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ CLEARLY: Final = 1.5
 
 
 class Unknown(NamedTuple):
-    """What a call does not show of a transfer; bool, shape (step, dp).
+    """Masks of where a call hides a transfer's own length; bool, shape (step, dp).
 
     is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
                 the transfer took no longer than its duration says.
@@ -28,7 +28,7 @@ class Unknown(NamedTuple):
 
 
 class CallTimes(NamedTuple):
-    """Durations of a block, and what of them is not known.
+    """Durations of a block, and which transfers have an unknown length.
 
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     unknown    : of members of calls, by op.
@@ -40,7 +40,7 @@ class CallTimes(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """Members of one call; which were ready last, and of these which together; bool, (member, step, dp)."""
+    """Members of one call: which were ready last, and which of those tied; bool, (member, step, dp)."""
 
     members: list[int]
     is_last: Mask
@@ -48,7 +48,7 @@ class _Call(NamedTuple):
 
 
 def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Unknown]:
-    """Members of calls whose own length is not recorded.
+    """Find members of calls whose own transfer time is not recorded.
 
     Of members that were ready together one has the length of the call: that whose link is clearly slower, as
     its transfers outside of such calls show in the same step; else each in turn. So both ends of a transfer
@@ -84,7 +84,7 @@ def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
 
 
 def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
-    """Of transfers in calls the lower median of their link's known ones in a step; nan without any. [s]"""
+    """Lower median per step of each link's known transfers, for those in calls; nan without any. [s]"""
     shown = {op: last & ~tied for call in calls for op, last, tied in zip(*call, strict=True)}
     found: dict[int, Floats] = {}
     for members, _ in graph.meetings if any(call.is_tied.any() for call in calls) else ():
@@ -99,7 +99,7 @@ def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) 
 
 
 def _is_slower(usual_s: Sequence[Floats | None], in_turn: int, shape: tuple[int, ...]) -> Mask:
-    """Which member of a call sets its length, where all were ready together; shape (member, step, dp)."""
+    """Mask of the member that sets a call's length if all were ready together; shape (member, step, dp)."""
     times_s = np.array([np.full(shape[1:], np.nan) if each is None else each for each in usual_s])
     ordered_s = np.sort(times_s, axis=0)  # nan last: then nothing is clear
     is_clear = ordered_s[-1] > CLEARLY * ordered_s[-2]
@@ -110,12 +110,12 @@ def _is_slower(usual_s: Sequence[Floats | None], in_turn: int, shape: tuple[int,
 
 @once_per_graph
 def _places(graph: OpGraph) -> dict[int, int]:
-    """Which transfer of its link each one is, at both ends."""
+    """Ordinal of each transfer within its link, at both ends."""
     return {op: place for members, _ in graph.meetings for ops in members for place, op in enumerate(ops)}
 
 
 def put_usual(blocks: Sequence[CallTimes]) -> None:
-    """Let transfers of unknown length take the median of their type's known ones, or less; in place."""
+    """Set transfers of unknown length to the median of their type's known ones, or less; in place."""
     if not any(block.unknown for block in blocks):
         return
     for op_type in ot.TRANSFERS:
@@ -128,7 +128,7 @@ def put_usual(blocks: Sequence[CallTimes]) -> None:
 
 
 def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
-    """Median of known transfers; of the slower ones of calls where there are no others, 0 without any. [s]"""
+    """Median of known transfers of a type, else of the slower ones of calls, else 0. [s]"""
     known, slower = [], []
     for block in blocks:
         for op in _with_peer(block.graph, op_type):

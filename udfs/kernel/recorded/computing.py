@@ -1,4 +1,4 @@
-"""Share of a job's workers that compute, at each phase of the step: what its power swings with.
+"""Share of a job's workers that compute, by phase of the step: the cause of power swings.
 
 udfs/README.md, "What else the logs answer", has the equations.
 """
@@ -24,7 +24,7 @@ MIDDLES: Final = np.arange(BINS + 1) + 0.5
 
 
 class Computing(NamedTuple):
-    """Share of the workers that compute, by phase of the step; of all recorded steps.
+    """Share of the workers that compute, by phase of the step, over all recorded steps.
 
     mean, low, high : float64, shape (bin,); mean, least and greatest over the steps.
     step_swing      : difference of the greatest and the least bin of a step, mean over the steps.
@@ -38,7 +38,7 @@ class Computing(NamedTuple):
 
 @dataclass
 class ComputingSums:
-    """The same, in sums that grow block after block."""
+    """Running sums from which Computing is made, block by block."""
 
     steps: int = 0
     swing: float = 0.0
@@ -47,7 +47,7 @@ class ComputingSums:
     high: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> None:
-        """Take in the steps of a block; arguments as of `shares`."""
+        """Add the steps of a block; arguments as of `shares`."""
         share = shares(block, end_s, began_s, step_s)
         self.steps += len(share)
         self.swing += float((share.max(axis=1) - share.min(axis=1)).sum())
@@ -56,12 +56,12 @@ class ComputingSums:
         np.maximum(self.high, share.max(axis=0), out=self.high)
 
     def of_all_steps(self) -> Computing:
-        """What all blocks say together."""
+        """Share of computing workers over all blocks added so far."""
         return Computing(self.total / self.steps, self.low, self.high, self.swing / self.steps)
 
 
 def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Share of the workers that compute, in each bin of each step; shape (step, bin).
+    """Share of the workers that compute in each bin of each step; shape (step, bin).
 
     end_s   : float64, shape (op, step, dp); recorded. [s]
     began_s : float64, shape (step,); earliest recorded start. [s]
@@ -84,7 +84,7 @@ def _computing_ops(graph: OpGraph) -> Ints:
 
 
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """How much of each bin lies behind the given times, summed over them; shape (step, bin + 1).
+    """Total part of each bin that lies after the given times; shape (step, bin + 1).
 
     at_s : float64, shape (op, step, dp). [s]
     """

@@ -1,4 +1,4 @@
-"""From recorded times to durations that can be replayed (model, section 3); transfers that moved no data."""
+"""Durations for the replay from recorded times (model, section 3); transfers that moved no data."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -26,7 +26,7 @@ SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 def put_transfers(
     graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats, clock: Ints | None = None
 ) -> tuple[int, int]:
-    """Replace the durations of ops in a rendezvous by their transfers, in place.
+    """Replace durations of ops in a rendezvous by their transfer times, in place.
 
     A send that ends before its recv begins was buffered, where both ran on one clock: its transfer stays
     negative, so that nothing waits for the recv in a replay either.
@@ -61,7 +61,7 @@ def put_transfers(
 
 
 def on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
-    """Whether both ends of each transfer have the same clock; bool, shape (transfer, step, dp_rank)."""
+    """Whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(
         [
             clock[cell.stage] if graph.has_dp_lanes else clock[cell.stage][:, [cell.dp_rank]]
@@ -76,7 +76,7 @@ def on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Seque
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """How many launch delays are impossible: ops that start long before what they wait for has ended.
+    """Count impossible launch delays: ops that start long before what they wait for has ended.
 
     Usually none, as the ops' single waits show at little cost.
 
@@ -95,7 +95,7 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 
 
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
-    """Which transfers never moved data (model, section 2, kind a).
+    """Mask of transfers that never moved data (model, section 2, kind a).
 
     A recv that starts after the last compute of its direction has started, or a send that ends before the
     first compute of its direction has ended.

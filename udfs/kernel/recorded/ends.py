@@ -1,4 +1,4 @@
-"""Recorded ends of ops, once for all that look at them."""
+"""Recorded ends of ops and workers, computed once per block."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from udfs.kernel.recorded.trace import StepBlock
 
 @dataclass(frozen=True)
 class Ends:
-    """When ops and workers ended, float64. [s]
+    """When each op and each worker ended; float64. [s]
 
     end_s   : shape (op, step, dp); of each op.
     first_s : shape (cell, step, dp); earliest start of each worker. last_s: its latest end.
@@ -27,16 +27,16 @@ class Ends:
 
     @cached_property
     def apart(self) -> Apart:
-        """How far apart the ends of some transfers of each link are."""
+        """Distance between the two ends of sampled transfers of each link. [s]"""
         return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
 
     def of_steps(self, steps: slice | Ints) -> "Ends":
-        """Those of some steps."""
+        """Ends of some of the steps only."""
         return Ends(self.graph, *(each[:, steps] for each in (self.end_s, self.first_s, self.last_s)))
 
 
 def recorded_ends(block: StepBlock) -> Ends:
-    """Ends of a block, whose durations are as recorded."""
+    """Compute the ends of a block that holds recorded durations."""
     graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
     end_s = np.empty_like(start_s)
     first_s, last_s = np.empty((2, len(graph.cells), *start_s.shape[1:]))
@@ -51,7 +51,7 @@ def recorded_ends(block: StepBlock) -> Ends:
 
 @once_per_graph
 def _first_of_types(graph: OpGraph) -> list[list[int]]:
-    """First op of each type in each cell."""
+    """First op of each type that occurs, per cell."""
     return [
         [first + start for start, end in pairwise(cell.program.first_ops) if end > start]
         for cell, first in zip(graph.cells, graph.first_op, strict=False)

@@ -1,4 +1,4 @@
-"""Ranks of one stage whose records stand in each other's place: their transfers do not meet."""
+"""Detect ranks of one stage whose records are swapped: their transfers do not match."""
 
 from collections import Counter
 from itertools import combinations
@@ -33,7 +33,7 @@ Exchanged = tuple[int, int, int]
 
 
 def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
-    """Pairs of dp ranks that stand in each other's place, with the stage in which they do.
+    """Find pairs of dp ranks whose records are swapped on a stage.
 
     Ends of a transfer differ by the two clocks, transfer after transfer by the same: those of workers that
     never met scatter. With two stages either may be the one; the first is named.
@@ -68,7 +68,7 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
 
 
 def _scatter_s(apart_s: Floats) -> Floats:
-    """Distance of the quartiles over the transfers of a step, median over steps; shape (dp_rank,). [s]
+    """Interquartile range over the transfers of a step, median over steps; shape (dp_rank,). [s]
 
     Within a step, because from step to step clocks drift and are set.
     """

@@ -1,4 +1,4 @@
-"""First pass over a job: durations of all its steps, and all that needs recorded times."""
+"""First pass over a job: durations of all steps, and every figure that needs recorded times."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,7 +28,7 @@ NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
 
 class JobRows(Protocol):
-    """A job's recorded rows, laid out for some of its steps at a time."""
+    """Recorded rows of a job, laid out for some steps at a time."""
 
     @property
     def ops(self) -> int:
@@ -40,26 +40,26 @@ class JobRows(Protocol):
 
     @property
     def clock(self) -> Ints:
-        """Which clock each row's times are from, shape (stage, step, dp_rank), numbered from 0."""
+        """Clock of each row, shape (stage, step, dp_rank), numbered from 0."""
 
     @property
     def time_s(self) -> Floats:
-        """When each step began, shape (step,). [s]"""
+        """Start of each step, shape (step,). [s]"""
 
     @property
     def worker_rank(self) -> Ints:
-        """Global rank of each worker, shape (stage, dp_rank); settles ties among the slowest."""
+        """Global rank of each worker, shape (stage, dp_rank); decides ties among equally slow workers."""
 
     @property
     def worker_host(self) -> Ints:
-        """Host of each worker, shape (stage, dp_rank): equal numbers are one host, -1 where unknown."""
+        """Host number of each worker, shape (stage, dp_rank); -1 where unknown."""
 
     def stages(self, first: int, end: int, apart: int = 1) -> list[StageRows]:
         """Rows of every `apart`-th of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
 
 
 class Block(NamedTuple):
-    """Steps with one graph, ready to be replayed.
+    """Steps with one graph, with durations ready for replay.
 
     steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
@@ -77,7 +77,7 @@ class Block(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is left of a job's recorded times once its durations are known.
+    """Figures kept from a job's recorded times once its durations are known.
 
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
     began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
@@ -110,7 +110,7 @@ class Recorded(NamedTuple):
 def read(
     rows: JobRows, layout: Layout, ops_together: int, limits: Limits | None = None, *, diagnosed: bool
 ) -> Recorded:
-    """Durations of all steps, and all that needs recorded times.
+    """Durations of all steps, and every figure that needs recorded times.
 
     rows         : the job's rows, every step complete.
     ops_together : ops that are laid out at a time; a step is never divided.
@@ -152,7 +152,7 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 class _Reading(NamedTuple):
-    """How a job is read; at_hand: rows of all its steps, where these are laid out together."""
+    """State of the first pass over a job; at_hand: rows of all its steps if stored together."""
 
     rows: JobRows
     layout: Layout
@@ -163,13 +163,13 @@ class _Reading(NamedTuple):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """First and last steps, [first, end), of what is laid out at a time."""
+        """Ranges of steps, [first, end), that are laid out together."""
         steps = self.rows.number_of_steps
         together = -(-steps // max(1, round(self.rows.ops / self.ops_together)))
         return [(first, min(first + together, steps)) for first in range(0, steps, together)]
 
     def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
-        """Read all steps, a span at a time.
+        """Read all steps, one range at a time.
 
         listener : hears what they say about the clocks, where these are not known yet.
         clocks   : those to correct.
@@ -241,7 +241,7 @@ class _Reading(NamedTuple):
     def blocking(
         self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None
     ) -> BlockingFound:
-        """Which transfers block; `found` is what was read as if none did."""
+        """Find which transfers block; found : what was read as if none did."""
         at = sampled(len(found.actual_s))
         replayed_s = np.full(len(found.actual_s), np.nan)
         for block in found.blocks:
@@ -290,7 +290,7 @@ class _Reading(NamedTuple):
 
 
 def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:
-    """The block with its starts by one clock; a copy, if they change."""
+    """Return the block with its starts corrected to one clock; a copy if they change."""
     if listener is None or clocks is None or not clocks.is_corrected:
         return block
     moved = block._replace(start_s=block.start_s.copy())

@@ -1,4 +1,4 @@
-"""Rows of one stage as dense arrays, and the classes into which blocking transfers split them."""
+"""Rows of one stage as dense arrays, and their classes for a choice of blocking transfers."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from udfs.kernel.recorded.worker_order import WorkerTurns
 
 
 class Times(NamedTuple):
-    """Starts from the step's zero, and durations; float64, shape (op, row). [s]"""
+    """Starts relative to the step's zero, and durations; float64, shape (op, row). [s]"""
 
     start_s: Floats
     duration_s: Floats
 
 
 class RowClass(NamedTuple):
-    """Rows of one stage with one program, ops by (type, start).
+    """Rows of one stage that share a program, ops ordered by (type, start).
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
@@ -35,7 +35,7 @@ class RowClass(NamedTuple):
 
 
 class LaidRows(NamedTuple):
-    """Rows of one stage with equal counts of ops, laid out for whichever transfers block.
+    """Rows of one stage with equal op counts, laid out for any choice of blocking transfers.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
     parts  : of their programs, as if nothing blocked.
@@ -53,7 +53,7 @@ class LaidRows(NamedTuple):
     turns: WorkerTurns
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
-        """One class per program.
+        """Split the rows into classes, one per program.
 
         blocking : types of transfers that the worker waits for before it goes on.
         """

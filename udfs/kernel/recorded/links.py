@@ -1,4 +1,4 @@
-"""Transfers that meet, link by link, and how far apart their ends are."""
+"""Links: transfers between two stages, and how far apart their ends are."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ SAMPLED: Final = 9
 
 
 class Link(NamedTuple):
-    """Transfers of one direction between two stages, on one dp rank or on all as lanes.
+    """Transfers of one direction between two stages, of one dp rank or of all as lanes.
 
     stage, following : the stage that sends forwards, and the one that receives.
     dp_rank          : ALL_DP_RANKS where dp ranks are lanes.
@@ -31,7 +31,7 @@ class Link(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """Ends of recvs minus ends of their sends; float64, shape (link, step, dp); nan where none is known. [s]
+    """End of each recv minus end of its send; float64, shape (link, step, dp); nan if unknown. [s]
 
     middle : median over the transfers of a step.
     spread : distance of their quartiles.
@@ -58,12 +58,12 @@ def links(graph: OpGraph) -> list[Link]:
 
 @once_per_graph
 def sampled(graph: OpGraph) -> list[Ints]:
-    """Some transfers of each link: their places."""
+    """Evenly spaced positions of sampled transfers, one array per link."""
     return [np.array(evenly(len(link.sends), SAMPLED)) for link in links(graph)]
 
 
 def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> Apart:
-    """How far apart the ends of some transfers of each link are.
+    """End of recv minus end of send, for sampled transfers of each link. [s]
 
     end_s  : float64, shape (op, step, dp). [s]
     places : int, shape (transfer,); those to look at of each link.

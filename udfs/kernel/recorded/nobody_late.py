@@ -1,4 +1,4 @@
-"""Time in which all workers of a stage wait in a reduce-scatter, and none came late to it.
+"""Time in which all workers of a stage wait in a reduce-scatter that none of them entered late.
 
 A replay explains the time of a worker by its own ops. A worker that is slow within its reduce-scatter, in
 which all others then wait, looks like a slow network: the transfer begins when the last one starts it. Such
@@ -27,7 +27,7 @@ MOST_WAITING: Final = 0.4
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
-    """Times in which all of a stage scatter gradients after its last compute, or gather parameters.
+    """Time in which a whole stage scatters gradients after its last compute, or gathers parameters.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]
@@ -43,7 +43,7 @@ def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats
 
 
 class _Stream(NamedTuple):
-    """Rendezvous of a stage's dp stream.
+    """Rendezvous in the dp stream of one stage.
 
     row      : 0 where gradients are scattered, 1 where parameters are gathered.
     members  : for each member of a rendezvous its ops.
@@ -80,7 +80,7 @@ def _streams(graph: OpGraph) -> list[_Stream]:
 
 
 def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
-    """Steps in which all of a stage scatter gradients for far longer than usual; shape (step,).
+    """Mark steps in which a whole stage scatters gradients far longer than usual; bool, shape (step,).
 
     waits_s  : as `waits` returns them, of all steps. [s]
     actual_s : recorded step times, shape (step,). [s]
@@ -96,6 +96,6 @@ def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
 
 
 def _latest(times_s: Floats, members: Sequence[Sequence[int]]) -> Floats:
-    """Latest time of each rendezvous, over all who meet; shape (rendezvous, step)."""
+    """Latest time over all members of each rendezvous; shape (rendezvous, step). [s]"""
     latest: Floats = reduce(np.maximum, (times_s[as_index(ops)] for ops in members)).max(axis=2)
     return latest

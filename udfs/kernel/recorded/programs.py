@@ -1,4 +1,4 @@
-"""What makes two rows share a program, as numbers that can be compared: one signature for each row."""
+"""Signatures of rows: equal numbers mean equal programs."""
 
 from itertools import accumulate
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from udfs.kernel.recorded.worker_order import WorkerOrder
 
 
 class Places(NamedTuple):
-    """Where ops of some types stand among the ops of a row, which are by (type, start).
+    """Slices of a row's ops, ordered by (type, start), by kind.
 
     forwards, computes, dp_stream, loads : consecutive ops.
     """
@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, counts: tuple[int, ...]) -> "Places":
-        """Places in rows with these counts of ops by type."""
+        """Slices for rows with these op counts per type."""
         first = tuple(accumulate(counts, initial=0))
         return cls(
             slice(0, first[ot.FORWARD_COMPUTE + 1]),
@@ -41,7 +41,7 @@ class Places(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a program consists of beside its counts; int or bool, shape (each, row), or (each, 1) where alike.
+    """Parts of a program besides its counts; int or bool, (each, row), or (each, 1) if all rows agree.
 
     chunks : of the ops that have one.
     no_ops : of every op, whether it is a transfer that never moved data.
@@ -59,11 +59,11 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def held_by(self, order: WorkerOrder) -> "Parts":
-        """The same with transfers that block."""
+        """Replace the worker order by that of blocking transfers."""
         return Parts(*self[:-3], *order)
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
-        """Program of one row."""
+        """Build the program of one row."""
         compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops, *_ = (
             part[:, min(row, part.shape[1] - 1)].tolist() for part in self
         )
@@ -84,19 +84,19 @@ class Parts(NamedTuple):
         )
 
     def signatures(self, rows: int) -> Ints:
-        """All parts below each other; shape (each, row)."""
+        """Concatenate all parts into one signature per row; shape (part, row)."""
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in self])
 
 
 class Passes(NamedTuple):
-    """Which microbatch and model chunk some ops are about; int, shape (op, row), or (op, 1)."""
+    """Microbatch and model chunk of some ops; int, shape (op, row) or (op, 1)."""
 
     microbatch: Int32s
     chunk: Int32s
 
 
 def loaded_for(loads: Passes, forwards: Passes) -> Ints:
-    """The forward-compute that waits for each load, -1 where none does; shape (load, row), or (load, 1).
+    """Forward-compute that waits for each load, -1 if none; shape (load, row) or (load, 1).
 
     That of its microbatch and chunk, or else the first of its microbatch.
     """

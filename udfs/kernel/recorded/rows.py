@@ -1,4 +1,4 @@
-"""One stage's recorded rows as dense arrays, split into classes that share a program.
+"""Recorded rows of one stage as dense arrays, split into classes that share a program.
 
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
@@ -25,7 +25,7 @@ NS_IN_US: Final = 1e3
 
 
 class StageRows(NamedTuple):
-    """Recorded rows of one stage, ordered by (step, dp_rank); ops row after row, as recorded.
+    """Recorded rows of one stage, ordered by (step, dp_rank); ops in recorded order.
 
     first_op    : int, shape (row + 1,); where the ops of each row begin.
     op_type     : int8, shape (op,).
@@ -45,19 +45,19 @@ class StageRows(NamedTuple):
     zero_us: Floats
 
     def from_first_op(self) -> "StageRows":
-        """The same with ops counted from the stage's first."""
+        """The same rows with ops renumbered from 0."""
         ops = slice(self.first_op[0], self.first_op[-1])
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
     def some(self, rows: Ints) -> "StageRows":
-        """Some of the rows, copied."""
+        """Copy the given rows."""
         first_op, at = kept_ops(self.first_op, rows)
         return StageRows._make([first_op, *(values[at] for values in self[1:-1]), self.zero_us[rows]])
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Where the ops of each of some rows begin if they alone are kept, and where these ops stand.
+    """Offsets of the ops of the kept rows, and the positions of these ops among all.
 
     first_op : where the ops of each row begin, and the last one's end; also as returned.
     """
@@ -66,7 +66,7 @@ def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:
-    """Dense arrays of a stage's rows, those with equal counts of ops together.
+    """Lay out a stage's rows as dense arrays, grouped by op counts.
 
     room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
@@ -83,13 +83,13 @@ def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidR
     for rows in _with_equal_counts(stage_rows, lengths):
         dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
         if dense is None:
-            raise AssertionError("rows with as many ops of each type do not fit each other")
+            raise AssertionError("rows with equal op counts do not match each other")
         found.append(dense.laid_out(None))
     return found
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
-    """Rows with as many ops of each type, one array per distinct row of counts."""
+    """Group rows by their counts of ops of each type; one array of row positions per group."""
     first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
     row = np.repeat(np.arange(len(lengths)), lengths)
     kind = row * ot.COUNT + stage_rows.op_type[first:last]
@@ -98,7 +98,7 @@ def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
 
 
 def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
-    """Positions of the ops of equally long rows; None where the rows differ in how many of a type they hold.
+    """Arrange ops of equally long rows by type; None if rows differ in their op counts.
 
     One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
     recorded order.
@@ -132,7 +132,7 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
 
 
 class _DenseRows(NamedTuple):
-    """Rows with equal op counts, and where their ops stand, by (type, place in the line).
+    """Rows with equal op counts, and the position of each op in the recorded order.
 
     places : int, shape (op,); place in the line, where the rows are all of the stage's and agree in it.
     at     : int, shape (op, row); position among the stage's ops; None if `places` has it.
@@ -145,7 +145,7 @@ class _DenseRows(NamedTuple):
     at: Ints | None
 
     def laid_out(self, room: Times | None) -> LaidRows:
-        """The rows with ops in the order of starts within their type."""
+        """Lay out the rows with ops ordered by (type, start)."""
         shape = (sum(self.counts), len(self.rows))
         times = room or Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
@@ -157,7 +157,7 @@ class _DenseRows(NamedTuple):
     def take(
         self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
     ) -> npt.NDArray[Any]:
-        """Values of some ops of all rows; shape (op, row)."""
+        """Values of some ops in all rows; shape (op, row)."""
         if self.places is None:
             # "clip" alone writes to `out` without a buffer; no position lies outside.
             return values.take(self.positions(ops), mode="clip", out=out)
@@ -168,7 +168,7 @@ class _DenseRows(NamedTuple):
         return out
 
     def positions(self, ops: slice | list[int]) -> Ints:
-        """Positions of some ops among the stage's; shape (op, row)."""
+        """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
             return self.at[ops]
         places = np.arange(0) if self.places is None else self.places[ops]
@@ -176,7 +176,7 @@ class _DenseRows(NamedTuple):
         return found
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
-        """The same with ops by (type, start), ties in recorded order; fills in the starts."""
+        """Sort ops by (type, start), ties in recorded order; also fill in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
         self.take(self.recorded.start_us, slice(None), start_s)
@@ -191,7 +191,7 @@ class _DenseRows(NamedTuple):
         return dense
 
     def with_parts(self, times: Times, compute_ns: Floats) -> LaidRows:
-        """What the rows' programs consist of."""
+        """Add the parts of the rows' programs."""
         places = Places.of(self.counts)
         microbatch = common(self.take(self.recorded.microbatch, places.computes))
         chunks = common(self.take(self.recorded.chunk, places.has_chunk))
@@ -214,14 +214,14 @@ class _DenseRows(NamedTuple):
         return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
 
     def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
-        """The forward-compute that waits for each load."""
+        """Forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
         if not self.counts[ot.DATA_LOAD]:
             return np.empty((0, 1), dtype=np.int64)
         of_loads = (self.recorded.microbatch, self.recorded.chunk)
         return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""
+        """Ops ordered by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
         starts, at = start_s[ops], self.positions(ops)
         first = np.lexsort((at[:, 0], starts[:, 0]))
         ordered = starts[first]
@@ -230,7 +230,7 @@ class _DenseRows(NamedTuple):
         return common(np.lexsort((at, starts), axis=0))
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
-        """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
+        """Raise TraceDefectError if two computes of one direction share microbatch and chunk."""
         end = 0
         for op_type in ot.COMPUTE:
             first, end = end, end + self.counts[op_type]

@@ -1,4 +1,4 @@
-"""From a block's recorded times to its durations, while its starts and ends are at hand."""
+"""Turn a block's recorded times into durations, while its starts and ends are in memory."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from udfs.kernel.recorded.trace import StepBlock
 
 
 class Settled(NamedTuple):
-    """What is kept of a block beside its durations.
+    """Figures kept of a block besides its durations.
 
     diagnosed : the same steps as the diagnosis replays them; None where it is not wanted.
     unknown   : transfers of calls whose own length is not recorded, as in CallTimes.
@@ -38,7 +38,7 @@ def settle(
     *,
     diagnosed: bool,
 ) -> Settled:
-    """Fill in recorded step times and starts, add what computes, put transfers in place of durations.
+    """Record step times and starts, count computing workers, and replace durations by transfer times.
 
     clock   : int, shape (stage, step, dp_rank); of the block's steps.
     times_s : float64, shape (2, step); recorded step times, and starts. [s]

@@ -1,4 +1,4 @@
-"""From recorded rows to blocks of steps that share one dependency graph.
+"""Group recorded rows into blocks of steps that share one dependency graph.
 
 If all steps and dp ranks of a job did the same in the same order, they form one block with the dp ranks as
 lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
@@ -24,7 +24,7 @@ from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 
 class StepBlock(NamedTuple):
-    """Steps with one graph. dp is dp_size where dp ranks are lanes, 1 where each has separate ops.
+    """Steps with one graph; dp is dp_size if dp ranks share ops, 1 if each dp rank has its own ops.
 
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
@@ -41,7 +41,7 @@ class StepBlock(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A job's replayed steps.
+    """All replayed steps of a job.
 
     blocks  : together they hold every step once.
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
@@ -65,7 +65,7 @@ MOST_CACHED_OPS: Final = 4096
 
 
 class Laid(NamedTuple):
-    """Rows of all stages, laid out for whichever transfers block.
+    """Rows of all stages, laid out for any choice of blocking transfers.
 
     room   : times of all ops, shape (op, row), where the rows of each stage are equally long.
     stages : per stage.
@@ -76,12 +76,12 @@ class Laid(NamedTuple):
     steps: int
 
     def classes(self, blocking: Blocking | None) -> list[list[RowClass]]:
-        """Per stage its rows, one class per program."""
+        """Classes of each stage's rows, one per program."""
         types = blocking.types if blocking is not None else ()
         return [[each for laid in found for each in laid.classes(types)] for found in self.stages]
 
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
-        """Steps with one graph; what `classes` gives for the layout's blocking transfers."""
+        """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
         if self.room is None or any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
             return [
@@ -96,7 +96,7 @@ class Laid(NamedTuple):
 
 
 def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
-    """Dense arrays of a job; arguments as of `build_trace`.
+    """Lay out a job's rows as dense arrays; arguments as of `build_trace`.
 
     raises : TraceDefectError.
     """
@@ -111,7 +111,7 @@ def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
 def build_trace(
     stages: Sequence[StageRows], layout: Layout, steps: int, graphs: Graphs | None = None
 ) -> Trace:
-    """Dense arrays and graphs of a job.
+    """Build dense arrays and graphs of a job.
 
     stages : one per stage, rows ordered by (step, dp_rank), every step complete.
     steps  : number of steps.
@@ -143,7 +143,7 @@ def _cached_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
 
 
 def _room(stages: Sequence[StageRows]) -> Times | None:
-    """Room for all stages' times, where the rows of each are equally long: the usual case copies nothing."""
+    """Allocate arrays for all stages' times if each stage's rows are equally long; else None."""
     lengths = [np.diff(rows.first_op) for rows in stages]
     if any((each != each[0]).any() for each in lengths):
         return None
@@ -152,7 +152,7 @@ def _room(stages: Sequence[StageRows]) -> Times | None:
 
 
 def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | None]:
-    """Each stage's part of the room."""
+    """Slice the shared arrays into one part per stage."""
     places: list[Times | None] = []
     first = 0
     for rows in stages:
@@ -163,7 +163,7 @@ def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | Non
 
 
 def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[LaidRows]:
-    """Rows of a stage; a defect found in a row names where that row ran."""
+    """Lay out rows of a stage; a defect names the stage, step and dp rank where it occurred."""
     try:
         return lay_out_rows(rows, room)
     except TraceDefectError as found:
@@ -173,7 +173,7 @@ def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) ->
 
 
 def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Which of its stage's classes each row belongs to; shape (stage, step, dp_rank)."""
+    """Index of each row's class within its stage; shape (stage, step, dp_rank)."""
     number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
@@ -182,20 +182,20 @@ def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> I
 
 
 def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[list[RowClass]]:
-    """Class of each dp rank of each stage in one step."""
+    """Classes of all dp ranks of each stage in one step."""
     return [
         [found[position] for position in number[stage, step].tolist()] for stage, found in enumerate(classes)
     ]
 
 
 def _steps_alike(number: Ints) -> list[Ints]:
-    """Steps with equal programs in every cell, one array of positions per distinct step, by its first."""
+    """Group steps with equal programs in every cell, groups in order of their first step."""
     by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
     return sorted(alike(by_step), key=lambda steps: int(steps[0]))
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
-    """Steps with equal programs; dp ranks become lanes where they agree with each other.
+    """Build a block from steps with equal programs; dp ranks become lanes if they agree.
 
     owners : class of each dp rank of each stage.
     """
@@ -224,12 +224,12 @@ def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: G
 
 
 def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
-    """From (op, row) to (op, step, dp_rank), or to (op, 1, 1) where all rows agree."""
+    """Reshape (op, row) to (op, step, dp_rank), or to (op, 1, 1) if all rows agree."""
     return by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, dp_size)
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of the same microbatch, (pair, step, dp_rank); nan without any."""
+    """Forward and backward times of each microbatch, shape (pair, step, dp_rank); nan if missing. [s]"""
     pairs = []
     most = max(row_class.program.counts[ot.FORWARD_COMPUTE] for row_class in found)
     for row_class in found:

@@ -1,4 +1,4 @@
-"""In which order a worker computes and waits for blocking transfers (model, section 2)."""
+"""Order in which a worker computes and waits for blocking transfers (model, section 2)."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -23,7 +23,7 @@ Turns: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class WorkerOrder(NamedTuple):
-    """Computes and blocking transfers of rows with equal counts.
+    """Order of computes and blocking transfers, for rows with equal op counts.
 
     ops       : int, shape (op, row), or (op, 1) where all rows agree; by turn.
     is_joined : bool, same; whether the op is of one call with the one before it.
@@ -35,11 +35,11 @@ class WorkerOrder(NamedTuple):
     is_beside: Mask
 
     def turns(self, row: int) -> Turns:
-        """Ops of one row, those of one turn together; ascending within it."""
+        """Ops of one row, grouped by turn; ascending within a turn."""
         return _together(self.ops, self.is_beside, row)
 
     def calls(self, row: int) -> Turns:
-        """Ops of one row that were issued in one call, where these are several."""
+        """Groups of ops of one row that were issued in one call of several."""
         return tuple(call for call in _together(self.ops, self.is_joined, row) if len(call) > 1)
 
 
@@ -55,7 +55,7 @@ def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
 
 
 class WorkerTurns:
-    """What the workers of rows with equal counts did in turn, whichever types of transfers block.
+    """Order of computes and transfers of workers, for any choice of blocking transfer types.
 
     Transfers that moved nothing in any row held nobody up, and are left out.
 
@@ -78,7 +78,7 @@ class WorkerTurns:
         self._orders: dict[tuple[int, ...], WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
-        """Order of the computes and of transfers of some types; without such types, of nothing."""
+        """Order of computes and of transfers of these types; empty without such types."""
         chosen = self._ops(types) if types else []
         if not chosen:
             nothing = np.empty((0, 1), dtype=np.int64)
@@ -90,7 +90,7 @@ class WorkerTurns:
         return self._orders[key]
 
     def _order(self, chosen: list[int]) -> WorkerOrder:
-        """Order of some computes and transfers."""
+        """Order of the chosen computes and transfers."""
         ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)
@@ -113,7 +113,7 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _ops(self, types: tuple[int, ...]) -> list[int]:
-        """Computes and transfers of some types, but for those that never moved anything."""
+        """Computes and transfers of these types, except those that never moved data."""
         first = self.first
         of_types = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
         kept: list[int] = np.array(of_types, dtype=np.int64)[~self.no_ops[of_types].all(axis=1)].tolist()
@@ -121,7 +121,7 @@ class WorkerTurns:
 
     @cached_property
     def _by_start(self) -> tuple[Ints, Floats, Floats]:
-        """Computes and transfers of all types by start, their starts and ends; shape (op, row)."""
+        """Computes and all transfers ordered by start, with starts and ends; shape (op, row). [s]"""
         chosen = self._ops(ot.TRANSFERS)
         ops = np.array(chosen)
         starts_s = self.start_s[ops]
@@ -133,7 +133,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Ops of a turn in one order in all rows, whichever happened to start first.
+    """Sort ops within each turn into one order for all rows, whichever started first.
 
     ops, is_joined, is_beside : by start, shape (op, row).
     """

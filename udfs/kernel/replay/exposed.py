@@ -1,4 +1,4 @@
-"""What communication delays a step, and what of it workers hide behind their computes.
+"""Exposed communication (delays a step) and hidden communication (overlapped by computes).
 
 Each scenario is a set X of communication ops: those of one type, of one stage, or all. Every step is replayed
 without X, all else as recorded, in one pass over the graph for all scenarios (udfs/README.md, "Exposed
@@ -22,7 +22,7 @@ RECORDED: Final = 0
 
 
 class ExposedTimes(NamedTuple):
-    """Times of the scenarios; float64, shape (scenario, step). [s]
+    """Step times without each scenario's communication; float64, shape (scenario, step). [s]
 
     scenarios : type group and stage of each; only those with ops.
     without_s : step time without the scenario's ops: those that took time take none, all else as recorded.
@@ -37,7 +37,7 @@ class ExposedTimes(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """What one scenario's communication costs; means over the steps. [s]
+    """Cost of one scenario's communication; means over steps. [s]
 
     scenario  : type group and stage, ALL where it has any.
     exposed_s : by how much it lengthens the step.
@@ -54,7 +54,7 @@ class Exposed(NamedTuple):
 def replay_exposed(
     graph: OpGraph, duration_s: Floats, shortest_s: Floats, is_last: list[bool]
 ) -> ExposedTimes | None:
-    """Replay without the communication of each type, of each stage, and without all of it.
+    """Replay without the communication of each type, of each stage, and without any.
 
     duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     shortest_s : float64, shape (op,); the least of them. [s]
@@ -70,7 +70,7 @@ def replay_exposed(
 
 
 def exposed_means(blocks: Sequence[tuple[Ints, ExposedTimes]], recorded_s: Floats) -> tuple[Exposed, ...]:
-    """What communication costs a job, the whole of it first, then by stage, then by type group.
+    """Mean cost of communication: all of it first, then by stage, then by type group.
 
     blocks     : positions of steps among the job's, and their times; none of steps without communication.
     recorded_s : float64, shape (step,), of the whole job, T. [s]
@@ -89,7 +89,7 @@ def exposed_means(blocks: Sequence[tuple[Ints, ExposedTimes]], recorded_s: Float
 
 @dataclass(frozen=True)
 class _Plan:
-    """Rows of the replay, ordered by where the first op is taken away; scenarios with the same ops share one.
+    """Rows of the replay, ordered by their first removed op; scenarios with equal ops share a row.
 
     scenarios : as in ExposedTimes.
     rows      : row of each scenario.
@@ -136,7 +136,7 @@ def _plan(graph: OpGraph) -> _Plan:
 def _replay_without(
     graph: OpGraph, plan: _Plan, duration_s: Floats, takes_less: list[bool], is_last: list[bool]
 ) -> Floats:
-    """Latest end of each lane, shape (row, step, dp_rank). [s]
+    """Latest end of each lane with each row's ops removed, shape (row, step, dp_rank). [s]
 
     takes_less : ops that take less than no time in some lane.
     """

@@ -1,4 +1,4 @@
-"""What each type of a job's GPUs costs: its mean computes, and its ops as recorded beside an ideal rest."""
+"""Cost of each GPU type: its mean computes, and step time with only its ops as recorded."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ BlockTimes = tuple[OpGraph, Floats, Floats]
 
 
 class TypeTimes(NamedTuple):
-    """By type, float64, seconds.
+    """Times by GPU type; float64. [s]
 
     types     : int, shape (type,), ascending; the first is -1 if some workers' type is unknown.
     compute_s : shape (type, direction); mean compute, nan without any.
@@ -28,7 +28,7 @@ class TypeTimes(NamedTuple):
 
 
 def type_times(blocks: Iterable[BlockTimes], dp_size: int, worker_type: Ints) -> TypeTimes:
-    """Replay a job type by type.
+    """Replay a job once per GPU type, with only that type's ops as recorded.
 
     worker_type : int, shape (stage, dp_rank), -1 where unknown.
     """

@@ -1,4 +1,4 @@
-"""Ideal durations: one value per op type over everything that was recorded (model, sections 5 and 7)."""
+"""Ideal durations: one value per op type over all that was recorded (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -14,7 +14,7 @@ from udfs.kernel.selection import median_of_all
 
 
 class Ideal(NamedTuple):
-    """How ideal durations are chosen.
+    """Options of how ideal durations are chosen.
 
     within_stage : one value per stage and op type; otherwise one per op type for the whole job.
     has_means    : mean of compute, optimizer and gc and median of communication; otherwise medians of all.
@@ -38,7 +38,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
 
 
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
-    """Ideal duration of each op type, over all steps, chunks, dp ranks and microbatches.
+    """Ideal duration of each op type: mean or median over steps, chunks, dp ranks and microbatches. [s]
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
@@ -72,7 +72,7 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
 
 
 def _typical(parts: list[Floats], *, is_mean: bool) -> float:
-    """Mean or median of all values; nan without any."""
+    """Mean or median of all values; nan if there are none."""
     if not parts:
         return float("nan")
     if is_mean:

@@ -1,4 +1,4 @@
-"""Replays in which any set of ops is as recorded, ideal or scaled, one pass over the graph per stack.
+"""Replays in which any set of ops is recorded, ideal or scaled; several scenarios per pass.
 
 The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
 """
@@ -28,7 +28,7 @@ def op_stages(graph: OpGraph) -> Ints:
 
 
 def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
-    """Dp rank of each op: shape (1, dp) where dp ranks are lanes, (op, 1) where each has separate ops."""
+    """Dp rank of each op: shape (1, dp) if dp ranks are lanes, (op, 1) if each has its own ops."""
     if graph.has_dp_lanes:
         return np.arange(dp_size)[None, :]
     sizes = [cell.program.size for cell in graph.cells]
@@ -36,7 +36,7 @@ def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
 
 
 def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, recorded: Mask) -> Floats:
-    """Step times of scenarios in which the ops of a mask are as recorded and all others ideal.
+    """Step times of scenarios in which masked ops are as recorded and all others ideal.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -58,7 +58,7 @@ def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, record
 def replay_one_by_one(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats
 ) -> ScenarioTimes:
-    """The scenarios of section 5, each with separate lanes from the first op on.
+    """Replay the scenarios of section 5 with separate lanes each; slower than `stacked`.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -90,7 +90,7 @@ def replay_one_by_one(
 
 
 class CustomTimes(NamedTuple):
-    """Step times; float64, seconds.
+    """Step times of custom scenarios; float64. [s]
 
     recorded    : shape (step,); replay with recorded durations, T.
     ideal       : shape (step,); replay with every duration ideal, T_ideal.
@@ -110,7 +110,7 @@ def replay_changes(
     factor: float | None = None,
     ideal: Ideal = IDEALS[PAPER_IDEAL],
 ) -> CustomTimes:
-    """Replay a job as recorded, ideal, and in each custom scenario with some of its ops changed.
+    """Replay a job as recorded, ideal, and in custom scenarios with some ops changed.
 
     masks  : for each block, taken when it is replayed, and each scenario, which ops are changed; bool,
              broadcastable to (op, step, dp).

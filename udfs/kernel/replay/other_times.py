@@ -1,4 +1,4 @@
-"""Replays of one run with the times that the same ops took in another: which ops make the difference.
+"""Replay one run with another run's durations, to find which ops make the difference.
 
 Ops are the same if they have the same key: op type, model chunk, stage and dp rank, or fewer of these where
 the layouts differ. Among the ops of a key the longest takes as long as the longest there, and so on by rank:
@@ -23,7 +23,7 @@ _CHUNKS: Final = 2**12
 
 
 class Match(Enum):
-    """Of which ops the times are compared."""
+    """Which attributes must agree for ops of two runs to be compared."""
 
     WORKERS = "op type, chunk, stage and dp rank"
     STAGES = "op type, chunk and stage"
@@ -31,7 +31,7 @@ class Match(Enum):
 
 
 class Times(NamedTuple):
-    """What the ops of each key took.
+    """Sorted durations of the ops of each key.
 
     keys       : ascending.
     first      : where the durations of each key begin, and behind them the number of all.
@@ -44,7 +44,7 @@ class Times(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """How the time of a step changes as groups of ops take their other times; means over the steps. [s]
+    """Change of step time as groups of ops take the other run's durations; means over steps. [s]
 
     recorded_s : T as recorded.
     all_s      : T with the other times of all ops.
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
 
 
 def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
-    """What the ops of some blocks took.
+    """Collect the durations of all ops by key.
 
     dp_size : of the run.
     """
@@ -67,7 +67,7 @@ def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Durations of the ops of each block, shape (op, step, dp), as they were in the other run. [s]
+    """Durations of each block's ops as in the other run, matched by rank; shape (op, step, dp). [s]
 
     Ops whose key the other run lacks keep their own.
     """
@@ -92,7 +92,7 @@ def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other:
 
 
 def _in_order(blocks: Sequence[Block], dp_size: int, match: Match) -> tuple[Ints, Floats, Ints]:
-    """Keys and durations of all ops, and their order by key and duration."""
+    """Keys and durations of all ops, and the permutation that sorts them by key and duration."""
     keys = np.concatenate(
         [
             np.broadcast_to(_keys(block.graph, dp_size, match)[:, None], block.duration_s.shape).ravel()
@@ -104,7 +104,7 @@ def _in_order(blocks: Sequence[Block], dp_size: int, match: Match) -> tuple[Ints
 
 
 def _keys(graph: OpGraph, dp_size: int, match: Match) -> Ints:
-    """Key of each op, shape (op, dp), or (op, 1) where dp ranks have the same, or each separate ops."""
+    """Key of each op, shape (op, dp), or (op, 1) if dp ranks share it or have their own ops."""
     keys: Ints = np.array(graph.op_types, dtype=np.int64)[:, None]
     if match is Match.OP_TYPES:
         return keys
@@ -118,7 +118,7 @@ def _keys(graph: OpGraph, dp_size: int, match: Match) -> Ints:
 def parts_of(
     blocks: Sequence[Block], other_s: Sequence[Floats], groups: Sequence[Ints], number: int
 ) -> Parts:
-    """Share a change of the step time out among groups of ops.
+    """Attribute a change in step time to groups of ops.
 
     They take their other times one after the other, once from the first to the last and once from the last to
     the first: a part is the mean of both, because what one group hides comes to light with another.
@@ -137,7 +137,7 @@ def parts_of(
 
 
 def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
-    """Step times as more and more groups take their other times; shape (2 * number, step). [s]
+    """Step times as more and more groups take the other durations; shape (2 * number, step). [s]
 
     Row i to `number`: the groups below i; row `number` + i: those from i on.
     """
@@ -157,7 +157,7 @@ def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floa
 def change_by_group(
     blocks: Sequence[Block], other_s: Sequence[Floats], groups: Sequence[Ints], number: int
 ) -> Floats:
-    """By how much the durations of each group change, all together; shape (group,). [s]"""
+    """Total absolute change of durations in each group; shape (group,). [s]"""
     change_s = np.zeros(number)
     for block, taken_s, group in zip(blocks, other_s, groups, strict=True):
         of_op = np.broadcast_to(group, taken_s.shape).ravel()

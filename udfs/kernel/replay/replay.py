@@ -1,4 +1,4 @@
-"""Replay: when would each op have run, had it taken so long? (model, section 4)
+"""Replay: when each op would have run with given durations (model, section 4).
 
 The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
 that is read. The tests hold them against each other, bit for bit.
@@ -20,7 +20,7 @@ NOTHING_LATE: Final[Mapping[int, Floats]] = {}
 
 
 class Durations(NamedTuple):
-    """What ops take in which row; float64. [s]
+    """Durations of ops in each scenario row; float64. [s]
 
     usual  : per op, broadcastable to (row, lane); in all rows but those where it takes something else.
     others : per op, shape (lane,) or (); what it takes in its other rows.
@@ -33,7 +33,7 @@ class Durations(NamedTuple):
 
 
 class Rows:
-    """Rows of scenarios on their way through the graph; lane = (step, dp_rank).
+    """Scenario rows being replayed through the graph; lane = (step, dp_rank).
 
     Only ends that are still waited for are kept. Row 0 has lanes from the first op on; further rows get
     theirs where they begin to differ: until then they are as row 0, or as `alike`.
@@ -69,7 +69,7 @@ class Rows:
     def run(
         self, is_last: Sequence[bool] | None = None, delays_s: Mapping[int, Floats] = NOTHING_LATE
     ) -> Floats:
-        """Latest end of each lane; shape (row, step, dp). [s]
+        """Replay all rows; returns the latest end of each lane, shape (row, step, dp). [s]
 
         is_last  : ops that may end a step, from `last_ops`; all of them if left out.
         delays_s : how much later some ops start; broadcastable to (row, lane). [s]
@@ -111,7 +111,7 @@ class Rows:
         return self.latest_s.reshape(len(self.latest_s), -1, self.dp_ranks)
 
     def grow(self, active: int) -> None:
-        """Give further rows separate lanes."""
+        """Give further rows lanes of their own, up to `active`."""
         for slot, op in enumerate(self.op_in_slot):
             if op != NO_OP:
                 ends_s = self.ends_s[slot]
@@ -122,7 +122,7 @@ class Rows:
         self.views, self.active_s = list(self.ends_s[:, :active]), self.latest_s[:active]
 
     def meet(self, start: int) -> int:
-        """Let dp ranks wait for each other within a row; returns the slot of when they have met."""
+        """Let dp ranks of a row wait for each other; returns the slot of their common start."""
         by_dp = self.views[start].reshape(-1, self.dp_ranks)
         self.views[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
         return self.met
@@ -130,7 +130,7 @@ class Rows:
     def _latest_call(
         self, ops: Sequence[int], slot_of: Mapping[int, int], delays_s: Mapping[int, Floats]
     ) -> int:
-        """Slot of the latest start of ops of which some are delayed beyond what they wait for."""
+        """Slot of the latest start of a rendezvous's ops, some of which have extra delays."""
         latest_s = self.views[self.latest]
         for place, op in enumerate(ops):
             start_s = self.views[self.at_once]
@@ -141,7 +141,7 @@ class Rows:
         return self.latest
 
     def _end_step(self, op: int, end_s: Floats) -> None:
-        """Let the step last at least as long as an op."""
+        """Extend the step to the end of an op."""
         np.maximum(self.active_s, end_s, out=self.active_s)
         if self.alike is not None:
             waiting_s = self.latest_s[self.filled :]
@@ -155,7 +155,7 @@ def replay(
     is_last: Sequence[bool] | None = None,
     delays_s: Mapping[int, Floats] = NOTHING_LATE,
 ) -> Floats:
-    """Step times of several scenarios, when each op starts as soon as what it waits for has ended.
+    """Step times of scenarios in which each op starts as soon as all it waits for has ended.
 
     durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     shape       : (scenario, step, dp).
@@ -182,7 +182,7 @@ def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
 
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
-    """Largest over the dp ranks, the last axis, which is kept with length 1. [s]"""
+    """Maximum over the last axis, dp ranks, which is kept with length 1. [s]"""
     *others, dp_ranks = values_s.shape
     if dp_ranks > FEW_DP_RANKS:
         # NumPy's `max` along a short axis takes twice as long.
@@ -193,7 +193,7 @@ def latest_of_dp_ranks(values_s: Floats) -> Floats:
 
 
 def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
-    """End of each op where every op takes its ideal, shape (op,): one number for all lanes. [s]"""
+    """End of each op if every op takes its ideal duration; shape (op,), equal for all lanes. [s]"""
     ends_s, ideals_s = [0.0] * graph.size, ideal_of_op.tolist()
     end_of = ends_s.__getitem__
     for ops, _, sources, *_ in graph.nodes:
@@ -204,7 +204,7 @@ def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
-    """Ops that may end a step: nothing that surely takes no negative time follows them.
+    """Mark ops that may end a step: those not followed by an op of surely non-negative duration.
 
     shortest_s : float64, shape (op,); the least that each op may take. [s]
     """
@@ -213,7 +213,7 @@ def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
 
 @once_per_graph
 def _last_ops(graph: OpGraph, negative: frozenset[int]) -> list[bool]:
-    """Ops that may end a step; `negative` are those that may take negative time."""
+    """Mark ops that may end a step. negative : ops whose duration may be negative."""
     is_last = [True] * graph.size
     for op, sources in enumerate(graph.waits_for):
         if op not in negative:

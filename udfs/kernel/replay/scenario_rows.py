@@ -1,4 +1,4 @@
-"""Which scenarios are replayed together, in which order, and where each of them differs from the ideal.
+"""Plan of the stacked replay: scenarios in order of the first node that differs from the ideal.
 
 A scenario whose recorded ops have not appeared yet equals the ideal timeline, one number per op. Ordered by
 where they first differ, the scenarios that need lanes are a prefix at every point of the graph.
@@ -31,7 +31,7 @@ MOST_GROWTHS: Final = 16
 
 
 class Replicas(NamedTuple):
-    """Rows of recorded replicas [first, first + number) and of their ideal partners behind them.
+    """Rows of recorded replicas [first, first + number), followed by their ideal partners.
 
     Recorded row 0 is a whole dp rank; with a pipeline, row 1 + p is one worker of stage p.
     """
@@ -46,13 +46,13 @@ class Replicas(NamedTuple):
 
     @property
     def end(self) -> int:
-        """First row behind all of them."""
+        """First row after all replicas and partners."""
         return self.first + 2 * self.number
 
 
 @dataclass(frozen=True)
 class ScenarioRows:
-    """Rows of the stacked replay.
+    """Plan of the stacked replay's rows, one per scenario.
 
     count           : number of rows.
     active          : for each node of the graph, how many rows have separate lanes from there on.
@@ -73,7 +73,7 @@ class ScenarioRows:
 
     @cached_property
     def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Rows, without those of replicas, in which ops of each kind take as long as recorded."""
+        """Rows in which ops of each (op type, stage) are as recorded, without the replica rows."""
         return {kind: self._recorded_rows(*kind) for kind in self.kinds}
 
     def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class ScenarioRows:
         return tuple(sorted(found))
 
     def recorded_replicas(self, stage: int) -> tuple[int, ...]:
-        """Rows of replicas in which ops of this stage take as long as recorded."""
+        """Replica rows in which ops of this stage are as recorded."""
         first, number = self.replicas
         return (first, first + 1 + stage)[: min(number, 2)]
 
@@ -127,7 +127,7 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
 
 
 def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """First node of each type group and of each stage."""
+    """First node that contains each type group, and each stage."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
     op_types, stages = graph.op_types, graph.stages
@@ -139,7 +139,7 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _first_meeting(graph: OpGraph) -> int:
-    """First node in which dp ranks meet after having waited for something."""
+    """First node at which dp ranks meet after having waited for something."""
     for position, (_, across_dp, sources, *_) in enumerate(graph.nodes):
         if across_dp and sources:
             return position

@@ -1,4 +1,4 @@
-"""What workers spend in communication, by kind of op."""
+"""Time that workers spend in communication, by kind of op."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -25,12 +25,12 @@ Kind: TypeAlias = tuple[int, int]
 
 
 def has(scenario: Kind, kind: Kind) -> bool:
-    """Whether ops of a kind belong to a scenario."""
+    """Whether a scenario contains ops of a kind."""
     return scenario[0] in (ALL, kind[0]) and scenario[1] in (ALL, kind[1])
 
 
 def scenarios_of(graph: OpGraph) -> list[Kind]:
-    """All communication, that of each type group, and that of each stage; none without any."""
+    """Communication scenarios of a graph: all of it, each type group, each stage; empty without any."""
     kinds = {
         (TYPE_GROUP[op_type], stage)
         for op_type, stage in zip(graph.op_types, graph.stages, strict=True)
@@ -42,7 +42,7 @@ def scenarios_of(graph: OpGraph) -> list[Kind]:
 
 
 class _Sums(NamedTuple):
-    """Which ops are summed, and of which sums the largest is taken.
+    """Plan of sums over ops, and of the maxima over these sums.
 
     runs    : ops of one type on one worker, [first, end).
     parts   : runs of each sum.
@@ -57,7 +57,7 @@ class _Sums(NamedTuple):
 
 
 def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Floats, Floats]:
-    """What the worker with most of each scenario's ops spends in them, and in those that it runs in turn.
+    """Largest time that one worker spends in each scenario's ops: in all, and in those run in turn. [s]
 
     duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     shortest_s : float64, shape (op,); the least of them. [s]
@@ -74,7 +74,7 @@ def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Float
 
 
 def _reduced(reduce: np.ufunc, values: Floats, groups: Sequence[Sequence[int]]) -> Floats:
-    """Values of each group's members, along the first axis, made one."""
+    """Reduce the values of each group's members along the first axis."""
     firsts = list(accumulate(map(len, groups), initial=0))[:-1]
     reduced: Floats = reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
     return reduced

@@ -1,4 +1,4 @@
-"""All scenarios of section 5 in one pass over the graph, lanes last and contiguous.
+"""All scenarios of section 5 in one pass over the graph, with lanes contiguous in memory.
 
 Bit for bit what one-at-a-time replays give, which the tests hold them against, at a fraction of the cost.
 """
@@ -14,7 +14,7 @@ from udfs.kernel.replay.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
 
 
 class ScenarioTimes(NamedTuple):
-    """Step times of every scenario. All float64, in seconds.
+    """Step times of every scenario; float64. [s]
 
     recorded         : shape (step,); T, every op as recorded.
     ideal            : shape (step,); T_ideal, the same for every step of one graph.
@@ -37,7 +37,7 @@ class ScenarioTimes(NamedTuple):
 def replay_scenarios(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats, is_last: list[bool]
 ) -> ScenarioTimes:
-    """Replay the job as recorded, ideal, and with each type, stage, dp rank and worker alone recorded.
+    """Replay a job as recorded, ideal, and with each type, stage, dp rank or worker alone recorded.
 
     duration_s  : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -49,7 +49,7 @@ def replay_scenarios(
 
 
 class _Stack(Rows):
-    """The stacked replay under way: rows without lanes yet are ideal."""
+    """State of a stacked replay; rows without lanes so far are ideal."""
 
     def __init__(self, graph: OpGraph, plan: ScenarioRows, duration_s: Floats, ideal_of_op: Floats) -> None:
         self.plan = plan
@@ -64,7 +64,7 @@ class _Stack(Rows):
         super().__init__(graph, (plan.count, *duration_s.shape[1:]), durations, plan.active, self.ideal_ends)
 
     def grow(self, active: int) -> None:
-        """Give further rows separate lanes: what ended by now was ideal in them.
+        """Give further rows lanes of their own, starting from the ideal ends.
 
         A recorded replica has so far run like its lane where everything, or its stage, is recorded.
         """
@@ -87,7 +87,7 @@ class _Stack(Rows):
             rows[first + 1 + stage] = rows[self.plan.stage_row[stage]]
 
     def meet(self, start: int) -> int:
-        """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
+        """Let dp ranks of a row wait for each other, and recorded replicas for their ideal partners."""
         met = super().meet(start)
         replicas = self.plan.replicas
         if replicas.number and self.filled > replicas.first:
@@ -130,6 +130,6 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
 def _without_meetings(
     latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float
 ) -> tuple[Floats, Floats]:
-    """Where replicas never wait for each other, a lane is one replica beside ideal ones."""
+    """Step times per dp rank and worker if replicas never wait for each other: one lane each. [s]"""
     alone = np.maximum(latest_s, ideal).swapaxes(1, 2)
     return alone[EVERYTHING], alone[[rows.stage_row[stage] for stage in range(layout.pp_size)]]

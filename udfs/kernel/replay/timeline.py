@@ -1,4 +1,4 @@
-"""Timelines of one step: when each op starts and ends, and the chain of ops that its end hangs on."""
+"""Timelines of one step: start and end of each op, and the critical path."""
 
 from bisect import bisect_right
 from typing import Final, NamedTuple, TypeAlias
@@ -16,7 +16,7 @@ NO_OP: Final = -1
 
 
 class Timeline(NamedTuple):
-    """One step under one choice of durations; a lane is a dp rank, or the only one if each has separate ops.
+    """Op times of one step under one choice of durations; lanes are dp ranks, or one if each has own ops.
 
     start_s : float64, shape (op, lane); when the op is called. [s]
     met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
@@ -30,7 +30,7 @@ class Timeline(NamedTuple):
 
 
 class CriticalOp(NamedTuple):
-    """One op of the critical path.
+    """One op on the critical path.
 
     place  : the op.
     from_s : from when on the step's end hangs on it: until then it waited for the others. [s]
@@ -41,7 +41,7 @@ class CriticalOp(NamedTuple):
 
 
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
-    """Start and end of every op when each starts as soon as what it waits for has ended.
+    """Start and end of every op if each starts as soon as all it waits for has ended.
 
     The recurrence as the model has it, number by number; `replay` has it for all steps and scenarios at once.
 
@@ -70,7 +70,7 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
 
 
 def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
-    """Lay out ops whose times are known; float64, shape (op, lane). [s]"""
+    """Build a timeline from known starts and ends; float64, shape (op, lane). [s]"""
     met_s = start_s.copy()
     for members, across_dp in graph.meetings:
         indices = [as_index(ops) for ops in members]
@@ -84,7 +84,7 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
 
 
 def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
-    """Which rendezvous each op belongs to, NO_OP where none; and for each its ops, and if all lanes meet."""
+    """Rendezvous number of each op, or NO_OP; and for each rendezvous its ops, and if all lanes meet."""
     found: list[tuple[tuple[int, ...], bool]] = []
     number = np.full(graph.size, NO_OP)
     for members, across_dp in graph.meetings:
@@ -95,7 +95,7 @@ def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], 
 
 
 def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
-    """The ops that the step's end hangs on, from the first to the last.
+    """Ops on the critical path of a step, from first to last.
 
     From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
     there to what ended last before that call, of what it waited for and of the computes of its worker,
@@ -132,12 +132,12 @@ def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[P
 
 
 def _last(times_s: Floats) -> Place:
-    """Return the first place with the greatest time of all."""
+    """Return the first place with the latest time."""
     op, lane = divmod(int(times_s.argmax()), times_s.shape[1])
     return op, lane
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
-    """Return the first of the places with the greatest time."""
+    """Return the first of the given places with the latest time."""
     ops, lanes = zip(*places, strict=True)
     return places[int(times_s[list(ops), list(lanes)].argmax())]

@@ -166,3 +166,33 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
     found = slow_series(own, np.full((KINDS, STEPS), 0.001), np.full(KINDS, 0.06), IN_TIME)
     assert found[1, :, :, 2].all()
     assert not found[2].any()
+
+
+def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
+    """Two of three stages are slow in half of the steps: the third says so, and is not fast elsewhere."""
+    level[:2, :, ::2] += 0.4
+    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    assert not usual.common.any()
+    np.testing.assert_allclose(usual.base, BASE)
+    np.testing.assert_allclose(usual.stage[2], 0.0, atol=1e-12)
+    np.testing.assert_allclose(usual.stage[:2], (0.4 * (IN_TIME % 2 == 0))[None, None] * np.ones((2, 2, 1)))
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: Floats, stages: int) -> None:
+    level = level[:stages]
+    level[0, :, 3:6, :3] += 0.3
+    usual = usual_levels(level, ERROR, ALONE[:stages], EVEN)
+    np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[:stages, :, None], usual.level.shape))
+    # One that is always faster than the others is no measure of them.
+    level = level + np.array([0.0, 0.0, 0.0, -0.5])
+    level[0, :, 8:10] += 0.3
+    again = usual_levels(level, ERROR, ALONE[:stages], EVEN)
+    np.testing.assert_allclose(again.level[0, :, 8:10] - BASE[0, :, None], 0.3)
+
+
+def test_steps_of_uneven_data_say_what_is_usual_where_all_others_are_slow(level: Floats) -> None:
+    level[0, :, 6:] += 0.5
+    usual = usual_levels(level, ERROR, ALONE, IN_TIME >= 6)
+    np.testing.assert_allclose(usual.base, BASE)
+    np.testing.assert_allclose(usual.stage[0], np.where(IN_TIME >= 6, 0.5, 0.0) * np.ones((2, 1)))
