@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from io import BufferedReader, BytesIO, RawIOBase
 from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime import objects
 from jobs.runtime.errors import PlainError
 from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
 
+_OBJECTS: Final = "jobs.runtime.objects"
+"""Imported where a file of a store is opened, which an install need not reach."""
 WHOLE_BYTES: Final = 4 << 20
 """Smaller files of a store come whole."""
 
@@ -46,7 +48,7 @@ def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
 def delivered_whole(root: str, name: str) -> BinaryIO:
     """Open a small object below a URL with a single request; other files as `delivered` does."""
     with _delivering(f"{root}/{name}"):
-        (content,) = objects.contents(root, [name])
+        (content,) = import_module(_OBJECTS).contents(root, [name])
     return BytesIO(content)
 
 
