@@ -106,10 +106,12 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        listed = "".join(f"\n  {_listed(run)}" for run in fitting[:_MOST_RUNS])
-        more = f"\n  and {len(fitting) - _MOST_RUNS} more" if len(fitting) > _MOST_RUNS else ""
+        for run in fitting[:_MOST_RUNS]:
+            complain(_listed(run))
+        if len(fitting) > _MOST_RUNS:
+            complain(f"and {len(fitting) - _MOST_RUNS} more")
         how = "name the folder of one, or choose by --job-id, --run-id, --log-date"
-        raise NoRunError(f"{len(fitting)} runs; {how}:{listed}{more}")
+        raise NoRunError(f"{len(fitting)} runs; {how}")
     jobs = sorted({run.unit.job_id for run in runs})
     near = suggestion(args.job_id, jobs) if args.job_id and args.job_id not in jobs else ""
     raise NoRunError(f"no such run among {len(runs)}; {near or ', '.join(map(_listed, runs[:5]))}")

@@ -107,9 +107,10 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         except OSError as error:
             raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
     say(*_summary(unit, found, workers, settings.simulation.ideal))
-    size = target.stat().st_size / 1e6
+    kilobytes = target.stat().st_size / 1e3
+    size = f"{kilobytes / 1e3:.1f} MB" if kilobytes >= 1e3 else f"{kilobytes:.0f} kB"
     say(
-        f"{target}: {events:,} events, {size:.1f} MB; --open shows it in Perfetto, "
+        f"{target}: {events:,} events, {size}; --open shows it in Perfetto, "
         "https://ui.perfetto.dev opens the file too (nothing is sent)"
     )
     if args.open:

@@ -13,12 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.reading.changes import Change, Point, changes_of
+from jobs.reading.changes import FEW_DAYS, Change, Point, changes_of
 from jobs.reading.side import Day, Side
-from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.table import sql_strings
 from schemas.unit import Unit
@@ -98,11 +99,18 @@ def point_of(
     option("--job-id JOB", "only this job"),
     *PERIOD,
     FORMAT,
+    AS_LISTS,
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Print since which day jobs take longer or lose more, and what else changed then."""
     rows = [astuple(each) for each in run(reader, args)]
-    write(Result([field.name for field in fields(Change)], rows), args.format, sys.stdout)
+    result = Result([field.name for field in fields(Change)], rows)
+    write(result, args.format, sys.stdout, as_lists=args.as_lists)
+    if not rows:
+        complain(
+            f"no change found: two days show none, fewer than {FEW_DAYS} only large ones; "
+            "diff compares single days"
+        )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     if result.is_cut:
         complain(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)")
     elif sys.stdout.isatty():
-        complain(f"{len(result.rows):,} rows in {time.monotonic() - started:.2f} s")
+        rows = "1 row" if len(result.rows) == 1 else f"{len(result.rows):,} rows"
+        complain(f"{rows} in {time.monotonic() - started:.2f} s")
 
 
 if __name__ == "__main__":

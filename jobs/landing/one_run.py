@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.landing.accounts import UnitAccount, whole_unit
-from jobs.landing.files import LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
+from jobs.landing.files import HEALTH, LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
@@ -24,6 +24,9 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
+_OF_DAY: Final = re.compile(r"log_date=\d{4}-\d\d-\d\d")
+_SOME_UNIT: Final = Unit(date.min, "?", "?")
+"""Ids that are not known yet; empty ones would make every name that of a file of the day, which is read."""
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
@@ -72,10 +75,8 @@ def runs_in(path: Path) -> list[Run]:
         if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
             continue
         seen.append("/".join((*folders, name)))
-        file = LandedFile(
-            date.min, "", "", f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect
-        )
-        if file.is_input:
+        file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)
+        if file.is_input and not _is_beside_runs(file, folders):
             by_folder.setdefault(tuple(folders), []).append((name, file))
         if path != root:
             break
@@ -87,6 +88,11 @@ def runs_in(path: Path) -> list[Run]:
             f"or logs of another tool (*.json, *.jsonl, *.log); found {found or 'no file'}"
         )
     return runs
+
+
+def _is_beside_runs(file: LandedFile, folders: list[str]) -> bool:
+    """Whether a day's folder holds the file for all of its runs, as the health of hosts."""
+    return file.is_one_of(*HEALTH) and bool(folders) and _OF_DAY.fullmatch(folders[-1]) is not None
 
 
 def run_of(folder: Path, files: Iterable[Path]) -> Run:

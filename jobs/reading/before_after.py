@@ -116,7 +116,11 @@ class Comparison:
         if found.is_clear:
             return BETTER if (found.effect or 0.0) < 0 else WORSE
         counts = {"before": found.count_before, "after": found.count_after}
-        few = [f"{count} {self.trials} {side}" for side, count in counts.items() if count < LEAST]
+        few = [
+            f"{count} {self.trials.removesuffix('s') if count == 1 else self.trials} {side}"
+            for side, count in counts.items()
+            if count < LEAST
+        ]
         why = f"{' and '.join(few)}, wanted {LEAST}" if few else "the interval holds 0"
         return f"{UNKNOWN}: {'nothing varies' if not few and found.low is None else why}"
 

@@ -60,7 +60,21 @@ def unexplained(causes: Sequence[Row]) -> str:
             flag = row["flag_reason"]
             uncertain = f" Uncertain: {wording.FLAG_WORDS[flag]}." if flag else ""
             lost = of_unit(row["lost_fraction"], row["lost_gpu_hours"])
-            return f"{lost} lost, to causes too small or without evidence, or beyond all fixes.{uncertain}"
+            what = "to causes too small or without evidence, or beyond all fixes"
+            return f"{lost} lost, {what}.{uncertain}{_behind_others(causes, row['lost_fraction'])}"
+    return ""
+
+
+def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
+    """Name the cause of most of what is unexplained, where its fix saves time only after those of others."""
+    for row in causes:
+        part = row["attributed_fraction"]
+        is_hidden = not row["is_cause"] and row["time_saved_fraction"] < part and row["culprits"]
+        if is_hidden and part >= unexplained_fraction / 2:
+            named = f"{wording.short_title(row['cause'])} ({wording.percent(part)})"
+            return (
+                f" Most of it is measured: {named}; that fix saves time only after those of the other causes."
+            )
     return ""
 
 

@@ -15,6 +15,7 @@ WITHOUT_SCREEN: Final = 100
 _FIRST: Final = 2
 """Columns on the left that name a row: they are always shown."""
 _MATTER: Final = (
+    "of", "before", "after", "change",
     "lost_gpu_hours", "lost_fraction", "recoverable_gpu_hours", "host", "job_id", "job_ids", "cause",
     "verdict", "jobs", "jobs_slow", "jobs_measured", "pattern", "first_slow", "last_slow", "status",
     "slowdown", "units", "gpu_hours", "effect", "time_saved_fraction", "gpu_hours_saved", "time_saved_s",

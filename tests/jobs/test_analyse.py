@@ -177,7 +177,11 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, ana
     status, _, said = analyse(landing)
     assert status == 2
     assert "2 runs; name the folder of one, or choose by --job-id" in said
-    assert all(f"{folder}: job {job}, run " in said for folder, job in zip(folders, jobs, strict=True))
+    listed = said.splitlines()[:-1]
+    assert len(listed) == 2, "a line each"
+    assert all(
+        f"{folder}: job {job}, run " in line for folder, job, line in zip(folders, jobs, listed, strict=True)
+    )
     status, _, said = analyse(landing, "--job-id", f"{jobs[0]}x")
     assert (status, "did you mean" in said) == (2, True)
     assert analyse(landing, "--job-id", jobs[0]).status == 0
@@ -188,6 +192,11 @@ def test_a_folder_without_a_run_says_what_was_wanted_and_found(tmp_path: Path, a
     with pytest.raises(NoRunError, match=r"looked for rank-\*\.jsonl.*; found notes.txt"):
         runs_in(tmp_path)
     (tmp_path / "my-logs").mkdir()
+    beside = tmp_path / "log_date=2026-01-05"
+    beside.mkdir()
+    (beside / "health.jsonl").write_text("")
+    with pytest.raises(NoRunError, match=r"found log_date=2026-01-05/health.jsonl, notes.txt"):
+        runs_in(tmp_path)
     status, _, said = analyse(tmp_path / "my-log")
     assert (status, said.count("\n")) == (2, 1)
     assert said.endswith("my-log does not exist: did you mean my-logs?\n")

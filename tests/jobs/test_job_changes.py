@@ -57,8 +57,14 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
     assert step["also"] == ["run r0 -> r1", "hosts gone: node-3", "hosts new: node-9"]
 
 
+def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
+    status, out, err = ask(main, "--job-id", "llm", "-x")
+    assert (status, out.count("\nafter "), out.count("\nalso "), err) == (0, 3, 3, "")
+
+
 def test_of_one_job_and_a_period(ask: Ask) -> None:
-    assert ask(main, "--job-id", "vision", "--format", "json").out == "[]\n"
+    _, out, err = ask(main, "--job-id", "vision", "--format", "json")
+    assert (out, err.startswith("no change found: ")) == ("[]\n", True)
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
     status, out, err = ask(main, "--job-id", "lm")

@@ -67,6 +67,16 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     assert "together" not in err
 
 
+def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
+    """3 s and 1 s, all to 0.2: one replica alone leaves 1 s, or 3 s, to wait for; both together 0.6 s."""
+    fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
+    _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
+    assert (
+        "2.4 s saved, where each alone saves 2.0 s in sum: what one leaves slow hides what another saves\n"
+        in err
+    )
+
+
 def test_ops_are_scaled_and_the_answer_is_json(ask: Ask) -> None:
     fix = f"{FORWARD} AND host = 'node-1'"
     of_unit = ("--job-id", "llm-b", "--run-id", "r1", "--log-date", DAY)

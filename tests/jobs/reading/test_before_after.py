@@ -68,6 +68,8 @@ def test_jobs_without_the_fix_show_what_else_changed() -> None:
     found = by_name(days)["all others"]
     assert (found.difference.effect, found.difference.count_before) == (0.0, 3)
     assert found.verdict == "not enough evidence: nothing varies"
+    single = by_name([day("a", -1, 0.1), day("a", 1, 0.1)])["chosen"]
+    assert single.verdict.startswith("not enough evidence: 1 day before and 1 day after")
 
 
 def test_nothing_at_all_is_not_enough() -> None:

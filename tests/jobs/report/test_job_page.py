@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobs.report.job_page import Links, job_page
-from jobs.report.loss import of_unit
+from jobs.report.loss import of_unit, unexplained
 from jobs.report.rows import UnitTables
 from jobs.report.wording import hours, percent, seconds
 from jobs.what_if import main as what_if_command
@@ -143,6 +143,17 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
     assert "img" not in {tag for tag, _ in page.tags}
     assert NAUGHTY in page.words
     assert f"--job-id={NAUGHTY}" in commands(page)[0]
+
+
+def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unexplained() -> None:
+    """A heavy stage beside a worker that is as slow: even stages alone make that worker slower."""
+    place = {"culprits": [culprit(0.14, pp_rank=3, reach="stage")], "is_cause": False}
+    hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
+    rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
+    rest |= {"flag_reason": None, "culprits": [], "time_saved_fraction": 0.0, "attributed_fraction": 0.0}
+    assert "Most of it is measured: uneven stages (2.8 %)" in unexplained([hidden, rest])
+    for seen in ({"attributed_fraction": 0.01}, {"culprits": []}, {"time_saved_fraction": 0.028}):
+        assert unexplained([hidden | seen, rest]).endswith("or beyond all fixes.")
 
 
 def test_the_ends_of_a_slow_link_are_named() -> None:
