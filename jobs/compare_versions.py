@@ -20,7 +20,15 @@ from jobs.history.fingerprints import recorded
 from jobs.history.phases import OF_DAYS
 from jobs.history.plan import in_batches, plan
 from jobs.reading.spark_reader import collected
-from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
+from jobs.runtime.arguments import (
+    AS_LISTS,
+    FORMAT,
+    PERIOD,
+    Arguments,
+    not_negative,
+    not_negative_number,
+    option,
+)
 from jobs.runtime.printing import write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
@@ -103,6 +111,7 @@ def _both(settings: Settings, args: Arguments) -> str | None:
         default=1e-9,
     ),
     FORMAT,
+    AS_LISTS,
     option("--limit N", "maximum number of rows; 0: all", not_negative, default=0),
     option("--make-current", "then replace the current results with the new ones"),
     reads=_both,
@@ -118,7 +127,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     try:
         with working("compare_versions: comparing"):
             result = collected(changes, args.limit)
-        write(result, args.format, sys.stdout)
+        write(result, args.format, sys.stdout, as_lists=args.as_lists)
         compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:

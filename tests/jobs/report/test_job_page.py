@@ -152,7 +152,10 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
     rest |= {"flag_reason": None, "culprits": [], "time_saved_fraction": 0.0, "attributed_fraction": 0.0}
     assert "Most of it is measured: uneven stages (2.8 %)" in unexplained([hidden, rest])
-    for seen in ({"attributed_fraction": 0.01}, {"culprits": []}, {"time_saved_fraction": 0.028}):
+    others: list[dict[str, object]] = [
+        {"attributed_fraction": 0.01}, {"culprits": []}, {"time_saved_fraction": 0.028},
+    ]  # fmt: skip
+    for seen in others:
         assert unexplained([hidden | seen, rest]).endswith("or beyond all fixes.")
 
 
