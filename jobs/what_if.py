@@ -46,14 +46,17 @@ def _overlap(answers: Answers, factor: float | None) -> str:
     said = f"{together.scenario}: {shown(together.time_saved_s)} s saved"
     if abs(alone_s - together.time_saved_s) <= _SAME * abs(alone_s):
         return f"{said}, as much as each alone in sum\n"
+    if together.ops is None:  # all causes, also those not asked for
+        return (
+            f"{said}, also those not asked for; those asked for, each alone, save {shown(alone_s)} s in sum\n"
+        )
     said += f", where each alone saves {shown(alone_s)} s in sum: "
     if together.time_saved_s > alone_s:
         return f"{said}what one leaves slow hides what another saves\n"
     said += "what one saves another cannot save again"
-    if together.ops is not None:
-        both = sum(each.ops or 0 for each in single) - together.ops
-        said += f" ({both:,} ops are in more than one)" if both else ""
-        said += "" if factor is not None else "; ideal lengthens ops faster than is usual for their type"
+    both = sum(each.ops or 0 for each in single) - (together.ops or 0)
+    said += f" ({both:,} ops are in more than one)" if both else ""
+    said += "" if factor is not None else "; ideal lengthens ops faster than is usual for their type"
     return f"{said}\n"
 
 

@@ -63,6 +63,7 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
     assert "all causes: " in err
+    assert "another" not in err, "what all causes save has those in it that were not asked for"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
     assert "together" not in err
 
