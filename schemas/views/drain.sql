@@ -10,7 +10,7 @@
 -- expected_low, expected_high: 90 % interval of what is expected, not of what one host will return. cost_gpu_hours: all
 -- jobs there stand still for $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
 -- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays), probably
--- (the expected pays), no, unknown (no GPU-hours stated). The command drain has other terms and days.
+-- (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain has other terms and days.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -108,8 +108,10 @@ slow AS (
         count(*) AS days_slow,
         max(log_date) AS last_slow,
         count_if(is_flagged) AS days_flagged,
-        sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7) / sum(gpu_hours) FILTER (WHERE place_alike <= 7) AS share_lost,
-        stddev_samp(lost_gpu_hours / gpu_hours) FILTER (WHERE place_alike <= 7) AS share_spread,
+        try_divide(
+            sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7), sum(gpu_hours) FILTER (WHERE place_alike <= 7)
+        ) AS share_lost,
+        stddev_samp(try_divide(lost_gpu_hours, gpu_hours)) FILTER (WHERE place_alike <= 7) AS share_spread,
         count_if(place_alike <= 7) AS share_days
     FROM states
     WHERE is_slow
@@ -157,7 +159,7 @@ chances AS (
         *,
         (hosts_alike * part_slow + $prior_hosts * prior) / (hosts_alike + $prior_hosts) AS probability,
         share_lost * gpu_hours_per_day AS a_day,
-        coalesce(share_spread / share_lost, 0.3D) / sqrt(share_days) AS share_error
+        coalesce(try_divide(share_spread, share_lost), 0.3D) / sqrt(share_days) AS share_error
     FROM hosts
 ),
 
@@ -187,7 +189,7 @@ SELECT
     least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_low,
     least(expected_gpu_hours * exp(-spread / 2 + 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_high,
     cost_gpu_hours,
-    cost_gpu_hours / a_day AS break_even_days,
+    try_divide(cost_gpu_hours, a_day) AS break_even_days,
     share_lost,
     gpu_hours_per_day,
     probability,

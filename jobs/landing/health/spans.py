@@ -78,7 +78,10 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
 
 
 def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
-    """Spans in which the check did not pass, in order, and one of all samples that passed."""
+    """Spans in which the check did not pass, in order, and one of all samples that passed.
+
+    A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
+    """
     found: list[_Span] = []
     passed: _Span | None = None
     was_passed = False
@@ -87,6 +90,8 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         if is_sample and event.severity == _PASSED:
             passed = passed or _Span(event.at_us, event.at_us, _PASSED)
             passed.add(event)
+            if found and found[-1].is_open:
+                found[-1].is_open, found[-1].last_us = False, event.at_us
             was_passed = True
             continue
         last = found[-1] if found else None
