@@ -63,7 +63,10 @@ def test_a_page_shows_the_evidence(ask: Ask) -> None:
     }  # fmt: skip
     assert worth_it(rows, 5) == rows[:1]
     unknown = rows[0] | dict.fromkeys(("expected_gpu_hours", "break_even_days")) | {"verdict": "unknown"}
-    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == ("not known: no GPU-hours stated, or 0", [])
+    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == (
+        "not known: no GPU-hours stated, or 0",
+        [],
+    )
     assert drain_text(rows[0] | {"verdict": "probably"}, 7).startswith("probably drain node-1: ")
 
 

@@ -139,11 +139,9 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
             at = given.time_of(found["time"])
             numbers = {
                 name: kind(found[name])
-                for name, kind in (("index", int), ("value", float))
+                for name, kind in (("index", int), ("value", _finite))
                 if found.get(name)
             }
-            if not math.isfinite(numbers.get("value", 0.0)):
-                raise ValueError
         except (SourceError, ValueError):
             given.left_out["rows with a time, index or value that is none"] += 1
             continue
@@ -151,6 +149,12 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
         state, severity = found.get("state") or HEALTH_SAMPLE, found.get("severity") or HEALTH_WARNING
         ended = severity if state != HEALTH_ENDS else HEALTH_OK
         yield record(at, found["host"], found["component"], found["check"], state, ended, **numbers, **texts)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError
+    return found
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:
