@@ -34,6 +34,7 @@ def test_hosts_by_what_a_drain_returns(ask: Ask) -> None:
     assert (first["verdict"], first["state"], first["days_slow_in_row"]) == ("drain", "slow_2_or_3_days", 3)
     assert first["cost_gpu_hours"] == pytest.approx(8 * 0.5 + 4 * 24)  # by the settings that are shipped
     assert second["state"] == "quiet_after_one"
+    assert ask(main, "--days", "61").status == 2
     longer = json.loads(ask(main, "--format", "json", "--days", "30").out)
     assert longer[0]["expected_gpu_hours"] > first["expected_gpu_hours"]
     earlier = json.loads(ask(main, "--format", "json", "--as-of", str(DAY)).out)
