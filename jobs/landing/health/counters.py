@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from jobs.landing.formats.health import LARGEST
 from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import HEALTH_ERROR, HEALTH_INFO, HEALTH_OK, HEALTH_SAMPLE, HEALTH_WARNING
 
@@ -139,4 +140,4 @@ def _number(text: str) -> float | None:
         found = float(text)
     except ValueError:
         return None
-    return found if abs(found) < 1e300 else None
+    return found if abs(found) <= LARGEST else None

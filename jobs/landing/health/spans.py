@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from jobs.landing.formats.health import Check, Event
+from jobs.landing.formats.health import EPOCH, Check, Event
 from schemas.vocabulary import (
     HEALTH_ENDS,
     HEALTH_INFO,
@@ -25,7 +25,6 @@ MOST_SPANS: Final = 100
 _PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
 _LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
 _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "unit", "message")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -129,4 +128,4 @@ def _row(check: Check, span: _Span, source_file: str) -> dict[str, Any]:
 
 
 def _instant(at_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=at_us)
+    return EPOCH + timedelta(microseconds=at_us)
