@@ -278,6 +278,16 @@ def test_a_list_of_nodes_is_written_out() -> None:
     ]  # fmt: skip
 
 
+def test_a_file_may_begin_with_a_mark_and_hold_odd_ends_of_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = tmp_path / "event.json"
+    said = json.dumps(NVSENTINEL | {"message": "one\u2028two"}, ensure_ascii=False)
+    event.write_bytes(f"\ufeff{said}\r\n".encode())
+    assert run(CONSOLE, ["convert-health", str(event), "--from", "nvsentinel"]) == 0
+    assert json.loads(capsys.readouterr().out)["message"] == "79 one\u2028two"
+
+
 def test_the_command_writes_a_days_file_once_and_clips_what_began_before(tmp_path: Path) -> None:
     log = tmp_path / "sinfo.txt"
     log.write_text(SINFO)
