@@ -178,7 +178,7 @@ SELECT
     host,
     as_of_day,
     CASE
-        WHEN expected_gpu_hours IS NULL THEN 'unknown'
+        WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
         WHEN least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) > cost_gpu_hours
             THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
