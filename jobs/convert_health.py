@@ -64,7 +64,8 @@ def main(args: Arguments) -> int:
         given = Given(args.host, args.time, args.zone or UTC, mapping.csv, mapping.words, left_out)
         content = path.read_bytes()
         digest.update(content)
-        lines = content.decode("utf-8", "replace").splitlines()
+        # Not splitlines: texts in JSON may hold what it takes for the end of a line.
+        lines = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").split("\n")
         try:
             found += SOURCES[args.source].convert(lines, given)
         except SourceError as error:

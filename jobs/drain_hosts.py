@@ -22,9 +22,15 @@ _SHOWN: Final = 10
 _NONE: Final = f"no host to drain: none that serves jobs has lost them time in the last {HISTORY_DAYS} days"
 
 
+def _days(text: str) -> int:
+    if (days := positive(text)) > HISTORY_DAYS:
+        raise ValueError(f"{days} days are more than the {HISTORY_DAYS} that hosts are judged by")
+    return days
+
+
 @reader_entry_point(
     "drain_hosts",
-    option("--days N", "over which a drain has to pay (left out: as the settings say)", positive),
+    option("--days N", "over which a drain has to pay (left out: as the settings say)", _days),
     option("--as-of DATE", "as if the warehouse ended with this day", log_date),
     option("--limit N", "rows to show at most; 0: all", not_negative, default=_SHOWN),
     FORMAT,

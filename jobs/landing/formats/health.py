@@ -31,11 +31,11 @@ _CHOICES: Final = {
     "state": HEALTH_STATES,
     "severity": HEALTH_SEVERITIES,
 }
-_LARGEST: Final = 1e300
+LARGEST: Final = 1e300
 """Values beyond are no measurements."""
 _MOST_INDEX: Final = 2**31
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -117,7 +117,7 @@ def _value(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_type("value", value, "a number")
-    if not abs(value) <= _LARGEST:
+    if not abs(value) <= LARGEST:
         raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
     return float(value)
 
@@ -131,7 +131,7 @@ def _time_us(time: object, log_date: date) -> int:
             found = None
         if found is None or found.tzinfo is None:
             raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
-        at_us = (found - _EPOCH) // _MICROSECOND
+        at_us = (found - EPOCH) // _MICROSECOND
     elif is_integer(time):
         at_us = time
     else:
@@ -139,7 +139,7 @@ def _time_us(time: object, log_date: date) -> int:
     if at_us < 0:
         raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
     begin = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
-    first, last = (begin - _DAY - _EPOCH) // _MICROSECOND, (begin + 2 * _DAY - _EPOCH) // _MICROSECOND
+    first, last = (begin - _DAY - EPOCH) // _MICROSECOND, (begin + 2 * _DAY - EPOCH) // _MICROSECOND
     if not first <= at_us < last:
         raise LineError(
             Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"

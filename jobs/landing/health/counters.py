@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
-from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record
+from jobs.landing.formats.health import LARGEST
+from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import HEALTH_ERROR, HEALTH_INFO, HEALTH_OK, HEALTH_SAMPLE, HEALTH_WARNING
 
 _SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d+))?\s*")
@@ -71,7 +71,7 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
             continue
         name, labels = found[1].removeprefix("DCGM_FI_DEV_"), dict(_LABEL.findall(found[2]))
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
-        at = given.taken_at() if found[4] is None else datetime.fromtimestamp(int(found[4]) / 1e3, UTC)
+        at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
         device, value = _index(labels), _number(found[3])
         if value is None or (device is None and "gpu" in labels):
             given.left_out["samples without a number, or of a GPU without one"] += 1
@@ -140,4 +140,4 @@ def _number(text: str) -> float | None:
         found = float(text)
     except ValueError:
         return None
-    return found if abs(found) < 1e300 else None
+    return found if abs(found) <= LARGEST else None

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from jobs.landing.health.source import Given, Lines, Record, SourceError, record
+from jobs.landing.health.source import Given, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import (
     HEALTH_ENDS,
     HEALTH_ERROR,
@@ -125,7 +125,7 @@ def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
 def _time(value: object, given: Given) -> datetime | None:
     """A time in ISO 8601, or as protobuf's seconds and nanos; None for none."""
     if isinstance(value, dict) and isinstance(value.get("seconds"), int | float):
-        return datetime.fromtimestamp(value["seconds"] + (value.get("nanos") or 0) / 1e9, UTC)
+        return unix_time(value["seconds"] + (value.get("nanos") or 0) / 1e9)
     return given.time_of(value) if isinstance(value, str) and value else None
 
 

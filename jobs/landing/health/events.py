@@ -1,6 +1,7 @@
 """What happened to a host, as others record it: Slurm's drains, kernel lines with an XID, rows of a CSV."""
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -110,11 +111,14 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
 def _of_year(text: str, given: Given) -> datetime:
     """A syslog's time, which has no year: of the year in which the output was taken, or the one before."""
     taken = given.taken_at()
-    try:
-        at = datetime.strptime(f"{taken.year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=given.zone)
-    except ValueError:
-        raise SourceError(f"no time: {text!r}") from None
-    return at.replace(year=at.year - 1) if at > taken.replace(hour=23, minute=59, second=59) else at
+    for year in (taken.year, taken.year - 1):
+        try:
+            at = datetime.strptime(f"{year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=given.zone)
+        except ValueError:
+            continue  # 29 February is not of every year.
+        if at <= taken.replace(hour=23, minute=59, second=59):
+            return at
+    raise SourceError(f"no time: {text!r}")
 
 
 def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
@@ -135,7 +139,7 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
             at = given.time_of(found["time"])
             numbers = {
                 name: kind(found[name])
-                for name, kind in (("index", int), ("value", float))
+                for name, kind in (("index", int), ("value", _finite))
                 if found.get(name)
             }
         except (SourceError, ValueError):
@@ -145,6 +149,12 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
         state, severity = found.get("state") or HEALTH_SAMPLE, found.get("severity") or HEALTH_WARNING
         ended = severity if state != HEALTH_ENDS else HEALTH_OK
         yield record(at, found["host"], found["component"], found["check"], state, ended, **numbers, **texts)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError
+    return found
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:

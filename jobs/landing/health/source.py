@@ -61,6 +61,14 @@ class Given:
         return found if found.tzinfo is not None else found.replace(tzinfo=self.zone)
 
 
+def unix_time(seconds: float) -> datetime:
+    """Return a Unix time in UTC. Raises SourceError for one beyond the calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise SourceError(f"no time: {seconds:g} s since 1970") from None
+
+
 Convert = Callable[[Lines, Given], Iterator[Record]]
 
 
