@@ -72,7 +72,7 @@ def main(args: Arguments) -> int:
             complain(f"{called()}: error: {path}: {error}")
             return Exit.FAILED
     if args.landing is None:
-        sys.stdout.writelines(_lines(found))
+        say(*(line.removesuffix("\n") for line in _lines(found)))
     else:
         kept = list(_of_day(found, args.log_date, left_out))
         name = f"health-{args.source}-{digest.hexdigest()[:8]}.jsonl"

@@ -37,10 +37,7 @@ def main(settings: Settings, args: Arguments) -> None:
     Nothing is written, and no catalog is asked: run the statements where it is.
     """
     for statement in statements(opened(settings), args.catalog, args.schema):
-        if statement.startswith("--"):
-            say(statement)
-        else:
-            sys.stdout.write(f"{statement};\n")
+        say(*(statement if statement.startswith("--") else f"{statement};").split("\n"))
 
 
 if __name__ == "__main__":

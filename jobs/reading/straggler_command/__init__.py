@@ -22,7 +22,7 @@ def hidden() -> str | None:
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
         if places and Path(places[0]).resolve().parent not in _HOMES:
             return (
-                f"{places[0]} hides this project's package {name}: start elsewhere, take its folder out of "
+                f"{places[0]!r} hides this project's package {name}: start elsewhere, take its folder out of "
                 "PYTHONPATH, or rename it"
             )
     return None

@@ -16,8 +16,13 @@ SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 
     r"\u00fc", "\u00fc"
 )
 
-PRINTERS = ("jobs/runtime/terminal.py", "jobs/runtime/printing.py", "jobs/cookbook.py")
-"""What writes to standard output or error by itself: lines, and the two formats that rows have."""
+PRINTERS = (
+    "jobs/runtime/terminal.py",
+    "jobs/runtime/printing.py",
+    "jobs/cookbook.py",
+    "jobs/reading/straggler_command/__init__.py",
+)
+"""What writes to standard output or error by itself: lines, two formats of rows, and what may import nothing."""
 
 
 def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
