@@ -54,6 +54,6 @@ def test_a_package_of_the_users_own_with_our_name_is_said(
     )
     assert done.returncode
     assert done.stderr.splitlines()[-1].partition("rror: ")[2] == (
-        f"{str(tmp_path / name)!r} hides this project's package {name}: start elsewhere, take its folder out of "
-        "PYTHONPATH, or rename it"
+        f"{str(tmp_path / name)!r} hides this project's package {name}: start elsewhere, take its folder out "
+        "of PYTHONPATH, or rename it"
     )

@@ -22,7 +22,7 @@ PRINTERS = (
     "jobs/cookbook.py",
     "jobs/reading/straggler_command/__init__.py",
 )
-"""What writes to standard output or error by itself: lines, two formats of rows, and what may import nothing."""
+"""What writes to standard output or error by itself: lines, formats of rows, what may import nothing."""
 
 
 def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
