@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
-from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record
+from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import HEALTH_ERROR, HEALTH_INFO, HEALTH_OK, HEALTH_SAMPLE, HEALTH_WARNING
 
-_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d+))?\s*")
-_LABEL: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d{1,17}))?\s*")
+_LABEL: Final = re.compile(r'\b(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 _GROWS: Final = {
     "ECC_SBE_VOL_TOTAL": ("gpu", "ecc_corrected", HEALTH_INFO),
@@ -42,8 +41,8 @@ _BELOW: Final = {
 }
 """A link that trained down: the metric, the one that says what it can be, the check."""
 
-_PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d+)")
-_COUNTER: Final = re.compile(r"(\w+):\.*(\w+)\s*")
+_PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d{1,5})\b")
+_COUNTER: Final = re.compile(r"(\w+):\.*(\w{1,20})\s*")
 _PORT_COUNTERS: Final = {
     "SymbolErrorCounter": ("symbol_errors", HEALTH_WARNING),
     "LinkErrorRecoveryCounter": ("link_error_recovery", HEALTH_WARNING),
@@ -71,10 +70,10 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
             continue
         name, labels = found[1].removeprefix("DCGM_FI_DEV_"), dict(_LABEL.findall(found[2]))
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
-        at = given.taken_at() if found[4] is None else datetime.fromtimestamp(int(found[4]) / 1e3, UTC)
+        at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
         device, value = _index(labels), _number(found[3])
-        if value is None or (device is None and "gpu" in labels):
-            given.left_out["samples without a number, or of a GPU without one"] += 1
+        if at is None or value is None or (device is None and "gpu" in labels):
+            given.left_out["samples without a number or a time, or of a GPU without a number"] += 1
             continue
         most[host, device, name] = value
         for component, check, severity in _dcgm_checks(name, value, grown, (host, device), most):
