@@ -15,16 +15,23 @@ from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
-from schemas.drain import HISTORY_DAYS, NO_VERDICT
+from schemas.drain import HISTORY_DAYS, MOST_DAYS, NO_VERDICT
 from schemas.views import drain_by
 
 _SHOWN: Final = 10
 _NONE: Final = f"no host to drain: none that serves jobs has lost them time in the last {HISTORY_DAYS} days"
 
 
+def _days(text: str) -> int:
+    days = positive(text)
+    if days > MOST_DAYS:
+        raise ValueError(f"{days} is more than {MOST_DAYS}")
+    return days
+
+
 @reader_entry_point(
     "drain_hosts",
-    option("--days N", "over which a drain has to pay (left out: as the settings say)", positive),
+    option("--days N", "over which a drain has to pay (left out: as the settings say)", _days),
     option("--as-of DATE", "as if the warehouse ended with this day", log_date),
     option("--limit N", "rows to show at most; 0: all", not_negative, default=_SHOWN),
     FORMAT,

@@ -183,7 +183,7 @@ def test_a_request_that_comes_a_byte_at_a_time_ends(pages: Pages, monkeypatch: p
     monkeypatch.setattr(server._Handler, "timeout", 5)
     with (
         PageServer(pages, 0) as listening,
-        closing(socket.create_connection(listening.server_address)) as slow,
+        closing(socket.create_connection((LOOPBACK, listening.server_port))) as slow,
     ):
         slow.settimeout(0.1)
         listening.handle_request()
