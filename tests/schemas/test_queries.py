@@ -256,6 +256,7 @@ def test_causes_share_what_is_lost(spark: SparkSession) -> None:
 
 LOST: Final = ("lost_gpu_hours", "lost_s")
 OF_ONE_CAUSE: Final = ("mixed_hardware",)
+OF_SOME_CAUSES: Final = ("cause_news",)
 SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling", "trend", "weeks")
 
 
@@ -293,7 +294,9 @@ def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSe
         "lost_gpu_hours": sum(row["lost_gpu_hours"] or 0.0 for row in causes),
         "lost_s": sum((row["lost_fraction"] or 0.0) * 51.0 for row in causes),
     }
-    questions = {name: f"SELECT * FROM {name}" for name in (*VIEWS, FLEET_DAY, CAUSE_DAY)}
+    questions = {
+        name: f"SELECT * FROM {name}" for name in (*VIEWS, FLEET_DAY, CAUSE_DAY) if name not in OF_SOME_CAUSES
+    }
     questions |= {f"query {name}": QUERIES[name].over() for name in QUERIES if name not in OF_ONE_CAUSE}
     seen = set()
     for name, sql in questions.items():
