@@ -17,7 +17,14 @@ from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import GPUS_PER_HOST
 from jobs.synthetic.simulation import JobPlan, child_rng
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MACHINE_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
+from schemas.vocabulary import (
+    CAUSE_EVIDENCE,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    MACHINE_CAUSES,
+    UNIT_KEY,
+    WORKER_SLOWDOWN,
+)
 from tests.support.examples import table_rows
 from udfs.what_if import simulate_job
 
@@ -132,7 +139,7 @@ def asks(rows: Mapping[str, Rows]) -> Asks:
     """Answer questions over rows of ASKED."""
     connection = duckdb.connect(":memory:")
     connection.execute(WHOLE)
-    for name, each in rows.items():
+    for name, each in ({CAUSE_EVIDENCE: []} | dict(rows)).items():  # no host of these fleets has health
         connection.register(name, table_rows(name, each))
     create_views(connection, needed({"drain", "fix_first", "host_record"}))
     return lambda sql: connection.execute(question(sql).for_duckdb).df()
