@@ -139,7 +139,8 @@ def asks(rows: Mapping[str, Rows]) -> Asks:
     """Answer questions over rows of ASKED."""
     connection = duckdb.connect(":memory:")
     connection.execute(WHOLE)
-    for name, each in ({CAUSE_EVIDENCE: []} | dict(rows)).items():  # no host of these fleets has health
+    known: dict[str, Rows] = {CAUSE_EVIDENCE: [], **rows}  # no host of these fleets has health
+    for name, each in known.items():
         connection.register(name, table_rows(name, each))
     create_views(connection, needed({"drain", "fix_first", "host_record"}))
     return lambda sql: connection.execute(question(sql).for_duckdb).df()
