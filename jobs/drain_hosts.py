@@ -15,7 +15,7 @@ from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
-from schemas.drain import HISTORY_DAYS, MOST_DAYS, NO_VERDICT
+from schemas.drain import HISTORY_DAYS, NO_VERDICT
 from schemas.views import drain_by
 
 _SHOWN: Final = 10
@@ -23,9 +23,8 @@ _NONE: Final = f"no host to drain: none that serves jobs has lost them time in t
 
 
 def _days(text: str) -> int:
-    days = positive(text)
-    if days > MOST_DAYS:
-        raise ValueError(f"{days} is more than {MOST_DAYS}")
+    if (days := positive(text)) > HISTORY_DAYS:
+        raise ValueError(f"{days} days are more than the {HISTORY_DAYS} that hosts are judged by")
     return days
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 HISTORY_DAYS: Final = 60
 """Days up to the last one from which hosts are judged."""
-MOST_DAYS: Final = 60
-"""Most days over which a drain may have to pay."""
 PRIOR_HOSTS: Final = 4
 """Hosts that the prior counts as, beside those of the fleet's own history."""
 AGAIN_ONCE: Final = 0.018

@@ -17,7 +17,7 @@ _VERDICTS: Final = {
     "drain": "yes, even at the low end",
     "probably": "probably",
     "no": "no",
-    "unknown": "not known: no GPU-hours stated",
+    "unknown": "not known: no GPU-hours stated, or 0",
 }
 
 
@@ -44,6 +44,7 @@ def state(row: Mapping[str, Any]) -> str:
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a host's row in the table of hosts to drain."""
     is_known = row["expected_gpu_hours"] is not None
+    until = row["break_even_days"]
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
@@ -54,7 +55,7 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "chance": f"{percent(row['probability'])} of days, by {alike}",
         "share": _share(row) if is_known else "",
         "state": state(row),
-        "until": f"{row['break_even_days']:.1f} days" if is_known else "",
+        "until": "" if until is None else f"{until:.1f} days",
     }
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from schemas.drain import MOST_DAYS, DrainTerms
+from schemas.drain import HISTORY_DAYS, DrainTerms
 
 
 class Section(BaseModel):
@@ -130,7 +130,7 @@ _Cost = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 class DrainSettings(Section):
     """Terms on which the command drain, the night and its report name hosts to drain; see schemas.drain."""
 
-    days: Annotated[int, Field(ge=1, le=MOST_DAYS)]
+    days: Annotated[int, Field(ge=1, le=HISTORY_DAYS)]
     restart_minutes: _Cost
     redone_minutes: _Cost
     spare_hours: _Cost

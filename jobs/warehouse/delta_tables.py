@@ -44,7 +44,7 @@ _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 """Between the lines of deltalake's errors, each of which is the reason of the one before."""
 _PATTERN: Final = re.compile(r"[*?[]")
 """What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
-_KEPT_HOURS: Final = 7 * 24
+KEPT_HOURS: Final = 7 * 24
 _DIGITS: Final = 18
 """For which Delta keeps what versions before the newest need."""
 
@@ -202,7 +202,7 @@ class DeltaTables:
             return 0
         path = f"{self.root}/{name}"
         table = DeltaTable(path, storage_options=storage_options(path))
-        return len(table.vacuum(_KEPT_HOURS, dry_run=True, full=True))
+        return len(table.vacuum(KEPT_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
         if not self._is_store and not Path(self.root, name).is_dir():

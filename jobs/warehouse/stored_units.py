@@ -138,7 +138,7 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
-    """Return a DataFrame with one row per task, for read_units."""
+    """Return a DataFrame with one row per task, for tasks_in."""
     tasks = packed(units, partitions)
     payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
@@ -157,12 +157,6 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
         tasks[-1].append(unit)
         filled += unit.bytes
     return tasks
-
-
-def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
-    """Yield the units of each task, one at a time."""
-    for units in tasks_in(batches):
-        yield from rows_of_units(units)
 
 
 def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[list[StoredUnit]]:

@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Final
 
 from deltalake import DeltaTable
 
 from jobs.runtime.places import storage_options
 from jobs.warehouse.delta_files import commit
+from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.rewriting import merge_small
 from jobs.warehouse.stored import forget, opened
 from jobs.warehouse.table_log import logged
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
-
-_KEPT_HOURS: Final = 7 * 24
-"""For which files stay that versions before the newest need."""
 
 
 def remove_days(
@@ -61,7 +58,7 @@ def vacuum(warehouse: Warehouse, table: Table) -> int:
 def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
     path = warehouse.path(table.name)
     stored = DeltaTable(path, storage_options=storage_options(path))
-    found: list[str] = stored.vacuum(_KEPT_HOURS, dry_run=is_trial, full=True)
+    found: list[str] = stored.vacuum(KEPT_HOURS, dry_run=is_trial, full=True)
     if not is_trial:
         forget()
     return found

@@ -1,16 +1,16 @@
--- Which host to drain now, most GPU-hours first: one row per host that a cause named, that what it served in the last $history_days days
--- lost time to, and that served something in the last 7. As of as_of_day, the last day with results; over the $drain_days days after
+-- Which host to drain now, most GPU-hours first: one row per host to which jobs lost time in the last $history_days days, by a cause
+-- that named it, and which served a job in the last 7. As of as_of_day, the last day with results; over the $drain_days days after
 -- it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability. share_lost: of what it served on its last 7 slow days, the
 -- part lost to it by causes that lie in a machine, $machine_causes (fix_parts). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
 -- the last 7 days. probability: the part of the days on which it will be slow, if it is left in. It comes from what hosts
 -- in the same state did before, $drain_days days later, counted as so many hosts (hosts_alike), and from a prior that counts as
 -- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since nobody knows how long it
 -- lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail
--- in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell, after more.
+-- in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell, after more; days without a job do not count.
 -- expected_low, expected_high: 90 % interval of what is expected, not of what one host will return. cost_gpu_hours: all
 -- jobs there stand still for $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
 -- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays), probably
--- (the expected pays), no, unknown (no GPU-hours stated). The command drain has other terms and days.
+-- (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain has other terms and days.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -108,8 +108,10 @@ slow AS (
         count(*) AS days_slow,
         max(log_date) AS last_slow,
         count_if(is_flagged) AS days_flagged,
-        sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7) / sum(gpu_hours) FILTER (WHERE place_alike <= 7) AS share_lost,
-        stddev_samp(lost_gpu_hours / gpu_hours) FILTER (WHERE place_alike <= 7) AS share_spread,
+        try_divide(
+            sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7), sum(gpu_hours) FILTER (WHERE place_alike <= 7)
+        ) AS share_lost,
+        stddev_samp(try_divide(lost_gpu_hours, gpu_hours)) FILTER (WHERE place_alike <= 7) AS share_spread,
         count_if(place_alike <= 7) AS share_days
     FROM states
     WHERE is_slow
@@ -157,7 +159,7 @@ chances AS (
         *,
         (hosts_alike * part_slow + $prior_hosts * prior) / (hosts_alike + $prior_hosts) AS probability,
         share_lost * gpu_hours_per_day AS a_day,
-        coalesce(share_spread / share_lost, 0.3D) / sqrt(share_days) AS share_error
+        coalesce(try_divide(share_spread, share_lost), 0.3D) / sqrt(share_days) AS share_error
     FROM hosts
 ),
 
@@ -176,7 +178,7 @@ SELECT
     host,
     as_of_day,
     CASE
-        WHEN expected_gpu_hours IS NULL THEN 'unknown'
+        WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
         WHEN least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) > cost_gpu_hours
             THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
@@ -187,7 +189,7 @@ SELECT
     least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_low,
     least(expected_gpu_hours * exp(-spread / 2 + 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_high,
     cost_gpu_hours,
-    cost_gpu_hours / a_day AS break_even_days,
+    try_divide(cost_gpu_hours, a_day) AS break_even_days,
     share_lost,
     gpu_hours_per_day,
     probability,

@@ -23,7 +23,7 @@ later AS (
         gone.job_id,
         gone.run_id,
         count(*) AS days_after,
-        sum(units.actual_total_s) / sum(units.steps) AS step_after_s,
+        try_divide(sum(units.actual_total_s), sum(units.steps)) AS step_after_s,
         sum(units.gpu_hours) AS gpu_hours
     FROM gone
     JOIN job_slowdown AS units
@@ -39,7 +39,7 @@ compared AS (
         days_after,
         before.actual_step_s AS step_before_s,
         step_after_s,
-        1 - step_after_s / before.actual_step_s AS came_fraction,
+        1 - try_divide(step_after_s, before.actual_step_s) AS came_fraction,
         later.gpu_hours
     FROM gone
     JOIN later ON later.log_date = gone.log_date AND later.job_id = gone.job_id AND later.run_id = gone.run_id
@@ -60,8 +60,8 @@ SELECT
     END AS verdict,
     predicted_fraction,
     came_fraction,
-    gpu_hours * predicted_fraction / (1 - predicted_fraction) AS predicted_gpu_hours,
-    gpu_hours * came_fraction / (1 - came_fraction) AS came_gpu_hours,
+    try_divide(gpu_hours * predicted_fraction, 1 - predicted_fraction) AS predicted_gpu_hours,
+    try_divide(gpu_hours * came_fraction, 1 - came_fraction) AS came_gpu_hours,
     day_before,
     step_before_s,
     step_after_s,

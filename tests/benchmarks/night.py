@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +19,22 @@ from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.warehouse.stored_units import StoredUnit, facts_of, read_units, stored_units, units_frame
+from jobs.warehouse.simulated_units import simulated_units
+from jobs.warehouse.stored_units import (
+    StoredUnit,
+    facts_of,
+    rows_of_units,
+    stored_units,
+    tasks_in,
+    units_frame,
+)
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, RUN_EVENTS
 from tests.benchmarks.figures import Figure, Measured, watch
 from tests.support.random_jobs import generate_job
 from udfs.simulate.run_course import in_order
-from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
+from udfs.simulate.unit_batches import NO_DAYS, RESULT_SCHEMA, results_batches, simulate_unit
 from udfs.what_if import SimulationSettings
 
 DAY: Final = date(2026, 1, 5)
@@ -44,7 +53,8 @@ def figures() -> Iterator[Figure]:
             stages = _night(spark, settings)
             udf = partial(through_udf, spark, settings, [DAY])
             nothing = watch(partial(udf, count_rows, "rows long"))
-            alone = watch(partial(udf, simulate_batches(SimulationSettings(), read_units), RESULT_SCHEMA))
+            simulated = results_batches(partial(simulated_units, SimulationSettings(), NO_DAYS))
+            alone = watch(partial(udf, simulated, RESULT_SCHEMA))
             kernel = watch(lambda: _kernel(spark, settings))
         for name, measured in {"UDF that does nothing": nothing, **stages, "simulation UDF alone": alone,
                                "simulate_job alone, one process": kernel}.items():  # fmt: skip
@@ -92,7 +102,7 @@ def through_udf(
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do nothing with rows but read and count them."""
-    for unit in read_units(batches):
+    for unit in rows_of_units(chain.from_iterable(tasks_in(batches))):
         yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
 
 
@@ -106,5 +116,5 @@ def _stored(spark: SparkSession, settings: Settings, days: Sequence[date]) -> li
 def _kernel(spark: SparkSession, settings: Settings) -> None:
     """The same units in turn in this process; reading them is part of it."""
     for batch in units_frame(spark, _stored(spark, settings, [DAY]), 1).toArrow().to_batches():
-        for unit in read_units([batch]):
+        for unit in rows_of_units(chain.from_iterable(tasks_in([batch]))):
             simulate_unit(unit, SimulationSettings())

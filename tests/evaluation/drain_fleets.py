@@ -17,14 +17,8 @@ from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import GPUS_PER_HOST
 from jobs.synthetic.simulation import JobPlan, child_rng
-from schemas.vocabulary import (
-    CAUSE_EVIDENCE,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    MACHINE_CAUSES,
-    UNIT_KEY,
-    WORKER_SLOWDOWN,
-)
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MACHINE_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
 from tests.support.examples import table_rows
 from udfs.what_if import simulate_job
 
@@ -136,11 +130,11 @@ def _renamed(rows: Rows, out: set[str]) -> Rows:
 
 
 def asks(rows: Mapping[str, Rows]) -> Asks:
-    """Answer questions over rows of ASKED."""
+    """Answer questions over rows of ASKED; other tables are empty."""
     connection = duckdb.connect(":memory:")
     connection.execute(WHOLE)
-    known: dict[str, Rows] = {CAUSE_EVIDENCE: [], **rows}  # no host of these fleets has health
-    for name, each in known.items():
-        connection.register(name, table_rows(name, each))
-    create_views(connection, needed({"drain", "fix_first", "host_record"}))
+    names = needed({"drain", "fix_first", "host_record"})
+    for name in names & TABLES.keys():
+        connection.register(name, table_rows(name, rows.get(name, [])))
+    create_views(connection, names)
     return lambda sql: connection.execute(question(sql).for_duckdb).df()

@@ -34,6 +34,7 @@ def test_hosts_by_what_a_drain_returns(ask: Ask) -> None:
     assert (first["verdict"], first["state"], first["days_slow_in_row"]) == ("drain", "slow_2_or_3_days", 3)
     assert first["cost_gpu_hours"] == pytest.approx(8 * 0.5 + 4 * 24)  # by the settings that are shipped
     assert second["state"] == "quiet_after_one"
+    assert ask(main, "--days", "61").status == 2
     longer = json.loads(ask(main, "--format", "json", "--days", "30").out)
     assert longer[0]["expected_gpu_hours"] > first["expected_gpu_hours"]
     earlier = json.loads(ask(main, "--format", "json", "--as-of", str(DAY)).out)
@@ -63,7 +64,10 @@ def test_a_page_shows_the_evidence(ask: Ask) -> None:
     }  # fmt: skip
     assert worth_it(rows, 5) == rows[:1]
     unknown = rows[0] | dict.fromkeys(("expected_gpu_hours", "break_even_days")) | {"verdict": "unknown"}
-    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == ("not known: no GPU-hours stated", [])
+    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == (
+        "not known: no GPU-hours stated, or 0",
+        [],
+    )
     assert drain_text(rows[0] | {"verdict": "probably"}, 7).startswith("probably drain node-1: ")
 
 

@@ -109,6 +109,7 @@ def test_the_interval_is_that_of_its_parts() -> None:
         ({"share": 0.004}, "probably"),
         ({"share": 0.001}, "no"),
         ({"hours": None}, "unknown"),
+        ({"hours": 0.0}, "unknown"),
     ],
 )
 def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:

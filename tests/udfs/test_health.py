@@ -77,6 +77,9 @@ def test_what_began_before_or_with_a_culprit_and_goes_on_stands_beside_it(
 def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_check() -> None:
     yesterday = span(-1440, -1440, log_date=date(2026, 1, 4), is_open=True)
     assert beside(yesterday, span(30, 31)) == []
+    assert beside(yesterday, span(-30, 60, severity="ok")) == []
+    (row,) = beside(yesterday, span(30, 60, severity="ok"), span(-30, 60, severity="ok", device=7))
+    assert (row["is_open"], row["lead_s"]) == (False, 86400.0)
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:

@@ -27,6 +27,8 @@ HostDay = tuple[str, date]
 Kind = tuple[str, str]
 """Component and name of a check."""
 Row = Mapping[str, Any]
+Seen = tuple[Any, ...]
+"""Day, and the key of a check."""
 
 
 class _Culprit(NamedTuple):
@@ -78,7 +80,13 @@ def cause_evidence(
 
     health : host_health;  causes : job_causes;  hosts : host_day
     """
-    failed = health.filter(pc.not_equal(health["severity"], HEALTH_OK)).to_pylist()
+    is_ok = pc.equal(health["severity"], HEALTH_OK)
+    failing = health.filter(pc.invert(is_ok))
+    of_open = failing.filter(failing["is_open"]).select(_KEY)
+    passed = health.filter(is_ok).select([*_KEY, "log_date", "first_at"])
+    passed = passed.join(of_open, list(_KEY), join_type="left semi")
+    passed_at = {_seen(row): row["first_at"] for row in passed.to_pylist()}
+    failed = failing.to_pylist()
     held = causes.filter(pc.and_(causes["is_cause"], pc.greater(pc.list_value_length(causes["culprits"]), 0)))
     named = held.select([*UNIT_KEY, "cause", "culprits"]).to_pylist()
     trained = set(zip(hosts["host"].to_pylist(), hosts["log_date"].to_pylist(), strict=True))
@@ -87,13 +95,20 @@ def cause_evidence(
         first = day - timedelta(days=days)
         spans = [span for span in failed if first <= span["log_date"] <= day]
         rows = [row for row in named if first <= row["log_date"] <= day]
-        found += _of_day(day, spans, rows, {each for each in trained if first <= each[1] <= day})
+        on_day = _on_day(day, spans, passed_at)
+        found += _of_day(day, on_day, spans, rows, {each for each in trained if first <= each[1] <= day})
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
 
 
-def _of_day(day: date, spans: Sequence[Row], rows: Sequence[Row], trained: set[HostDay]) -> Iterator[Row]:
+def _seen(row: Row) -> Seen:
+    return row["log_date"], *(row[name] for name in _KEY)
+
+
+def _of_day(
+    day: date, on_day: Iterable[Row], spans: Sequence[Row], rows: Sequence[Row], trained: set[HostDay]
+) -> Iterator[Row]:
     beside: defaultdict[str, list[Row]] = defaultdict(list)
-    for span in _on_day(day, spans):
+    for span in on_day:
         beside[span["host"]].append(span)
         if span["peer"] and span["component"] in _LINKS:
             beside[span["peer"]].append(span)
@@ -103,13 +118,20 @@ def _of_day(day: date, spans: Sequence[Row], rows: Sequence[Row], trained: set[H
         yield from _beside(culprit, beside, rates, day)
 
 
-def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
-    """Spans of a day, and those that were open at the end of the day before and are not mentioned since."""
-    known = {tuple(span[name] for name in _KEY) for span in spans if span["log_date"] == day}
+def _on_day(day: date, spans: Sequence[Row], passed_at: Mapping[Seen, datetime]) -> Iterator[Row]:
+    """Spans of a day, and those that were open at the end of the day before and did not fail since.
+
+    passed_at : when a check was first seen to pass on a day; then an open span of the day before has ended
+    """
+    failed = {_seen(span) for span in spans if span["log_date"] == day}
     for span in spans:
-        is_open = span["is_open"] and tuple(span[name] for name in _KEY) not in known
-        if span["log_date"] == day or (is_open and span["log_date"] == day - timedelta(days=1)):
+        if span["log_date"] == day:
             yield span
+        elif span["is_open"] and span["log_date"] == day - timedelta(days=1):
+            seen = _seen({**span, "log_date": day})
+            if seen not in failed:
+                ended = passed_at.get(seen)
+                yield span if ended is None else {**span, "is_open": False, "last_at": ended}
 
 
 def _hosts(culprit: Row) -> frozenset[str]:

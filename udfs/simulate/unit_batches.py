@@ -57,24 +57,9 @@ class UnitRows(NamedTuple):
     has_day: bool = True
 
 
-UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
-
-
 UsualTransfers = Mapping[Unit, Mapping[str, float]]
 """Units whose transfers are measured by those of earlier days, by op type [s]."""
 NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
-
-
-def simulate_batches(
-    settings: SimulationSettings, read: UnitReader
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow that simulates the units of batches.
-
-    read : makes units of batches
-    """
-    return results_batches(
-        lambda batches: ((unit.key, simulate_unit(unit, settings)) for unit in read(batches))
-    )
 
 
 def results_batches(

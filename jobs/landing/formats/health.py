@@ -31,13 +31,13 @@ _CHOICES: Final = {
     "state": HEALTH_STATES,
     "severity": HEALTH_SEVERITIES,
 }
-_LARGEST: Final = 1e300
+LARGEST: Final = 1e300
 """Values beyond are no measurements."""
 _MOST_INDEX: Final = 2**31
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAY_US: Final = timedelta(days=1) // _MICROSECOND
-_END_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
@@ -118,7 +118,7 @@ def _value(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_type("value", value, "a number")
-    if not abs(value) <= _LARGEST:
+    if not abs(value) <= LARGEST:
         raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
     return float(value)
 
@@ -132,14 +132,14 @@ def _time_us(time: object, log_date: date) -> int:
             found = None
         if found is None or found.tzinfo is None:
             raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
-        at_us = (found - _EPOCH) // _MICROSECOND
+        at_us = (found - EPOCH) // _MICROSECOND
     elif is_integer(time):
         at_us = time
     else:
         raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
     if at_us < 0:
         raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
-    begin_us = (log_date - _EPOCH.date()) // _MICROSECOND
+    begin_us = (log_date - EPOCH.date()) // _MICROSECOND
     if not begin_us - _DAY_US <= at_us < min(begin_us + 2 * _DAY_US, _END_US):
         raise LineError(
             Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from jobs.landing.formats.health import LARGEST
 from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import HEALTH_ERROR, HEALTH_INFO, HEALTH_OK, HEALTH_SAMPLE, HEALTH_WARNING
 
-_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d{1,17}))?\s*")
+_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d{1,30}))?\s*")
 _LABEL: Final = re.compile(r'\b(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 _GROWS: Final = {
@@ -72,8 +73,10 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
         at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
         device, value = _index(labels), _number(found[3])
-        if at is None or value is None or (device is None and "gpu" in labels):
-            given.left_out["samples without a number or a time, or of a GPU without a number"] += 1
+        if at is None:
+            raise SourceError(f"no time: {found[4]} ms since 1970")
+        if value is None or (device is None and "gpu" in labels):
+            given.left_out["samples without a number, or of a GPU without one"] += 1
             continue
         most[host, device, name] = value
         for component, check, severity in _dcgm_checks(name, value, grown, (host, device), most):
@@ -139,4 +142,4 @@ def _number(text: str) -> float | None:
         found = float(text)
     except ValueError:
         return None
-    return found if abs(found) < 1e300 else None
+    return found if abs(found) <= LARGEST else None

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from jobs.landing.formats.health import Check, Event
+from jobs.landing.formats.health import EPOCH, Check, Event
 from schemas.vocabulary import (
     HEALTH_ENDS,
     HEALTH_INFO,
@@ -25,7 +25,6 @@ MOST_SPANS: Final = 100
 _PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
 _LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
 _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "unit", "message")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -78,7 +77,10 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
 
 
 def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
-    """Spans in which the check did not pass, in order, and one of all samples that passed."""
+    """Spans in which the check did not pass, in order, and one of all samples that passed.
+
+    A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
+    """
     found: list[_Span] = []
     passed: _Span | None = None
     was_passed = False
@@ -87,6 +89,8 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         if is_sample and event.severity == _PASSED:
             passed = passed or _Span(event.at_us, event.at_us, _PASSED)
             passed.add(event)
+            if found and found[-1].is_open:
+                found[-1].is_open, found[-1].last_us = False, event.at_us
             was_passed = True
             continue
         last = found[-1] if found else None
@@ -124,4 +128,4 @@ def _row(check: Check, span: _Span, source_file: str) -> dict[str, Any]:
 
 
 def _instant(at_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=at_us)
+    return EPOCH + timedelta(microseconds=at_us)

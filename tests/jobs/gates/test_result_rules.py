@@ -40,7 +40,14 @@ from tests.support.diagnoses import DIAGNOSIS, unit_rows
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import manifest
 from udfs.kernel import what_if
-from udfs.simulate.unit_batches import SIMULATED_COLUMNS, Results, UnitRows, results_of, simulate_batches
+from udfs.simulate.unit_batches import (
+    SIMULATED_COLUMNS,
+    Results,
+    UnitRows,
+    results_batches,
+    results_of,
+    simulate_unit,
+)
 from udfs.what_if import SimulationSettings
 
 LAYOUT = manifest(dp_size=2, pp_size=2)
@@ -58,7 +65,8 @@ def results(monkeypatch: pytest.MonkeyPatch) -> Results:
     }
     table = pa.Table.from_pylist(unit_rows(), pa.schema(COLUMNS))
     units = [UnitRows(Unit(DAY, job_id, "r3"), each, table) for job_id, each in facts.items()]
-    shell = simulate_batches(SimulationSettings(), lambda _: iter(units))
+    settings = SimulationSettings()
+    shell = results_batches(lambda _: ((unit.key, simulate_unit(unit, settings)) for unit in units))
     return results_of(pa.Table.from_batches(shell([])))
 
 

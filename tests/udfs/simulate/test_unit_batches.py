@@ -1,6 +1,6 @@
 """The Spark shell without Spark: hundreds of tiny units in shared batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -19,11 +19,11 @@ from udfs.simulate.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
     UNITS_PER_BATCH,
-    UnitReader,
     UnitRows,
+    results_batches,
     results_of,
-    simulate_batches,
     simulate_group,
+    simulate_unit,
 )
 from udfs.what_if import SimulationSettings
 
@@ -34,13 +34,18 @@ SETTINGS = SimulationSettings(minimum_steps=1)
 GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail": None}
 
 
-def reader(number: int) -> UnitReader:
+def alike(number: int) -> Iterator[UnitRows]:
     """As many units alike, job after job."""
-    return lambda _: (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
+    return (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
+
+
+def batches(units: Iterable[UnitRows]) -> Iterator[pa.RecordBatch]:
+    """Batches of what units give."""
+    return results_batches(lambda _: ((unit.key, simulate_unit(unit, SETTINGS)) for unit in units))([])
 
 
 def test_hundreds_of_tiny_units_share_batches() -> None:
-    found = list(simulate_batches(SETTINGS, reader(UNITS))([]))
+    found = list(batches(alike(UNITS)))
     assert len(found) == -(-UNITS // UNITS_PER_BATCH) < UNITS / 50
     assert all(batch.schema.equals(RESULT_SCHEMA) for batch in found)
     tables = results_of(pa.Table.from_batches(found))
@@ -56,12 +61,12 @@ def test_results_leave_as_soon_as_a_batch_is_full() -> None:
     """Results come before all units are read: otherwise memory would grow with their number."""
     asked = count()
 
-    def counted(_: object) -> Iterator[UnitRows]:
-        for unit in reader(3 * UNITS_PER_BATCH)([]):
+    def counted() -> Iterator[UnitRows]:
+        for unit in alike(3 * UNITS_PER_BATCH):
             next(asked)
             yield unit
 
-    first = next(iter(simulate_batches(SETTINGS, counted)([])))
+    first = next(batches(counted()))
     assert results_of(pa.Table.from_batches([first]))[JOB_SLOWDOWN].num_rows == UNITS_PER_BATCH
     assert next(asked) == UNITS_PER_BATCH
 
@@ -72,7 +77,7 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
     refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
     each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
     units = [UnitRows(Unit(DAY, f"unit-{number}", "r0"), *unit) for number, unit in enumerate(each)]
-    found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, lambda _: iter(units))([])))
+    found = results_of(pa.Table.from_batches(batches(units)))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "corrupt_trace", "bad_layout"]
     assert found[STEP_SLOWDOWN].column("job_id").to_pylist() == ["unit-0"]
@@ -91,7 +96,7 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
         return analyse(rows, layout, how)
 
     monkeypatch.setattr("udfs.what_if.analyse", planted)
-    found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, reader(3))([])))
+    found = results_of(pa.Table.from_batches(batches(alike(3))))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "failed", "analysed"]
     assert [job["status_detail"] for job in jobs] == [None, "ZeroDivisionError: no step", None]
@@ -110,4 +115,4 @@ def test_rows_that_were_brought_together_are_a_unit_too() -> None:
 
 
 def test_no_unit_at_all() -> None:
-    assert list(simulate_batches(SETTINGS, reader(0))([])) == []
+    assert list(batches(alike(0))) == []

@@ -33,7 +33,7 @@ def _node(**condition: object) -> dict[str, Any]:
         ("npd", {"metadata": {"name": "node-a"}, "status": {"conditions": 5}}, 0, 0),
         ("npd", EVENT | {"involvedObject": "node-a"}, 0, 1),
         ("npd", EVENT | {"reason": {}}, 0, 1),
-        ("dcgm", 'DCGM_FI_DEV_XID_ERRORS{Hostname="a",gpu="1"} 1 ' + "9" * 17, 0, 1),
+        ("dcgm", 'DCGM_FI_DEV_XID_ERRORS{Hostname="a",gpu="1"} 1 ' + "9" * 31, 0, 1),
         ("dcgm", "DCGM_FI_DEV_XID_ERRORS{" + "a" * 200_000 + "} x", 0, 1),
         ("perfquery", PERFQUERY.format(minute=0, symbols="9" * 400) * 2, 1, 2),
         ("perfquery", "# Port counters: Lid 1 port " + "1" * 5_000, 0, 0),
@@ -42,8 +42,8 @@ def _node(**condition: object) -> dict[str, Any]:
         ("sinfo", " " * 200_000 + "x", 0, 1),
         ("scontrol", "\n" * 200_000 + "x", 0, 1),
         ("scontrol", "NodeName=a State=DOWN Reason=" + "[" * 200_000, 0, 1),
-        ("csv", CSV.replace("node-a,fan,CRIT,3", "node-a,fan,CRIT,3,4", 1) + '"a\rb",c', 1, 2),
-        ("csv", CSV.replace("CRIT,3", "nan,", 1), 0, 2),
+        ("csv", CSV.replace("node-a,fan,CRIT,3", "node-a,fan,CRIT,3,4", 1) + '"a\rb",c', 1, 3),
+        ("csv", CSV.replace("CRIT,3", "nan,", 1), 0, 3),
     ],
 )
 def test_odd_output_is_events_or_left_out(

@@ -104,6 +104,10 @@ def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int,
         ([(0, "starts", "error"), (5, "ends", "ok")], [(0, 5, "error", 2, False, False)]),
         ([(5, "ends", "ok"), (0, "starts", "error")], [(0, 5, "error", 2, False, False)]),
         ([(0, "starts", "warning")], [(0, 0, "warning", 1, True, False)]),
+        (
+            [(0, "starts", "error"), (5, "sample", "ok"), (9, "sample", "ok")],
+            [(0, 5, "error", 1, False, False), (5, 9, "ok", 2, False, False)],
+        ),
         ([(3, "ends", "ok")], [(3, 3, "info", 1, False, True)]),
         (
             [(0, "starts", "info"), (1, "ends", "ok"), (9, "ends", "ok")],

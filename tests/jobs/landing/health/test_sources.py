@@ -111,10 +111,15 @@ SymbolErrorCounter:..............{symbols}
 LinkDownedCounter:...............0
 """
 
-CSV = "Timestamp,Node,Alarm,Level,GPU\n2026-01-05 14:02:00,node-a,fan,CRIT,3\nnever,node-a,fan,CRIT,3\n"
+CSV = """\
+Timestamp,Node,Alarm,Level,GPU,Speed
+2026-01-05 14:02:00,node-a,fan,CRIT,3,
+never,node-a,fan,CRIT,3,7
+2026-01-05 14:03:00,node-a,fan,CRIT,3,NaN
+"""
 COLUMNS = {
     "time": "Timestamp", "host": "Node", "component": "=gpu", "check": "Alarm", "severity": "Level",
-    "index": "GPU",
+    "index": "GPU", "value": "Speed",
 }  # fmt: skip
 
 Found = list[tuple[Any, ...]]
@@ -216,7 +221,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], set[Any], dict[str, int]]] = {
         CSV,
         {"columns": COLUMNS, "words": {"CRIT": "error"}},
         {("node-a", "gpu", 3, "fan", "sample", "error")},
-        {"rows with a time, index or value that is none": 1},
+        {"rows with a time, index or value that is none": 2},
     ),
 }
 
@@ -245,6 +250,7 @@ def test_every_tool_has_a_case() -> None:
         ),
         ("perfquery", PERFQUERY.format(minute=0, symbols=0) * 2, {}, "--host"),
         ("perfquery", "SymbolErrorCounter:..............15", {}, "# Port counters"),
+        ("dcgm", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="a"} 139 1767622920000000000', {}, "no time"),
         ("nvsentinel", "{", {}, "not JSON"),
         ("npd", "[1]", {}, "not a JSON object"),
         ("csv", CSV, {}, "[health.csv]"),
@@ -265,10 +271,28 @@ def test_what_is_missing_or_wrong_is_said(source: str, text: str, given: dict[st
         found(source, text, given)
 
 
+def test_a_syslogs_day_is_of_the_last_year_that_has_it() -> None:
+    line = "Feb 29 14:02:11 node-b kernel: NVRM: Xid (PCI:0000:3b:00): 31, pid=1234"
+    (row,) = SOURCES["kernel"].convert([line], Given(at=datetime(2029, 1, 2, tzinfo=UTC)))
+    assert row["time"].startswith("2028-02-29T14:02:11")
+    with pytest.raises(SourceError, match="no time"):
+        list(SOURCES["kernel"].convert([line], Given(at=datetime(2028, 1, 2, tzinfo=UTC))))
+
+
 def test_a_list_of_nodes_is_written_out() -> None:
     assert list(nodes("gpu[008-010,12],login,r1n[2]-ib")) == [
         "gpu008", "gpu009", "gpu010", "gpu12", "login", "r1n2-ib",
     ]  # fmt: skip
+
+
+def test_a_file_may_begin_with_a_mark_and_hold_odd_ends_of_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = tmp_path / "event.json"
+    said = json.dumps(NVSENTINEL | {"message": "one\u2028two"}, ensure_ascii=False)
+    event.write_bytes(f"\ufeff{said}\r\n".encode())
+    assert run(CONSOLE, ["convert-health", str(event), "--from", "nvsentinel"]) == 0
+    assert json.loads(capsys.readouterr().out)["message"] == "79 one\u2028two"
 
 
 def test_the_command_writes_a_days_file_once_and_clips_what_began_before(tmp_path: Path) -> None:
