@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,11 +26,15 @@ from schemas.vocabulary import HEALTH_STARTS, Exit
 
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
+_MOST_BYTES: Final = 200_000_000
+"""Of a file: a document is in memory as a whole."""
+_MOST_EVENTS: Final = 1_000_000
+
 
 def _zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # Europe alone is a folder
         raise ValueError(f"{text!r} is no time zone, such as Europe/Berlin") from None
 
 
@@ -62,19 +67,17 @@ def main(args: Arguments) -> int:
     digest = hashlib.sha256()
     for path in args.path:
         given = Given(args.host, args.time, args.zone or UTC, mapping.csv, mapping.words, left_out)
-        content = path.read_bytes()
-        digest.update(content)
-        # Not splitlines: texts in JSON may hold what it takes for the end of a line.
-        lines = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").split("\n")
         try:
-            found += SOURCES[args.source].convert(lines, given)
+            content = _content(path)
+            digest.update(content)
+            found += converted(content, args.source, given, _MOST_EVENTS - len(found))
         except SourceError as error:
             complain(f"{called()}: error: {path}: {error}")
             return Exit.FAILED
     if args.landing is None:
         say(*(line.removesuffix("\n") for line in _lines(found)))
     else:
-        kept = list(_of_day(found, args.log_date, left_out))
+        kept = list(of_day(found, args.log_date, left_out))
         name = f"health-{args.source}-{digest.hexdigest()[:8]}.jsonl"
         say(f"written: {_write(args.landing, args.log_date, name, kept)}")
         hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
@@ -85,7 +88,25 @@ def main(args: Arguments) -> int:
     return Exit.DONE
 
 
-def _of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise SourceError(f"more than {_MOST_BYTES / 1e6:.0f} MB: split it")
+    return content
+
+
+def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
+    """Return the events of a tool's output. Raises SourceError, also for more than `most`."""
+    text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    lines = text.split("\n")  # JSON may hold other ends of lines inside a text
+    found = list(islice(SOURCES[source].convert(lines, given), most + 1))
+    if len(found) > most:
+        raise SourceError(f"more than {_MOST_EVENTS:,} events, which no day's folder may hold: split it")
+    return found
+
+
+def of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
     """Events of a day; what began before it, and may go on, begins with it."""
     midnight = datetime.combine(day, time(), UTC)
     for each in records:

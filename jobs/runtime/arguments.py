@@ -223,9 +223,15 @@ def log_date(text: str) -> date:
     return day
 
 
+_DIGITS: Final = 12
+"""Most digits of a whole number: larger ones overflow where they are used."""
+
+
 def _at_least(least: int, text: str) -> int:
     if not text.lstrip("-").isdecimal():
         raise ValueError(f"{text!r} is not a whole number")
+    if len(text) > _DIGITS:
+        raise ValueError(f"{text[:_DIGITS]}... is too large")
     if int(text) < least:
         raise ValueError(f"{text} is less than {least}")
     return int(text)

@@ -77,9 +77,9 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Open the latest publication for the pages that follow."""
-        self._stated = database.stated()
-        self._reader = DuckDbReader(database, in_order=True)
+        """Open the latest publication for the pages that follow; what is open stays if that fails."""
+        stated, reader = database.stated(), DuckDbReader(database, in_order=True)
+        self._stated, self._reader = stated, reader
         self._with_rows: list[date] | None = None
         self._days: OrderedDict[date, _Day] = OrderedDict()
         self._made: OrderedDict[str, bytes] = OrderedDict()
@@ -123,8 +123,9 @@ class Pages:
             with self._lock:
                 paths = self._settings.paths
                 if Database(paths.warehouse, paths.ingested).stated() != self._stated:
-                    self._reader.close()
+                    before = self._reader
                     self._open(opened(self._settings))
+                    before.close()
                 with _stopped_after(_MOST_SECONDS, self._reader.stop):
                     yield
         finally:

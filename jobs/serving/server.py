@@ -7,13 +7,14 @@ is refused; what it embeds or fetches, the browser keeps from it.
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from mimetypes import guess_type
 from pathlib import Path
-from socket import socket
-from threading import BoundedSemaphore
+from socket import SHUT_RD, socket
+from threading import BoundedSemaphore, Timer
 from typing import Any, Final
 
 from jobs.report.templates import SERVED
@@ -24,7 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 _MOST_CONNECTIONS: Final = 32
 _SILENCE_S: Final = 10
-"""How long a connection may say nothing before it ends. [s]"""
+"""How long a request may take to come, and a page to be taken. [s]"""
 _LONGEST_PATH: Final = 500
 _TEXT: Final = "text/plain; charset=utf-8"
 _HEADERS: Final = {
@@ -48,6 +49,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._pages = pages
         super().__init__(*args)
 
+    def handle(self) -> None:
+        """Answer one request; one that comes a byte at a time ends as one that does not come."""
+        late = Timer(_SILENCE_S, self._hear_no_more)
+        late.daemon = True
+        late.start()
+        try:
+            super().handle()
+        finally:
+            late.cancel()
+
+    def _hear_no_more(self) -> None:
+        with suppress(OSError):  # it may have ended
+            self.connection.shutdown(SHUT_RD)
+
     def do_GET(self) -> None:
         """Send a page."""
         port = self.connection.getsockname()[1]
@@ -56,10 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = self.path.partition("?")[0][:_LONGEST_PATH]
         try:
-            if path == "/":
-                self._send(HTTPStatus.FOUND, b"", _TEXT, {"Location": self._pages.latest()})
-                return
-            page = self._pages.page(path)
+            found = self._pages.latest() if path == "/" else self._pages.page(path)
         except NoPageError as error:
             self._say(HTTPStatus.NOT_FOUND, f"{error}; the fleet's page is /")
         except BusyError as error:
@@ -67,8 +79,14 @@ class _Handler(BaseHTTPRequestHandler):
         except PlainError as error:
             _LOG.warning("%s: %s", path, error)
             self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"no page: {error}")
+        except Exception:  # noqa: BLE001  # whatever it is, who asked gets a line
+            _LOG.exception("%s: no page", path)
+            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, "no page: the terminal of straggler serve says why")
         else:
-            self._send(HTTPStatus.OK, page, guess_type(Path(path).name)[0] or _TEXT)
+            if isinstance(found, str):
+                self._send(HTTPStatus.FOUND, b"", _TEXT, {"Location": found})
+            else:
+                self._send(HTTPStatus.OK, found, guess_type(Path(path).name)[0] or _TEXT)
 
     do_HEAD = do_GET  # noqa: N815  # as http.server spells it
 

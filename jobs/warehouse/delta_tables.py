@@ -45,6 +45,7 @@ _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 _PATTERN: Final = re.compile(r"[*?[]")
 """What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
 KEPT_HOURS: Final = 7 * 24
+_DIGITS: Final = 18
 """For which Delta keeps what versions before the newest need."""
 
 
@@ -73,7 +74,7 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
     Raises DamagedError where the log ends earlier: readers would see old tables, or none.
     """
     stated = None if stated is None else stated.split(maxsplit=1)[0] if stated.split() else b""
-    if stated is not None and not (stated.isdigit() and int(stated) <= number):
+    if stated is not None and not (stated.isdigit() and len(stated) <= _DIGITS and int(stated) <= number):
         made = stated[:20].decode(errors="replace")
         raise DamagedError(
             f"{PUBLICATIONS} in {root} ends at {number}, and publication {made!a} was made: restore its "

@@ -1,7 +1,7 @@
 """The views: one .sql template each, filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
-from datetime import date, timedelta
+from datetime import date
 from typing import Final
 
 from schemas.drain import HISTORY_DAYS, DrainTerms
@@ -20,7 +20,7 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
     """SQL of the view drain with other terms, optionally as if the warehouse ended with the day `as_of`."""
-    first_day = None if as_of is None else as_of - timedelta(days=HISTORY_DAYS - 1)
+    first_day = None if as_of is None else date.fromordinal(max(as_of.toordinal() - HISTORY_DAYS + 1, 1))
     return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 
 

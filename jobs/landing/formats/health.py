@@ -34,9 +34,10 @@ _CHOICES: Final = {
 LARGEST: Final = 1e300
 """Values beyond are no measurements."""
 _MOST_INDEX: Final = 2**31
-_DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_DAY_US: Final = timedelta(days=1) // _MICROSECOND
+_END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
@@ -138,9 +139,8 @@ def _time_us(time: object, log_date: date) -> int:
         raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
     if at_us < 0:
         raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
-    begin = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
-    first, last = (begin - _DAY - EPOCH) // _MICROSECOND, (begin + 2 * _DAY - EPOCH) // _MICROSECOND
-    if not first <= at_us < last:
+    begin_us = (log_date - EPOCH.date()) // _MICROSECOND
+    if not begin_us - _DAY_US <= at_us < min(begin_us + 2 * _DAY_US, _END_US):
         raise LineError(
             Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"
         )

@@ -8,8 +8,8 @@ from jobs.landing.formats.health import LARGEST
 from jobs.landing.health.source import Given, Grown, Lines, Record, SourceError, record, unix_time
 from schemas.vocabulary import HEALTH_ERROR, HEALTH_INFO, HEALTH_OK, HEALTH_SAMPLE, HEALTH_WARNING
 
-_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d+))?\s*")
-_LABEL: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_SAMPLE: Final = re.compile(r"(DCGM_FI_\w+)\s*\{(.*)\}\s+(\S+)(?:\s+(\d{1,30}))?\s*")
+_LABEL: Final = re.compile(r'\b(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 _GROWS: Final = {
     "ECC_SBE_VOL_TOTAL": ("gpu", "ecc_corrected", HEALTH_INFO),
@@ -42,8 +42,8 @@ _BELOW: Final = {
 }
 """A link that trained down: the metric, the one that says what it can be, the check."""
 
-_PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d+)")
-_COUNTER: Final = re.compile(r"(\w+):\.*(\w+)\s*")
+_PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d{1,5})\b")
+_COUNTER: Final = re.compile(r"(\w+):\.*(\w{1,20})\s*")
 _PORT_COUNTERS: Final = {
     "SymbolErrorCounter": ("symbol_errors", HEALTH_WARNING),
     "LinkErrorRecoveryCounter": ("link_error_recovery", HEALTH_WARNING),
@@ -73,6 +73,8 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
         at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
         device, value = _index(labels), _number(found[3])
+        if at is None:
+            raise SourceError(f"no time: {found[4]} ms since 1970")
         if value is None or (device is None and "gpu" in labels):
             given.left_out["samples without a number, or of a GPU without one"] += 1
             continue

@@ -46,7 +46,8 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
             continue
         is_healthy = event.get("ishealthy") is True
         severity = HEALTH_FATAL if event.get("isfatal") is True else HEALTH_ERROR
-        codes = " ".join(map(str, event.get("errorcode") or ()))
+        given_codes = event.get("errorcode")
+        codes = " ".join(map(_text, given_codes if isinstance(given_codes, list) else [given_codes]))
         yield record(
             at,
             host,
@@ -55,7 +56,7 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
             HEALTH_ENDS if is_healthy else HEALTH_STARTS,
             HEALTH_OK if is_healthy else severity,
             index=_gpu(event.get("entitiesimpacted")),
-            message=" ".join(filter(None, (codes, str(event.get("message") or "")))) or None,
+            message=" ".join(filter(None, (codes, _text(event.get("message"))))) or None,
         )
 
 
@@ -72,43 +73,46 @@ def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def _of_node(node: Mapping[str, Any], given: Given) -> Iterator[Record]:
-    host = _at(node, "metadata", "name") or given.host
-    for each in _at(node, "status", "conditions") or ():
-        kind, status = each.get("type"), each.get("status")
-        changed, seen = (_time(each.get(f"last{name}Time"), given) for name in ("Transition", "Heartbeat"))
+    host = _text(_at(node, "metadata", "name")) or given.host
+    conditions = _at(node, "status", "conditions")
+    for each in conditions if isinstance(conditions, list) else ():
+        kind, status = _text(_at(each, "type")), _at(each, "status")
+        changed, seen = (_time(_at(each, f"last{name}Time"), given) for name in ("Transition", "Heartbeat"))
         if not host or not kind or changed is None:
             given.left_out["conditions without a node, a type or a time"] += 1
             continue
         failed = status != ("True" if kind.lower() == _READY else "False")
         if failed:
             severity = HEALTH_ERROR if status in ("True", "False") else HEALTH_WARNING
-            message = f"{each.get('reason')}: {each.get('message')}"
+            message = f"{_text(each.get('reason'))}: {_text(each.get('message'))}"
             yield record(changed, host, "node", kind, HEALTH_STARTS, severity, message=message)
         else:
             yield record(seen or changed, host, "node", kind, HEALTH_SAMPLE, HEALTH_OK)
 
 
 def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
-    about = event.get("involvedObject") or {}
-    host, check = about.get("name") or given.host, event.get("reason")
+    about = event.get("involvedObject")
+    host, check = _text(_at(about, "name")) or given.host, _text(event.get("reason"))
     times = [_time(event.get(name), given) for name in ("firstTimestamp", "lastTimestamp", "eventTime")]
     known = sorted({time for time in times if time is not None})
-    if about.get("kind") != "Node" or not host or not check or not known:
+    if _at(about, "kind") != "Node" or not host or not check or not known:
         given.left_out["events not of a node, or without a reason or a time"] += 1
         return
     severity = HEALTH_WARNING if event.get("type") == "Warning" else HEALTH_OK
     for at in known:
-        yield record(at, host, "node", check, HEALTH_SAMPLE, severity, message=event.get("message"))
+        yield record(
+            at, host, "node", check, HEALTH_SAMPLE, severity, message=_text(event.get("message")) or None
+        )
 
 
 def _documents(lines: Lines) -> Iterator[dict[str, Any]]:
     """Objects of one JSON document, of an array, or of a line each. Raises SourceError for anything else."""
-    text = "\n".join(lines)
+    lines = list(lines)
     try:
-        found = json.loads(text)
+        found = json.loads("\n".join(lines))
     except (ValueError, RecursionError):
         try:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+            found = [json.loads(line) for line in lines if line.strip()]
         except (ValueError, RecursionError) as error:
             raise SourceError(f"not JSON: {error}") from None
     for each in found if isinstance(found, list) else [found]:
@@ -124,8 +128,11 @@ def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time(value: object, given: Given) -> datetime | None:
     """A time in ISO 8601, or as protobuf's seconds and nanos; None for none."""
-    if isinstance(value, dict) and isinstance(value.get("seconds"), int | float):
-        return unix_time(value["seconds"] + (value.get("nanos") or 0) / 1e9)
+    if isinstance(value, dict):
+        seconds, nanos = value.get("seconds"), value.get("nanos") or 0
+        if isinstance(seconds, int | float) and isinstance(nanos, int | float):
+            return unix_time(seconds, nanos)
+        return None
     return given.time_of(value) if isinstance(value, str) and value else None
 
 
@@ -138,6 +145,11 @@ def _gpu(entities: object) -> int | None:
         if str(one.get("entitytype")).upper() == "GPU" and text.isdecimal() and len(text) < 6:
             found.add(int(text))
     return found.pop() if len(found) == 1 else None
+
+
+def _text(value: object) -> str:
+    """A text, or a number as such; empty for what is neither."""
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _at(value: Any, *path: str) -> Any:  # noqa: ANN401  # any JSON value

@@ -3,10 +3,12 @@
 import csv
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+from jobs.landing.formats.rows import MOST_TEXT
 from jobs.landing.health.source import Given, Lines, Record, SourceError, record
 from schemas.vocabulary import (
     HEALTH_ENDS,
@@ -19,13 +21,16 @@ from schemas.vocabulary import (
     HEALTH_WARNING,
 )
 
-_REASON: Final = re.compile(r"(.*?)\s+(\S+)\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s+(\S+)\s*")
-_SET_BY: Final = re.compile(r"Reason=(.*?)\s*\[(?:[^\]@]*)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]")
-_BRACKETS: Final = re.compile(r"([^\[\],]*)\[([^\]]*)\]([^\[\],]*)|([^\[\],]+)")
+_SINCE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_REASON: Final = re.compile(r"Reason=(.*)")
+_SET_BY: Final = re.compile(rf"\[[^\[\]@]*@({_SINCE.pattern})\]")
+_BRACKETS: Final = re.compile(r"([^\[\],]*)\[([^\[\]]*)\]([^\[\],]*)|([^\[\],]+)")
+_DIGITS: Final = 18
+"""Most digits of a number in a list of nodes."""
 _MOST_NODES: Final = 100_000
 _TAKEN_OUT: Final = ("DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "MAINT")
 
-_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]*)\): (\d+)(.*)")
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([^()]*)\): (\d{1,9})\b(.*)")
 _ISO: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\s+(?:(\S+)\s+kernel\b)?"
 )
@@ -44,45 +49,49 @@ _OPTIONAL: Final = ("state", "severity", "index", "value", "unit", "message", "p
 def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
     """Read `sinfo -R`: one line per reason, the user who gave it, since when, and its nodes."""
     for line in lines:
-        found = _REASON.fullmatch(line.rstrip())
-        if found is None:
+        reason, *found = line.rsplit(None, 3) or [""]
+        if len(found) < 3 or not _SINCE.fullmatch(found[1]):
             given.left_out["lines without reason, user, time and nodes"] += bool(line.strip())
             continue
-        for host in nodes(found[4]):
-            at = given.time_of(found[3])
-            yield record(at, host, "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=found[1].strip())
+        at = given.time_of(found[1])
+        for host in nodes(found[2]):
+            yield record(at, host, "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=reason.strip())
 
 
 def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
     """Read `scontrol show node`: nodes that are taken out, with reason and time; others pass, by --time."""
-    for block in re.split(r"(?m)^(?=\s*NodeName=)", "\n".join(lines)):
+    for block in re.split(r"(?m)^(?=[ \t]*NodeName=)", "\n".join(lines)):
         name, state = (re.search(rf"\b{key}=(\S+)", block) for key in ("NodeName", "State"))
         if name is None or state is None:
             given.left_out["blocks without NodeName and State"] += bool(block.strip())
             continue
-        reason = _SET_BY.search(block)
+        reason = _REASON.search(block)
+        since = _SET_BY.search(reason[1]) if reason else None
         if not any(word in state[1] for word in _TAKEN_OUT):
             if given.at is not None:
                 yield record(given.at, name[1], "node", "drained", HEALTH_SAMPLE, HEALTH_OK)
-        elif reason is None:
+        elif reason is None or since is None:
             given.left_out["nodes taken out without a time"] += 1
         else:
-            at, message = given.time_of(reason[2]), f"{reason[1]} ({state[1]})"
+            at, message = given.time_of(since[1]), f"{reason[1][: since.start()].rstrip()} ({state[1]})"
             yield record(at, name[1], "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=message)
 
 
 def nodes(listed: str) -> Iterator[str]:
     """Names of a list of Slurm's, such as gpu[001-003,7],login. Raises SourceError for one without an end."""
+    if _BRACKETS.sub("", listed).strip(","):
+        raise SourceError(f"no list of nodes: {listed[:60]!r}")
     count = 0
     for head, inside, tail, plain in _BRACKETS.findall(listed):
         for part in inside.split(",") if inside else [""]:
             first, _, last = part.partition("-")
-            if part and not (first.isdecimal() and (last or first).isdecimal()):
+            is_range = first.isdecimal() and (last or first).isdecimal()
+            if part and not (is_range and max(len(first), len(last)) <= _DIGITS):
                 raise SourceError(f"no list of nodes: {listed[:60]!r}")
             numbers = range(int(first), int(last or first) + 1) if part else range(1)
             count += len(numbers)
-            if count > _MOST_NODES:
-                raise SourceError(f"more than {_MOST_NODES} nodes in {listed[:60]!r}")
+            if count > _MOST_NODES or len(head) + len(tail) + len(plain) > MOST_TEXT:
+                raise SourceError(f"more than {_MOST_NODES} nodes, or long names, in {listed[:60]!r}")
             for number in numbers:
                 yield f"{head}{number:0{len(first)}d}{tail}" if part else plain
 
@@ -112,12 +121,10 @@ def _of_year(text: str, given: Given) -> datetime:
     """A syslog's time, which has no year: of the year in which the output was taken, or the one before."""
     taken = given.taken_at()
     for year in (taken.year, taken.year - 1):
-        try:
+        with suppress(ValueError, OverflowError):  # one of them may have no 29 February
             at = datetime.strptime(f"{year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=given.zone)
-        except ValueError:
-            continue  # 29 February is not of every year.
-        if at <= taken.replace(hour=23, minute=59, second=59):
-            return at
+            if at <= taken.replace(hour=23, minute=59, second=59):
+                return at
     raise SourceError(f"no time: {text!r}")
 
 
@@ -125,8 +132,14 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
     """Read rows of a CSV with a head, by the mapping of the settings, [health.csv]."""
     if missing := [name for name in _COLUMNS if name not in given.columns]:
         raise SourceError(f"the settings' [health.csv] lack {', '.join(missing)}: a column, or =constant")
-    rows = csv.DictReader(lines)
-    heads = rows.fieldnames or ()
+    try:
+        rows = csv.DictReader(lines)
+        yield from _csv_rows(rows, rows.fieldnames or (), given)
+    except csv.Error as error:
+        raise SourceError(f"no CSV: {error}") from None
+
+
+def _csv_rows(rows: Iterable[dict[str, str]], heads: Sequence[str], given: Given) -> Iterator[Record]:
     for name, column in given.columns.items():
         if not column.startswith("=") and column not in heads:
             raise SourceError(f"[health.csv] {name}: no column {column!r} among {', '.join(heads)[:200]}")
@@ -152,8 +165,9 @@ def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def _finite(text: str) -> float:
+    """A number. Raises ValueError for one that is none, or endless."""
     if not math.isfinite(found := float(text)):
-        raise ValueError
+        raise ValueError(text)
     return found
 
 

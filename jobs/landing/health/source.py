@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, NamedTuple
 
+from jobs.landing.formats.health import MOST_MESSAGE
 from schemas.vocabulary import HEALTH_FORMAT, HEALTH_OK
 
 Record = dict[str, Any]
@@ -56,17 +57,19 @@ class Given:
         """Return a time that is spelled in ISO 8601, with its own zone or that given. Raises SourceError."""
         try:
             found = datetime.fromisoformat(text.replace(",", "."))
-        except ValueError:
+            found = found if found.tzinfo is not None else found.replace(tzinfo=self.zone)
+            found.astimezone(UTC)
+        except (ValueError, OverflowError):
             raise SourceError(f"no time: {text[:60]!r}") from None
-        return found if found.tzinfo is not None else found.replace(tzinfo=self.zone)
+        return found
 
 
-def unix_time(seconds: float) -> datetime:
-    """Return a Unix time in UTC. Raises SourceError for one beyond the calendar."""
+def unix_time(seconds: float, nanos: float = 0) -> datetime | None:
+    """Return a Unix time; None for one that no calendar has."""
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return datetime.fromtimestamp(seconds + nanos / 1e9, UTC)
     except (ValueError, OverflowError, OSError):
-        raise SourceError(f"no time: {seconds:g} s since 1970") from None
+        return None
 
 
 Convert = Callable[[Lines, Given], Iterator[Record]]
@@ -82,11 +85,20 @@ class Source(NamedTuple):
 def record(
     at: datetime, host: str, component: str, check: str, state: str, severity: str, **more: object
 ) -> Record:
-    """Return what a check found, in the format of the landing; what is None is left out."""
+    """Return what a check found, in the format of the landing; what is None is left out.
+
+    Raises SourceError for a time that is in no year of UTC.
+    """
     known = {name: value for name, value in more.items() if value is not None}
+    if isinstance(message := known.get("message"), str):
+        known["message"] = message[:MOST_MESSAGE]  # one reason may be of 100,000 nodes
+    try:
+        time = at.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise SourceError(f"no time: {at}") from None
     return {
         "format": HEALTH_FORMAT,
-        "time": at.astimezone(UTC).isoformat(),
+        "time": time,
         "host": host,
         "component": component,
         "check": check,

@@ -1,8 +1,8 @@
 """Bytes that no tool writes: a reader of the landing ends in nothing but its error.
 
-`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, and whole
-units of every format, each a good one with bytes changed, cut, doubled or put elsewhere, or with a number
-made extreme. It names the slowest inputs, and those that took most memory.
+`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, health and
+what becomes it, and whole units of every format, each a good one with bytes changed, cut, doubled or put
+elsewhere, or with a number made extreme. It names the slowest inputs, and those that took most memory.
 """
 
 import argparse
@@ -31,7 +31,8 @@ from jobs.landing.formats.run_events import EVENT_ROWS, read_events
 from jobs.runtime.arguments import positive
 from tests.jobs.landing.formats.test_manifest import MANIFEST, META
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
-from tests.jobs.landing.fuzz_units import UNITS, read_changed
+from tests.jobs.landing.fuzz_health import TOOLS, read_changed_day, read_converted
+from tests.jobs.landing.fuzz_units import UNITS, Memory, read_changed
 from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
 
 _LINES: Final = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values() if len(text) < 3000]
@@ -144,6 +145,8 @@ def read_file(name: str, chance: random.Random) -> None:
 READERS: Final[dict[str, Callable[[random.Random], None]]] = {
     "lines": read_lines,
     **{name: partial(read_file, name) for name in FILES},
+    "health": partial(read_changed_day, mutated, Memory),
+    **{f"health of {tool}": partial(read_converted, tool, mutated) for tool in TOOLS},
     **{f"unit: {name}": partial(read_changed, name, mutated) for name in UNITS},
 }
 

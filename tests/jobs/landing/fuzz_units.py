@@ -113,7 +113,7 @@ UNITS: Final[dict[str, Callable[[], Files]]] = {
 }
 
 
-class _Memory(Store):
+class Memory(Store):
     """Files that lie in memory."""
 
     def __init__(self, files: Files) -> None:
@@ -135,7 +135,7 @@ def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
             LandedFile(*_UNIT, f"log_date={DAY}/job_id={JOB}/run_id={RUN}/{each}", each, len(files[each]))
             for each in sorted(files)
         ]
-        account = read_unit(_Memory(files), whole_unit(_UNIT, landed, _BOUNDS), _BOUNDS, staging)
+        account = read_unit(Memory(files), whole_unit(_UNIT, landed, _BOUNDS), _BOUNDS, staging)
         check(account, landed, files, list(_counted(folder, staging.close())))
 
 

@@ -2,10 +2,11 @@
 
 import http.client
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jobs.report.links import job_page_path
 from jobs.runtime.settings import load_settings
 from jobs.serve_pages import main
 from jobs.serving import pages as served
+from jobs.serving import server
 from jobs.serving.pages import Pages
 from jobs.serving.server import LOOPBACK, PageServer
 from jobs.warehouse.tables import Warehouse
@@ -69,12 +71,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory, _short_library: None) -> Pag
 
 @contextmanager
 def serving(pages: Pages) -> Iterator[Get]:
-    with PageServer(pages, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    with PageServer(pages, 0) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
 
         def get(path: str, host: str | None = None, method: str = "GET") -> Answer:
-            port = server.server_address[1]
+            port = listening.server_address[1]
             with closing(http.client.HTTPConnection(LOOPBACK, port, timeout=60)) as connection:
                 connection.request(method, path, headers={"Host": host or f"{LOOPBACK}:{port}"})
                 return Answer(connection.getresponse())
@@ -82,7 +84,7 @@ def serving(pages: Pages) -> Iterator[Get]:
         try:
             yield get
         finally:
-            server.shutdown()
+            listening.shutdown()
             thread.join()
 
 
@@ -156,6 +158,45 @@ def test_a_new_publication_is_seen(tmp_path: Path) -> None:
         assert get("/index.html").text == before
         Path(warehouse.root, "_latest_publication").write_bytes(b"0")
         assert get("/").headers["Location"] == f"/{later}/index.html"
+
+
+def test_a_warehouse_that_was_away_is_served_when_it_is_back(tmp_path: Path) -> None:
+    warehouse = Path(made(tmp_path / "warehouse").root)
+    stated = warehouse / "_latest_publication"
+    stated.write_bytes(b"0")
+    with serving(Pages(load_settings(warehouse=str(warehouse)))) as get:
+        warehouse.rename(tmp_path / "away")
+        assert get("/").status == 500
+        (tmp_path / "away").rename(warehouse)
+        assert get(f"/{DAY}/index.html").status == 200
+        for wrong in (b"9" * 5000, "\u00b2".encode()):
+            stated.write_bytes(wrong)
+            assert "restore its folder" in get("/").text
+        stated.unlink()
+        stated.mkdir()
+        assert (get("/").status, get("/").text.count("\n")) == (500, 1)
+        stated.rmdir()
+        assert get(f"/{NEXT_DAY}/index.html").status == 200
+
+
+def test_a_request_that_comes_a_byte_at_a_time_ends(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SILENCE_S", 0.3)
+    monkeypatch.setattr(server._Handler, "timeout", 5)
+    with (
+        PageServer(pages, 0) as listening,
+        closing(socket.create_connection((LOOPBACK, listening.server_port))) as slow,
+    ):
+        slow.settimeout(0.1)
+        listening.handle_request()
+        has_ended = False
+        for _ in range(100):
+            with suppress(TimeoutError):
+                with suppress(ConnectionError):
+                    slow.send(b"A")
+                    slow.recv(1)  # the end, or what is wrong with the request
+                has_ended = True
+                break
+    assert has_ended
 
 
 def test_too_many_at_once_are_refused(get: Get, pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,12 @@ def test_a_bad_line_has_its_reason(defect: str) -> None:
     with pytest.raises(LineError) as found:
         read_event(text(record), DAY, Bounds(line_bytes=2000))
     assert (found.value.reason, detail in found.value.detail) == (reason, True), found.value.detail
+
+
+@pytest.mark.parametrize("day", [date.min, date.max])
+def test_a_folder_of_the_first_or_last_day_has_rejects(day: date) -> None:
+    with pytest.raises(LineError, match="as the folder says"):
+        read_event(text(GOOD), day, Bounds())
 
 
 def test_a_time_is_a_number_or_iso_text_and_what_is_missing_is_null() -> None:

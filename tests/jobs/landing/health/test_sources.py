@@ -257,6 +257,13 @@ def test_every_tool_has_a_case() -> None:
         ("csv", CSV, {"columns": COLUMNS | {"check": "Alert"}}, "no column 'Alert'"),
         ("sinfo", "r  u  2026-01-05T08:03:07 node[1-x]", {}, "no list of nodes"),
         ("sinfo", "r  u  2026-01-05T08:03:07 node[1-99999999]", {}, "more than"),
+        ("sinfo", f"r  u  2026-01-05T08:03:07 node[0-{10**26}]", {}, "no list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 node[" + "1" * 5_000 + "]", {}, "no list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 node[1-3", {}, "no list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 " + "n" * 1_001, {}, "long names"),
+        ("kernel", KERNEL.replace("2026-01-05", "0001-01-01").replace("-0400", "+2300"), {}, "no time"),
+        ("kernel", KERNEL.replace("Jan  5", "Feb 30"), {"at": TAKEN}, "no time"),
+        ("csv", "Timestamp\n" + "x" * 200_000, {"columns": dict.fromkeys(COLUMNS, "Timestamp")}, "no CSV"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(source: str, text: str, given: dict[str, Any], says: str) -> None:
