@@ -290,8 +290,8 @@ def test_what_grows_is_whole_in_the_last_step_of_its_window(whole: Windowed) -> 
     assert not grown[[0, 1, 10, 11]].any()
 
 
-def test_a_window_that_grows_wants_an_end() -> None:
-    with pytest.raises(ValueError, match="wants an end"):
+def test_a_window_that_grows_needs_an_end() -> None:
+    with pytest.raises(ValueError, match="needs an end"):
         Window(3, grows=True)
 
 
