@@ -230,9 +230,9 @@ def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
         made.put("going", name, line(job_id="going") + b"\n")
     opened = _Folder.open
 
-    def fail(store: _Folder, path: str) -> BinaryIO | nullcontext[Mock]:
+    def fail(store: _Folder, path: str, size: int | None = None) -> BinaryIO | nullcontext[Mock]:
         if "job_id=going" not in path:
-            return opened(store, path)
+            return opened(store, path, size)
         if path.endswith("rank-1.jsonl"):
             gives = [line(job_id="going") + b"\n", OSError(5, "Input/output error")]
             return nullcontext(Mock(read=Mock(side_effect=gives)))
