@@ -99,7 +99,7 @@ test: setup
 
 test-all: setup package
 	@echo "test-all: pytest, the slow tests: cluster, servers, command lines ..."
-	@$(VENV) -m pytest -q -m slow
+	@$(VENV) -m pytest -q -m slow -n 2 --dist loadfile
 
 screenshots: setup
 	@$(VENV) -m tests.screenshots
