@@ -29,8 +29,10 @@ def test_a_missing_package_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    for name in [each for each in sys.modules if each in ("jobs.serve_agents", "jobs.agents.tools")]:
-        monkeypatch.delitem(sys.modules, name)
+    for name in [
+        each for each in sys.modules if each.startswith(("mcp.", "jobs.agents", "jobs.serve_agents"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)  # another test may have imported them
     assert console(["mcp"]) == 2
     assert capsys.readouterr().err == (
         "straggler: error: mcp is not installed: pip install 'straggler-fleet[agents]'\n"
