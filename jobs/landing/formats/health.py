@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, read_record
+from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, check_required, read_record
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, plain
 from jobs.landing.formats.strict_json import is_integer, is_name, is_text, shown
 from schemas.health_tables import NO_DEVICE
@@ -73,9 +73,7 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
-    for name in _REQUIRED:
-        if record.get(name) is None:
-            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+    check_required(record, _REQUIRED)
     _check_types(record)
     at_us = _time_us(record["time"], log_date)
     index = NO_DEVICE if record.get("index") is None else record["index"]

@@ -3,7 +3,7 @@
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
@@ -63,7 +63,8 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
     record = read_record(line, nesting)
-    _require(record, unit)
+    has_tensor_parallelism = (unit["tp_size"] or 1) > 1
+    check_required(record, (*REQUIRED, "tp_rank") if has_tensor_parallelism else REQUIRED)
     _check_types(record)
     _check_ops(record)
     _check_times(record)
@@ -102,9 +103,9 @@ def _holds_nan(value: object) -> bool:
     return isinstance(value, NotANumber)
 
 
-def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
-    has_tensor_parallelism = (unit["tp_size"] or 1) > 1
-    for name in (*REQUIRED, *(("tp_rank",) if has_tensor_parallelism else ())):
+def check_required(record: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise LineError for the first of these keys that is missing or null."""
+    for name in names:
         if record.get(name) is None:
             raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
 

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, check_ids, read_record
+from jobs.landing.formats.rank_log_line import (
+    NAME,
+    LineError,
+    bad_type,
+    check_ids,
+    check_required,
+    read_record,
+)
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, Reject, text_of
 from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, shown
 from schemas.ingested_tables import RUN_EVENTS
@@ -65,9 +72,7 @@ def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
-    for name in _REQUIRED:
-        if record.get(name) is None:
-            raise LineError(Reason.MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+    check_required(record, _REQUIRED)
     _check_types(record)
     for name in _TIMES:
         if (record.get(name) or 0) < 0:
