@@ -48,7 +48,8 @@ def test_spark_and_duckdb_see_what_a_reader_sees_and_keep_it(history: History, c
     for catalog in ("spark", "duckdb"):
         status, made[catalog], err = call(main, catalog, "--warehouse", root, "--schema", "seen")
         assert (status, err) == (0, "")
-    spark, current = history.spark, history.spark.catalog.currentDatabase()
+    # A session of its own: a temporary view that another test left would hide a table of its name.
+    spark = history.spark.newSession()
     try:
         for statement in made["spark"].split(";\n"):
             made_of = re.search(r"(?:EXISTS delta_|VIEW )(\w+)", statement)
@@ -60,7 +61,6 @@ def test_spark_and_duckdb_see_what_a_reader_sees_and_keep_it(history: History, c
         assert {name: spark.table(f"seen.{name}").count() for name in COUNTED} == expected
     finally:
         spark.sql("DROP SCHEMA IF EXISTS seen CASCADE")
-        spark.catalog.setCurrentDatabase(current)
     with duckdb.connect(":memory:") as connection:
         connection.execute(made["duckdb"])
         for name in COUNTED:
