@@ -4,6 +4,7 @@
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
 # make airflow              a local Airflow with the DAGs and the demo's landing; PORT=8080
+# make release              all tests, the wheel in fresh environments with each extra; then names the tag to set
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
 # make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
 # make real-run             trains small models in processes and replays their logs: 8 minutes; the first time
@@ -22,7 +23,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow quick test test-all bench screenshots package emitter real-run lock java jars
+.PHONY: setup demo airflow quick test test-all bench screenshots package release emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(COMMAND) $(JARS)
@@ -109,6 +110,13 @@ bench: setup
 
 package: setup
 	@$(VENV) -m jobs.runtime.package
+
+# The fast tests compare the version of pyproject.toml with the changelog's newest.
+release: setup
+	@test -z "$$(git status --porcelain)" || { echo "release: commit first, or remove what git does not know" >&2; exit 1; }
+	@$(MAKE) --no-print-directory test test-all
+	@$(VENV) -m tests.installs
+	@echo "release: all holds; now: git tag v$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)"
 
 emitter: setup
 	@$(VENV) -m jobs.runtime.package emitter

@@ -162,3 +162,9 @@ def test_there_is_nowhere(what: str) -> None:
 )
 def test_a_silenced_check_is_named_and_explained(line: str, is_explained: bool) -> None:
     assert (unexplained(line) == []) is is_explained
+
+
+def test_the_version_is_the_changelogs_newest() -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    changelog = (PROJECT / "jobs" / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (\S+)$", changelog, flags=re.MULTILINE)[0] == version
