@@ -62,6 +62,11 @@ UNREVISED: Final = pa.struct(
         ("flag_reason", pa.string()),
         ("culprits", pa.list_(CULPRIT)),
         ("evidence", _EVIDENCE),
+        *(
+            (f"{name}_{end}", pa.float64())
+            for name in ("time_saved_fraction", "attributed_fraction")
+            for end in ("low", "high")
+        ),
     ]
 )
 """The values of a row before history revised it."""
@@ -159,6 +164,8 @@ JOB_CAUSES: Final = Table(
             "revised_from: time_saved_fraction before",
             _EVIDENCE,
         ),
+        *col.interval("time_saved_fraction", "attributed_fraction", "lost_fraction"),
+        *col.interval("recoverable_gpu_hours", "attributed_gpu_hours", "lost_gpu_hours", unit="GPU h"),
         Column(
             "unrevised",
             "the row's values before history revised it; null if it did not",
@@ -167,6 +174,7 @@ JOB_CAUSES: Final = Table(
         ),
     ),
     expectations=(
+        col.in_order("time_saved_fraction", "attributed_fraction", "lost_fraction"),
         Expectation(
             "nothing_attributed_to_unexplained",
             f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",
