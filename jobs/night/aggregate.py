@@ -2,7 +2,7 @@
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
 op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect;
-host_health, job_causes -> cause_evidence.
+host_health, job_causes -> cause_evidence; jobs, step_slowdown, job_causes, worker_slowdown -> job_changes.
 """
 
 from collections.abc import Sequence
@@ -39,6 +39,7 @@ from schemas.vocabulary import (
     HOST_DAY,
     HOST_HEALTH,
     JOB_CAUSES,
+    JOB_CHANGES,
     JOB_POWER,
     JOB_SLOWDOWN,
     JOBS,
@@ -51,6 +52,8 @@ from schemas.vocabulary import (
     Phase,
 )
 from udfs.health.evidence import cause_evidence
+from udfs.job_changes import READ as COMPARED
+from udfs.job_changes import job_changes, points_of
 from udfs.power.days import Watts, power_tables
 from udfs.roles.role_tables import role_tables
 
@@ -79,7 +82,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     tables |= power_tables(tables.pop(JOB_POWER), watts)
     roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
     evidence = beside_culprits(phase.warehouse, log_dates, tables[HOST_DAY], settings.revision.days)
-    return phase.publish(tables | roles | evidence, [rule(roles) for rule in ROLE_RULES if roles])
+    changes = {JOB_CHANGES: changes_so_far(phase.warehouse, log_dates, settings.revision.days)}
+    return phase.publish(tables | roles | evidence | changes, [rule(roles) for rule in ROLE_RULES if roles])
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
@@ -93,6 +97,13 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
         parts = parts.join(lost.rename_columns([*UNIT_KEY, "lost_fraction"]), UNIT_KEY)
         return role_tables(warehouse.rows(TABLES[ROLE_STEP], log_dates), parts)
     return {}
+
+
+def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> pa.Table:
+    """job_changes of these days; days : how many before a day are compared."""
+    dates = [*days_before(log_dates, days), *log_dates]
+    tables = {name: warehouse.rows(TABLES[name], dates) for name in COMPARED}
+    return job_changes(points_of(tables), log_dates, days)
 
 
 def beside_culprits(

@@ -6,18 +6,12 @@ the truth is the whole day run once more without the fault. Seeds 0 to 99,999 ar
 1,000,000 on are kept for evaluation.
 """
 
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import count
 from typing import Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import SickHost
@@ -25,9 +19,8 @@ from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
 from jobs.synthetic.sample_job import own_hosts, sample_workload
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Status
 from tests.evaluation.judge import Row
-from tests.evaluation.report import FORMATS, Section, percent, rendered
 from udfs.what_if import simulate_job
 
 CLASSES: Final = {
