@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
-from math import inf, log
+from math import inf, log, sqrt
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -124,7 +124,7 @@ def least_change(days: int, of: str) -> float:
         return inf
     spread = SPREAD[of] * (2 if days < FEW_DAYS else 1)
     before = days // 2
-    return max(SMALLEST[of], spread * (_price(days) * days / (before * (days - before))) ** 0.5)
+    return max(SMALLEST[of], spread * sqrt(_price(days) * days / (before * (days - before))))
 
 
 def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:

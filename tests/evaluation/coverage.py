@@ -1,17 +1,21 @@
-"""Evaluate intervals of savings: days of which a tenth of the steps is logged, beside the truth of all of them.
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, the truth is known of all.
 
-`python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and window,
-and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of five;
-the truth is the whole day run once more without the fault. Seeds 0 to 99,999 are for tuning, those from
-1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
+window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
+five; the truth is the whole day run once more without the fault. A job counts where the fault is named.
+Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
 """
 
+import sys
+from functools import partial
 from typing import Final
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import SickHost
@@ -19,8 +23,9 @@ from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
 from jobs.synthetic.sample_job import own_hosts, sample_workload
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Status
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
+from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
 from udfs.what_if import simulate_job
 
 CLASSES: Final = {
@@ -34,8 +39,8 @@ CLASSES: Final = {
 """Classes of faults, and the cause of each."""
 DAY: Final = 200
 """Steps of a day."""
-PART: Final = 10
-"""One step of so many is logged."""
+TOGETHER: Final = 10
+"""Jobs that are added up."""
 DESIGNS: Final = ("even", "random", "bursts")
 
 
@@ -95,3 +100,63 @@ def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
     length = 1 if design == "even" else BURST
     first = int(rng.integers(part * length))
     return [step for step in range(DAY) if (step - first) % (part * length) < length]
+
+
+def tables(judged: pd.DataFrame) -> list[Section]:
+    """How often intervals hold the truth: by class, by what is logged, and of sums."""
+    columns = {
+        "jobs": ("seed", "size"),
+        "inside [%]": ("inside", percent),
+        "too high [%]": ("below", percent),
+        "too low [%]": ("above", percent),
+        "flagged [%]": ("is_flagged", percent),
+        "saved [%]": ("saved", "mean"),
+        "width [%]": ("width", "median"),
+    }
+    note = "Inside: the truth lies within. Saved: mean, and width: median, of the step."
+    return [
+        Section("By class of fault", note, judged.groupby("class", as_index=False).agg(**columns)),
+        Section(
+            "By class and what is logged",
+            "",
+            judged.groupby(["class", "design"], as_index=False).agg(**columns),
+        ),
+        Section(
+            "Sums",
+            f"Of {TOGETHER} jobs each, whose errors are taken as independent.",
+            sums(judged)
+            .groupby("class", as_index=False)
+            .agg(sums=("inside", "size"), **{"inside [%]": ("inside", percent)}),
+        ),
+    ]
+
+
+def sums(judged: pd.DataFrame) -> pd.DataFrame:
+    """Sums of jobs of one class, in the order of their seeds, and whether their intervals hold the truth."""
+    group = judged.groupby("class").cumcount() // TOGETHER
+    squares = judged.assign(group=group, squared=(judged["width"] / 2) ** 2)
+    found = squares.groupby(["class", "group"])[["true", "saved", "squared"]].sum().reset_index()
+    return found.assign(inside=(found["saved"] - found["true"]).abs() <= found["squared"] ** 0.5)
+
+
+@command(
+    "tests.evaluation.coverage",
+    option("--jobs N", "jobs of each class", positive, default=100),
+    option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--part N", "one step of so many is logged", positive, default=10),
+    option("--classes NAMES", "only these, with commas between", default=",".join(CLASSES)),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge intervals."""
+    found = [
+        drawn(partial(judge, of, part=args.part), args.seed, args.jobs) for of in args.classes.split(",")
+    ]
+    last = max(seed for _, seed in found)
+    heading = f"{args.jobs} jobs a class of seeds {args.seed} to {last}; one step of {args.part} is logged."
+    sys.stdout.write(rendered(heading, tables(pd.concat([rows for rows, _ in found])), args.format))
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
