@@ -165,6 +165,13 @@ JOB_CAUSES: Final = Table(
             _EVIDENCE,
         ),
         *col.interval("time_saved_fraction", "attributed_fraction", "lost_fraction"),
+        col.fraction(
+            "diagnosis_error_fraction",
+            "part of the half width of these intervals that the diagnosis's own error makes, whatever was "
+            "recorded: the same on all days of a run, so that it adds up; null where there is no interval",
+            nullable=True,
+            minimum=0,
+        ),
         *col.interval("recoverable_gpu_hours", "attributed_gpu_hours", "lost_gpu_hours", unit="GPU h"),
         Column(
             "unrevised",

@@ -60,7 +60,8 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     places = {unit: place for place, unit in enumerate(_keys(tables.units))}
     unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
     parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
-    figures = {"lost": measure.lost, "half": f"{measure.lost}_half_width"}
+    lost = measure.lost
+    figures = {"lost": lost, "half": f"{lost}_half_width", "shared": f"{lost}_shared"}
     parts |= {"unit": unit} | {name: tables.parts[column] for name, column in figures.items()}
     return {
         "day": publication.day.isoformat(),

@@ -4,8 +4,8 @@
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
 -- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
--- in job_causes. low and high are the ends of 90 % intervals: errors add up within a run, their squares over runs; null
--- where an earlier version wrote a row.
+-- in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the diagnosis within
+-- a run themselves; null where an earlier version wrote a row.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
 WITH explained AS (
@@ -36,8 +36,12 @@ runs AS (
         sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
         max(time_saved_fraction) AS time_saved_fraction_max,
         count(lost_gpu_hours) = count(lost_gpu_hours_half_width) AS has_intervals,
-        sum(lost_gpu_hours_half_width) AS half_lost,
-        sum(recoverable_gpu_hours_half_width) AS half_recoverable
+        sum(lost_gpu_hours_half_width * lost_gpu_hours_half_width - lost_gpu_hours_shared * lost_gpu_hours_shared)
+            + pow(sum(lost_gpu_hours_shared), 2) AS squared_of_lost,
+        sum(
+            recoverable_gpu_hours_half_width * recoverable_gpu_hours_half_width
+            - recoverable_gpu_hours_shared * recoverable_gpu_hours_shared
+        ) + pow(sum(recoverable_gpu_hours_shared), 2) AS squared_of_recoverable
     FROM fix_parts
     WHERE $in_period
     GROUP BY cause, host, job_id, run_id
@@ -57,9 +61,8 @@ fixes AS (
         sum(attributed_gpu_hours) AS attributed_gpu_hours,
         sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
         max(time_saved_fraction_max) AS time_saved_fraction_max,
-        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(half_lost * half_lost)) END AS half_of_lost,
-        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(half_recoverable * half_recoverable)) END
-            AS half_of_recoverable
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_lost)) END AS half_of_lost,
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_recoverable)) END AS half_of_recoverable
     FROM runs
     GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
 )

@@ -71,12 +71,12 @@ def cause_rows(
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     racks     : of its workers, None where no label names them.
-    half_widths : of the intervals of what each cause's fix saves, and of what is attributed to it; shape
-                  (2, cause), nan where none is known. None: of all.
+    half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
+                  the diagnosis adds to the first; shape (3, cause), nan where none is known. None: of all.
     """
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
-    halves = np.full((2, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
+    halves = np.full((3, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
     causes = [
         _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours, own)
         for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
@@ -145,7 +145,8 @@ def _row(
 ) -> Row:
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
     saved: Row = {}
-    for name, half in zip(("time_saved_fraction", "attributed_fraction"), half_widths, strict=True):
+    *halves, of_diagnosis = half_widths
+    for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
         value = getattr(found, name)
         bounds = around(name, value, None if math.isnan(half) else half)
         saved |= {name: value, **bounds}
@@ -154,6 +155,7 @@ def _row(
         "cause": CAUSES[code],
         "is_cause": found.is_cause,
         **saved,
+        "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
         "flag_reason": _FLAGS[found.flag],
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},

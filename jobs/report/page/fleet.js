@@ -47,11 +47,15 @@ function keptView(bounds) {
   return filters;
 }
 
-// Half of the interval of a sum: errors of one run and cause add up, squares of others do; null where any is unknown.
+// Half of the interval of a sum: of one unit and cause errors add up, of one run and cause the shared part of them does, of
+// others squares do; null where any is unknown.
 function halfOf(parts) {
   if (parts.some((part) => part.half === null && part.lost !== null)) return null;
-  const runs = Map.groupBy(parts, (part) => `${part.cause} ${part.unit.run}`);
-  return Math.sqrt([...runs.values()].reduce((sum, own) => sum + sumOf(own, "half") ** 2, 0));
+  const grouped = (rows, key) => [...Map.groupBy(rows, key).values()];
+  return Math.sqrt(grouped(parts, (part) => `${part.cause} ${part.unit.run}`).reduce((sum, own) => {
+    const squared = grouped(own, (part) => part.unit.log_date).map((day) => sumOf(day, "half") ** 2 - sumOf(day, "shared") ** 2);
+    return sum + squared.reduce((all, each) => all + Math.max(0, each), sumOf(own, "shared") ** 2);
+  }, 0));
 }
 
 function between(row, amount) {

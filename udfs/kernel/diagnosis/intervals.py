@@ -1,10 +1,12 @@
 """How far savings of a whole day may lie from those of the steps that were recorded."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.cause import SLOW_WORKER, UNEXPLAINED, CauseFound
 from udfs.kernel.student import student_quantile
 
 HOUR_S: Final = 3600.0
@@ -17,6 +19,13 @@ MOST_BLOCKS: Final = 10
 
 REGULAR: Final = 0.8
 """Share of the stretches that follow each other at the same distance, from which on they are regular."""
+
+OF_STEP: Final = 0.0005
+OF_SAVING: Final = 0.005
+OF_SLOW_TOGETHER: Final = 0.02
+"""Half widths of what the diagnosis does not know, by `python -m tests.evaluation.coverage`: a part of the
+step, of the saving, and of the saving where several workers are slow together, as on one host: fewer others
+then say what is usual."""
 
 
 def number_of_steps(
@@ -70,3 +79,19 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
     error = np.sqrt(missing * squares * draws / (draws - 1)) / steps
     widths: Floats = student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * error
     return widths
+
+
+def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
+    """Add what the diagnosis does not know of a saving, an error of its own, to its half width.
+
+    widths  : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
+    returns : the same with it, and behind them what it adds to the first; shape (3, cause).
+    """
+    saved = np.array([[each.time_saved_fraction, each.attributed_fraction] for each in causes]).T
+    together = np.array(
+        [len(each.culprits) > 1 or any(of.workers for of in each.culprits) for each in causes]
+    )
+    together &= np.arange(len(causes)) == SLOW_WORKER
+    unknown = np.hypot(OF_STEP, np.where(together, OF_SLOW_TOGETHER, OF_SAVING) * saved)
+    unknown[1, UNEXPLAINED] = 0.0
+    return np.vstack([np.hypot(widths, unknown), unknown[:1]])
