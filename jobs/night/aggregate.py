@@ -47,10 +47,12 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     ROLE_STEP,
     ROLE_TABLES,
+    STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
     Phase,
 )
+from udfs.changes import LEAST_DAYS
 from udfs.health.evidence import cause_evidence
 from udfs.job_changes import READ as COMPARED
 from udfs.job_changes import job_changes, points_of
@@ -82,7 +84,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     tables |= power_tables(tables.pop(JOB_POWER), watts)
     roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
     evidence = beside_culprits(phase.warehouse, log_dates, tables[HOST_DAY], settings.revision.days)
-    changes = {JOB_CHANGES: changes_so_far(phase.warehouse, log_dates, settings.revision.days)}
+    changes = changes_so_far(phase.warehouse, log_dates, settings.revision.days)
     return phase.publish(tables | roles | evidence | changes, [rule(roles) for rule in ROLE_RULES if roles])
 
 
@@ -99,11 +101,22 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
     return {}
 
 
-def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> pa.Table:
-    """job_changes of these days; days : how many before a day are compared."""
+def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
+    """job_changes of these days; no table where too few days have steps, and these had no changes.
+
+    days : how many before a day are compared
+    """
     dates = [*days_before(log_dates, days), *log_dates]
-    tables = {name: warehouse.rows(TABLES[name], dates) for name in COMPARED}
-    return job_changes(points_of(tables), log_dates, days)
+    if len(warehouse.rows_by_day(TABLES[STEP_SLOWDOWN], dates)) < LEAST_DAYS and not warehouse.rows_by_day(
+        TABLES[JOB_CHANGES], log_dates
+    ):
+        return {}
+    tables = {}
+    for name, columns in COMPARED.items():
+        few, wanted = warehouse.few_rows(TABLES[name], dates), [*UNIT_KEY, *columns]
+        read = warehouse.read(TABLES[name], dates).select(wanted).toArrow() if few is None else few
+        tables[name] = read.select(wanted)
+    return {JOB_CHANGES: job_changes(points_of(tables), log_dates, days)}
 
 
 def beside_culprits(

@@ -94,7 +94,7 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
 
 
 def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not() -> None:
-    """Half widths of 5, of which 3 are the diagnosis's: over two days 6 of these, and two times 4 of others."""
+    """Half widths of 5, 3 of them the diagnosis's: over two days 6 of these, and twice 4 of others."""
     whole = {"lost_fraction_low": 0.0, "lost_fraction_high": 0.25, "diagnosis_error_fraction": 0.03}
     hours = {
         f"{name}_gpu_hours_{end}": value
