@@ -33,6 +33,12 @@ _WORKER: Final = (
     ("rank", pa.int32()),
     ("host", pa.string()),
 )
+HOURS_OF: Final = {
+    "time_saved_fraction": "recoverable_gpu_hours",
+    "attributed_fraction": "attributed_gpu_hours",
+    "lost_fraction": "lost_gpu_hours",
+}
+"""What has an interval, and its column in GPU-hours."""
 CULPRIT: Final = pa.struct(
     [
         *_WORKER,
@@ -164,7 +170,7 @@ JOB_CAUSES: Final = Table(
             "revised_from: time_saved_fraction before",
             _EVIDENCE,
         ),
-        *col.interval("time_saved_fraction", "attributed_fraction", "lost_fraction"),
+        *col.interval(*HOURS_OF),
         col.fraction(
             "diagnosis_error_fraction",
             "part of the half width of these intervals that the diagnosis's own error makes, whatever was "
@@ -172,7 +178,7 @@ JOB_CAUSES: Final = Table(
             nullable=True,
             minimum=0,
         ),
-        *col.interval("recoverable_gpu_hours", "attributed_gpu_hours", "lost_gpu_hours", unit="GPU h"),
+        *col.interval(*HOURS_OF.values(), unit="GPU h"),
         Column(
             "unrevised",
             "the row's values before history revised it; null if it did not",
@@ -181,7 +187,7 @@ JOB_CAUSES: Final = Table(
         ),
     ),
     expectations=(
-        col.in_order("time_saved_fraction", "attributed_fraction", "lost_fraction"),
+        col.in_order(*HOURS_OF),
         Expectation(
             "nothing_attributed_to_unexplained",
             f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",

@@ -1,16 +1,11 @@
 """Intervals of 90 % around what fixes save: as columns of job_causes, in fractions and GPU-hours."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
+
+from schemas.job_causes import HOURS_OF
 
 Row = Mapping[str, Any]
-
-HOURS_OF: Final = {
-    "time_saved_fraction": "recoverable_gpu_hours",
-    "attributed_fraction": "attributed_gpu_hours",
-    "lost_fraction": "lost_gpu_hours",
-}
-"""What has an interval, and what it is in GPU-hours."""
 
 
 def half_width(row: Row, name: str) -> float | None:

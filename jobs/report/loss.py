@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
+from schemas.job_causes import HOURS_OF
 from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
-from udfs.intervals import HOURS_OF
 
 
 class Measure(NamedTuple):

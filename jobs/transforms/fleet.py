@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from schemas import groups
+from schemas.job_causes import HOURS_OF
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -27,7 +28,6 @@ from schemas.vocabulary import (
     UNIT_KEY,
     Status,
 )
-from udfs.intervals import HOURS_OF
 from udfs.power.days import READ
 
 _STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})

@@ -84,9 +84,9 @@ def test_gpu_hours_follow_and_a_unit_that_is_not_analysed_has_neither() -> None:
 
 def test_what_does_not_hold_leaves_its_error_to_what_is_unexplained() -> None:
     causes = rows(0.25, 0.0625, are_causes=(True, False), beyond=0.03125)
-    for row, half in zip(causes, [0.125, 0.0625, *[0.0] * (FIXABLE - 2), 0.0], strict=True):
-        row |= {"attributed_fraction_low": row["attributed_fraction"] - half}
-        row |= {"attributed_fraction_high": row["attributed_fraction"] + half}
+    halves, attributed = [0.125, 0.0625, *[0.0] * (FIXABLE - 1)], [0.25, 0.0625, *[0.0] * (FIXABLE - 1)]
+    for row, half, each in zip(causes, halves, attributed, strict=True):
+        row |= {"attributed_fraction_low": each - half, "attributed_fraction_high": each + half}
     causes[-1] |= {"time_saved_fraction_low": 0.0, "time_saved_fraction_high": 0.0625}
     first, second, *_, last = lost_columns(causes, 64.0, is_analysed=True)
     assert (first["lost_fraction_low"], first["lost_fraction_high"]) == (0.125, 0.375)

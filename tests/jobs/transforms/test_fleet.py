@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from jobs.gates.audit import audit
 from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
 from schemas.groups import DIMENSIONS
+from schemas.job_causes import HOURS_OF
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
@@ -21,7 +22,6 @@ from schemas.vocabulary import (
     SIZE_BUCKETS,
 )
 from tests.support.examples import DAY, NEXT_DAY, frame
-from udfs.intervals import HOURS_OF
 
 Rows = dict[tuple[str, str], dict[str, Any]]
 
