@@ -1,97 +1,61 @@
 """Changes: since which day does a job take longer or lose more, to which cause, and what else changed?
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
-what it loses or a cause is on another level. Without a job, of all. Nothing is written.
+what it loses or a cause is on another level. Without a job, of all. Nothing is written: the table job_changes
+has what each night found of its own jobs.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, fields
-from itertools import groupby
-from typing import Any, Final
-
-import numpy as np
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.reading.changes import FEW_DAYS, Change, Point, changes_of
-from jobs.reading.side import Day, Side
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
+from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
-from schemas.unit import Unit
-from schemas.vocabulary import JOB_CAUSES, JOBS, STEP_SLOWDOWN, UNIT_KEY, WORKER_SLOWDOWN
-from udfs.lost import lost_fractions
-
-_KEY: Final = ", ".join(UNIT_KEY)
-_FACTS: Final = (
-    *("model", "framework", "gpu_type", "world_size", "dp_size", "pp_size", "tp_size", "cp_size", "vpp_size"),
-    "restarts",
-)
-"""Columns of jobs that say what else changed."""
-
-Rows = dict[Unit, list[dict[str, Any]]]
+from schemas.vocabulary import JOBS, UNIT_KEY
+from udfs.changes import LEAST_DAYS, Change, Point, by_job, changes_of, least_change
+from udfs.job_changes import READ, points_of
 
 
-def run(reader: Reader, args: Arguments) -> list[Change]:
-    """Find the changes of one job, or of all. Raises QuestionError for an unknown job."""
-    units = _by_unit(reader, args, JOBS, [*_FACTS, "labels"])
-    if args.job_id is not None and not units:
+def run(reader: Reader, args: Arguments) -> tuple[list[Change], int]:
+    """Find the changes of one job, or of all, the latest first; and the days of the job that has most.
+
+    Raises QuestionError for an unknown job.
+    """
+    points = points_of({table: reader.rows(_asked(table, columns, args)) for table, columns in READ.items()})
+    if args.job_id is not None and not points:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
         if args.job_id not in names:
             raise QuestionError(f"no job {args.job_id}: {suggestion(args.job_id, names)}")
-    steps = _by_unit(reader, args, STEP_SLOWDOWN, ["step", "actual_step_s"])
-    of_cause = ["cause", "is_cause", "attributed_fraction", "time_saved_fraction"]
-    causes = _by_unit(reader, args, JOB_CAUSES, of_cause)
-    hosts = _by_unit(reader, args, WORKER_SLOWDOWN, ["host"])
-    points = [
-        point_of(unit, manifest, steps[unit], causes.get(unit, []), hosts.get(unit, []))
-        for unit, (manifest,) in units.items()
-        if unit in steps
-    ]
-    points.sort(key=lambda point: (point.unit.job_id, point.unit))
-    found: list[Change] = []
-    for _, of_job in groupby(points, key=lambda point: point.unit.job_id):
-        found += changes_of(list(of_job))
-    return sorted(found, key=lambda change: change.since, reverse=True)
+    jobs: list[list[Point]] = list(by_job(points))
+    found = [change for of_job in jobs for change in changes_of(of_job)]
+    return sorted(found, key=lambda change: change.since, reverse=True), max(map(len, jobs), default=0)
 
 
-def _by_unit(reader: Reader, args: Arguments, table: str, columns: list[str]) -> Rows:
-    """Rows of a table selected by the arguments, grouped by unit."""
+def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
+    """SQL for the rows of a table that the arguments select."""
     wanted = ["true"] if args.job_id is None else [f"job_id = {sql_strings([args.job_id])}"]
     wanted += [f"log_date >= DATE'{args.first}'"] if args.first is not None else []
     wanted += [f"log_date <= DATE'{args.last}'"] if args.last is not None else []
-    sql = f"SELECT {_KEY}, {', '.join(columns)} FROM {table} WHERE {' AND '.join(wanted)}"
-    found: Rows = {}
-    for row in reader.rows(sql).to_pylist(maps_as_pydicts="strict"):
-        found.setdefault(Unit(*(row[name] for name in UNIT_KEY)), []).append(row)
-    return found
+    return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {' AND '.join(wanted)}"
 
 
-def point_of(
-    unit: Unit,
-    manifest: Mapping[str, Any],
-    steps: Sequence[Mapping[str, Any]],
-    causes: Sequence[Mapping[str, Any]],
-    hosts: Sequence[Mapping[str, Any]],
-) -> Point:
-    """Summarise a unit as one point of a job's history.
-
-    manifest : its row of jobs, or its job.json
-    steps, causes, hosts : its rows of step_slowdown, job_causes and worker_slowdown
-    """
-    times_s = np.array([row["actual_step_s"] for row in sorted(steps, key=lambda row: row["step"])])
-    blocks_s = Side("", [Day(unit, {}, times_s)]).blocks_s()
-    mean_s = float(times_s.mean())
-    error_s = float(np.std(blocks_s, ddof=1)) / len(blocks_s) ** 0.5 if len(blocks_s) > 1 else 0.0
-    lost = dict(zip([row["cause"] for row in causes], lost_fractions(causes), strict=True))
-    labels = {f"label {name}": value for name, value in sorted((manifest.get("labels") or {}).items())}
-    facts = {name: manifest[name] for name in _FACTS if manifest.get(name) is not None} | labels
-    on = frozenset(row["host"] for row in hosts if row["host"] is not None)
-    return Point(unit, mean_s, error_s / mean_s, lost if causes else None, facts, on)
+def none_found(days: int) -> str:
+    """Say that no change was found, and what so many days could have shown."""
+    begins = f"no change found: the job with most days has {days}"
+    if days < LEAST_DAYS:
+        return f"{begins}, and fewer than {LEAST_DAYS} show none; diff compares single days"
+    step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))
+    return (
+        f"{begins}, in which steps must differ by {step}, or what is lost by {lost} of the step; "
+        "diff compares single days"
+    )
 
 
 @reader_entry_point(
@@ -103,14 +67,11 @@ def point_of(
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Print since which day jobs take longer or lose more, and what else changed then."""
-    rows = [astuple(each) for each in run(reader, args)]
-    result = Result([field.name for field in fields(Change)], rows)
+    found, days = run(reader, args)
+    result = Result([field.name for field in fields(Change)], [astuple(each) for each in found])
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
-    if not rows:
-        complain(
-            f"no change found: two days show none, fewer than {FEW_DAYS} only large ones; "
-            "diff compares single days"
-        )
+    if not found:
+        complain(none_found(days))
 
 
 if __name__ == "__main__":

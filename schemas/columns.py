@@ -39,6 +39,34 @@ UNIT: Final = (
 )
 """The key of one unit of analysis: one run of one job on one log date."""
 
+
+def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
+    """Columns with the bounds of 90 % intervals around columns of these names."""
+    return tuple(
+        Column(
+            f"{name}_{end}",
+            f"{bound} of a 90 % interval around {name}; null where it has none",
+            pa.float64(),
+            unit=unit,
+            nullable=True,
+        )
+        for name in names
+        for end, bound in (("low", "lower end"), ("high", "upper end"))
+    )
+
+
+def in_order(*names: str) -> Expectation:
+    """Return the expectation that both bounds of an interval are there or neither, around the value."""
+    each = (
+        f"({name}_low IS NULL) = ({name}_high IS NULL)"
+        f" AND ({name}_low IS NULL OR coalesce({name} BETWEEN {name}_low AND {name}_high, false))"
+        for name in names
+    )
+    return Expectation(
+        "intervals_hold_their_value", " AND ".join(each), "an interval has both ends, around its value"
+    )
+
+
 SOURCE_FILE: Final = text("source_file", "path relative to the landing's root")
 STEP: Final = integer("step", "training step number; sampled, not contiguous")
 RANK: Final = number32("rank", "global rank within the run", minimum=0)

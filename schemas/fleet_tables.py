@@ -101,8 +101,10 @@ CAUSE_DAY: Final = Table(
         col.count("analysed_jobs", "analysed units with the cause", nullable=True),
         col.LOST_GPU_HOURS,
         col.LOST_S,
+        *col.interval("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours", unit="GPU h"),
     ),
     expectations=(
+        col.in_order("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours"),
         Expectation(
             "counts_are_nested",
             "replayed >= 1 AND jobs <= replayed AND flagged_jobs <= jobs",

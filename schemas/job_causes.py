@@ -33,6 +33,12 @@ _WORKER: Final = (
     ("rank", pa.int32()),
     ("host", pa.string()),
 )
+HOURS_OF: Final = {
+    "time_saved_fraction": "recoverable_gpu_hours",
+    "attributed_fraction": "attributed_gpu_hours",
+    "lost_fraction": "lost_gpu_hours",
+}
+"""What has an interval, and its column in GPU-hours."""
 CULPRIT: Final = pa.struct(
     [
         *_WORKER,
@@ -62,6 +68,11 @@ UNREVISED: Final = pa.struct(
         ("flag_reason", pa.string()),
         ("culprits", pa.list_(CULPRIT)),
         ("evidence", _EVIDENCE),
+        *(
+            (f"{name}_{end}", pa.float64())
+            for name in ("time_saved_fraction", "attributed_fraction")
+            for end in ("low", "high")
+        ),
     ]
 )
 """The values of a row before history revised it."""
@@ -159,6 +170,15 @@ JOB_CAUSES: Final = Table(
             "revised_from: time_saved_fraction before",
             _EVIDENCE,
         ),
+        *col.interval(*HOURS_OF),
+        col.fraction(
+            "diagnosis_error_fraction",
+            "part of the half width of these intervals that the diagnosis's own error makes, whatever was "
+            "recorded: the same on all days of a run, so that it adds up; null where there is no interval",
+            nullable=True,
+            minimum=0,
+        ),
+        *col.interval(*HOURS_OF.values(), unit="GPU h"),
         Column(
             "unrevised",
             "the row's values before history revised it; null if it did not",
@@ -167,6 +187,7 @@ JOB_CAUSES: Final = Table(
         ),
     ),
     expectations=(
+        col.in_order(*HOURS_OF),
         Expectation(
             "nothing_attributed_to_unexplained",
             f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",

@@ -10,6 +10,7 @@ from schemas import (
     health_tables,
     ingested_tables,
     job_causes,
+    job_changes,
     job_slowdown,
     log_tables,
     part_tables,
@@ -31,6 +32,7 @@ _MODULES: Final = (
     power_tables,
     fleet_tables,
     health_tables,
+    job_changes,
     log_tables,
 )
 _DECLARED: Final = {

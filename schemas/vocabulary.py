@@ -271,6 +271,7 @@ OP_TYPE_DAY: Final = "op_type_day"
 ROLE_ITERATION: Final = "role_iteration"
 ROLE_EFFECT: Final = "role_effect"
 CAUSE_EVIDENCE: Final = "cause_evidence"
+JOB_CHANGES: Final = "job_changes"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
@@ -313,6 +314,7 @@ FLEET_TABLES: Final = (
     POWER_DAY,
     POWER_IN_PHASE,
     CAUSE_EVIDENCE,
+    JOB_CHANGES,
 )
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""

@@ -1,10 +1,11 @@
 """Time that a unit loses, split among its causes: the one figure for tables, pages and commands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import Any
 
 from schemas.vocabulary import CAUSE_UNEXPLAINED
+from udfs.intervals import around, half_width, in_gpu_hours
 
 
 def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -35,13 +36,33 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
 def lost_columns(
     causes: Sequence[Mapping[str, Any]], gpu_hours: float | None, *, is_analysed: bool
 ) -> list[dict[str, float | None]]:
-    """Return lost_fraction and lost_gpu_hours for all rows of a unit; null if it is not analysed.
+    """Return lost_fraction and lost_gpu_hours, with their intervals, for all rows of a unit.
+
+    All are null if it is not analysed, intervals also if what is attributed has none.
 
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """
-    if not is_analysed:
-        return [{"lost_fraction": None, "lost_gpu_hours": None}] * len(causes)
-    return [
-        {"lost_fraction": each, "lost_gpu_hours": None if gpu_hours is None else gpu_hours * each}
-        for each in lost_fractions(causes)
-    ]
+    lost = lost_fractions(causes) if is_analysed else [None] * len(causes)
+    found: list[dict[str, float | None]] = []
+    for each, half in zip(lost, _half_widths(causes, lost), strict=True):
+        row = {"lost_fraction": each, **around("lost_fraction", each, half)}
+        found.append(row | in_gpu_hours(row, "lost_fraction", gpu_hours))
+    return found
+
+
+def _half_widths(causes: Sequence[Mapping[str, Any]], lost: Sequence[float | None]) -> Iterator[float | None]:
+    """Half of the interval of what is lost to each row.
+
+    The errors of one unit's causes come from the same steps: what causes that do not hold leave to
+    `unexplained` adds up linearly.
+    """
+    halves = [half_width(row, "attributed_fraction") for row in causes]
+    left = [half or 0.0 for row, half in zip(causes, halves, strict=True) if not row["is_cause"]]
+    for row, each, half in zip(causes, lost, halves, strict=True):
+        if row["cause"] == CAUSE_UNEXPLAINED:
+            own = half_width(row, "time_saved_fraction")
+            yield None if own is None else own + fsum(left)
+        elif each and half is not None:
+            yield half * min(1.0, each / row["attributed_fraction"])
+        else:
+            yield None if half is None else 0.0

@@ -2,7 +2,7 @@
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
 op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect;
-host_health, job_causes -> cause_evidence.
+host_health, job_causes -> cause_evidence; jobs, step_slowdown, job_causes, worker_slowdown -> job_changes.
 """
 
 from collections.abc import Sequence
@@ -39,6 +39,7 @@ from schemas.vocabulary import (
     HOST_DAY,
     HOST_HEALTH,
     JOB_CAUSES,
+    JOB_CHANGES,
     JOB_POWER,
     JOB_SLOWDOWN,
     JOBS,
@@ -46,11 +47,15 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     ROLE_STEP,
     ROLE_TABLES,
+    STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
     Phase,
 )
+from udfs.changes import LEAST_DAYS
 from udfs.health.evidence import cause_evidence
+from udfs.job_changes import READ as COMPARED
+from udfs.job_changes import job_changes, points_of
 from udfs.power.days import Watts, power_tables
 from udfs.roles.role_tables import role_tables
 
@@ -79,7 +84,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     tables |= power_tables(tables.pop(JOB_POWER), watts)
     roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
     evidence = beside_culprits(phase.warehouse, log_dates, tables[HOST_DAY], settings.revision.days)
-    return phase.publish(tables | roles | evidence, [rule(roles) for rule in ROLE_RULES if roles])
+    changes = changes_so_far(phase.warehouse, log_dates, settings.revision.days)
+    return phase.publish(tables | roles | evidence | changes, [rule(roles) for rule in ROLE_RULES if roles])
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
@@ -93,6 +99,24 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
         parts = parts.join(lost.rename_columns([*UNIT_KEY, "lost_fraction"]), UNIT_KEY)
         return role_tables(warehouse.rows(TABLES[ROLE_STEP], log_dates), parts)
     return {}
+
+
+def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
+    """job_changes of these days; no table where too few days have steps, and these had no changes.
+
+    days : how many before a day are compared
+    """
+    dates = [*days_before(log_dates, days), *log_dates]
+    if len(warehouse.rows_by_day(TABLES[STEP_SLOWDOWN], dates)) < LEAST_DAYS and not warehouse.rows_by_day(
+        TABLES[JOB_CHANGES], log_dates
+    ):
+        return {}
+    tables = {}
+    for name, columns in COMPARED.items():
+        few, wanted = warehouse.few_rows(TABLES[name], dates), [*UNIT_KEY, *columns]
+        read = warehouse.read(TABLES[name], dates).select(wanted).toArrow() if few is None else few
+        tables[name] = read.select(wanted)
+    return {JOB_CHANGES: job_changes(points_of(tables), log_dates, days)}
 
 
 def beside_culprits(

@@ -5,19 +5,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
+
+from udfs.kernel.student import ROUNDING, student_quantile
 
 Row = Mapping[str, Any]
 
 LEAST: Final = 3
 """Fewest numbers on each side for an answer: two always lie on a line."""
-ROUNDING: Final = 1e-12
-"""Standard error, relative to the largest number, below which numbers are the same up to rounding."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
-_STEPS: Final = 200
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
@@ -74,27 +71,6 @@ def compare(
         student_quantile((1 + confidence) / 2, freedom) * error,
     )
     return replace(bare, low=effect - reach, high=effect + reach)
-
-
-def student_quantile(probability: float, freedom: float) -> float:
-    """Return the quantile above the median of Student's distribution with at least two degrees of freedom.
-
-    scipy has it too, and would be a fifth of the whole install. Newton's steps from the normal quantile rise
-    to it: the distribution is concave there.
-    """
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
-
-    def density(at: np.ndarray | float) -> np.ndarray:
-        return scale * np.exp(-(freedom + 1) / 2 * np.log1p(np.square(at) / freedom))
-
-    found = NormalDist().inv_cdf(probability)
-    for _ in range(_STEPS):
-        below = 0.5 + found / 2 * float(_WEIGHTS @ density(found / 2 * (_NODES + 1)))
-        step = (probability - below) / float(density(found))
-        found += step
-        if abs(step) <= ROUNDING * found:
-            break
-    return found
 
 
 @dataclass(frozen=True)

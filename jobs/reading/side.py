@@ -9,13 +9,12 @@ import numpy as np
 
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSES, Scope
+from udfs.changes import MOST_BLOCKS, block_means
 from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
 Row = Mapping[str, Any]
 
-MOST_BLOCKS: Final = 10
-"""Blocks that the steps of a side are put together to; steps that follow each other are not independent."""
 MANY_DAYS: Final = 5
 """From so many on each is one block: steps of a day have more in common than days."""
 
@@ -94,8 +93,7 @@ class Side:
             return [float(day.actual_s.mean()) for day in self.days]
         blocks = []
         for day in self.days:
-            number = max(1, min(MOST_BLOCKS // len(self.days), len(day.actual_s) // 2))
-            blocks += [float(each.mean()) for each in np.array_split(day.actual_s, number)]
+            blocks += block_means(day.actual_s, MOST_BLOCKS // len(self.days))
         return blocks
 
 

@@ -37,7 +37,9 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "name": cause,
         "fix": _fix(row, tables.workers),
         "lost": None if lost is None else loss.of_unit(lost, row["lost_gpu_hours"]),
+        "lost_between": loss.interval(row, "lost_fraction"),
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
+        "alone_between": loss.interval(row, "time_saved_fraction"),
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
         "links": _links(row),
         "culprits": [

@@ -60,6 +60,9 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     places = {unit: place for place, unit in enumerate(_keys(tables.units))}
     unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
     parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
+    lost = measure.lost
+    figures = {"lost": lost, "half": f"{lost}_half_width", "shared": f"{lost}_shared"}
+    parts |= {"unit": unit} | {name: tables.parts[column] for name, column in figures.items()}
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
@@ -70,7 +73,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         },
         "host_pages": dict(publication.hosts),
         "units": templates.columns(_units(tables.units, publication, measure)),
-        "parts": templates.columns(pa.table({**parts, "unit": unit, "lost": tables.parts[measure.lost]})),
+        "parts": templates.columns(pa.table(parts)),
         "runs": templates.columns(_runs(tables.runs, publication, _latest(tables.units))),
         "left_out": _left_out(tables),
         "slower": _slower(tables.slower, publication),

@@ -32,7 +32,10 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
     fixes: defaultdict[str, list[Row]] = defaultdict(list)
     for row in tables.fixes.filter(tables.fixes["host"].is_valid()).to_pylist():
         lost = loss.amount(row[measure.lost], totals[measure.of], measure)
-        fixes[row["host"]].append(row | {"words": wording.CAUSE_WORDS[row["cause"]], "lost": lost})
+        between = loss.interval(row, "lost_fraction")
+        fixes[row["host"]].append(
+            row | {"words": wording.CAUSE_WORDS[row["cause"]], "lost": lost, "between": between}
+        )
     records = {row["host"]: wording.host_record(row) for row in tables.hosts.to_pylist()}
     return {
         path: templates.page(

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, loss, templates, wording
+from jobs.report.change_words import latest_change
 from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
@@ -104,6 +105,8 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
     onset = timeline and steps_at_onset(tables.causes, [row["step"] for row in tables.steps])
     return {
         "causes": [cause_words.described(row, links.hosts, tables) for row in present],
+        "has_intervals": any(loss.interval(row, "time_saved_fraction") for row in present),
+        "change": latest_change(tables.changes),
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "unexplained": loss.unexplained(tables.causes),
         "crop": crop_picture(tables),

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
+from schemas.job_causes import HOURS_OF
 from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
@@ -45,6 +46,16 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
         return wording.MISSING
     share = wording.percent(fraction)
     return f"{share} of the time" if gpu_hours is None else f"{wording.hours(gpu_hours)} GPU-hours ({share})"
+
+
+def interval(row: Mapping[str, Any], fraction: str) -> str:
+    """Return the ends of the 90 % interval of a loss or saving; empty where it has none."""
+    hours = HOURS_OF[fraction]
+    if row.get(f"{hours}_low") is not None:
+        return f"{wording.hours(row[f'{hours}_low'])} to {wording.hours(row[f'{hours}_high'])}"
+    if row.get(f"{fraction}_low") is None:
+        return ""
+    return f"{wording.percent(row[f'{fraction}_low'])} to {wording.percent(row[f'{fraction}_high'])}"
 
 
 def share(row: Mapping[str, Any], measure: Measure) -> float | None:

@@ -27,6 +27,7 @@ from schemas.vocabulary import (
     FLEET_DAY,
     FURTHER_TABLES,
     JOB_CAUSES,
+    JOB_CHANGES,
     JOB_MEGAWATTS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
@@ -113,6 +114,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
     rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
+    changes = _changes(reader, units)
     roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
     found = [
         UnitTables(
@@ -127,6 +129,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             history=rows[_HISTORY].get(unit, ()),
             rejects=rejects.get(unit, ()),
             waterfall=rows[_WATERFALL].get(unit, ()),
+            changes=changes.get(unit[:2], ()),
         )
         for unit in units
     ]
@@ -149,6 +152,17 @@ def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
         found[day, part_of] = reader.rows(
             f"SELECT * FROM {ROLE_EFFECT} WHERE {are_its} ORDER BY role"
         ).to_pylist()
+    return found
+
+
+def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _Rows]:
+    """Changes of the jobs of these units, as seen on their days."""
+    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
+    jobs = sql_strings(sorted({unit.job_id for unit in units}))
+    found: dict[tuple[date, str], _Rows] = {}
+    sql = f"SELECT * FROM {JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
+    for row in reader.rows(sql).to_pylist():
+        found.setdefault((row["log_date"], row["job_id"]), []).append(row)
     return found
 
 
@@ -188,7 +202,8 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
             SELECT {_KEY}, status, slower_than_usual, actual_step_s, usual_step_s, slower_gpu_hours
             FROM slower_than_before WHERE {period} ORDER BY slower_than_usual DESC, {_KEY}""",
         "parts": f"""
-            SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s
+            SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s,
+                lost_gpu_hours_half_width, lost_s_half_width, lost_gpu_hours_shared, lost_s_shared
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
         "news": news_of(last_day),
         "outcomes": outcomes_of(last_day),

@@ -82,6 +82,7 @@ class UnitTables:
     history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
     rejects  : of its lines and files by reason, the most first: reason, count, detail of one.
     waterfall : of the view, ordered by place; none where it is not known what the unit lost.
+    changes : of job_changes, of its job and day.
     crop : of rank_steps, the lines that jobs.report.crop draws; none once recorded ops have expired.
     """
 
@@ -96,6 +97,7 @@ class UnitTables:
     history: Sequence[Row] = ()
     rejects: Sequence[Row] = ()
     waterfall: Sequence[Row] = ()
+    changes: Sequence[Row] = ()
     crop: Sequence[Row] = ()
 
     @property

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from schemas import groups
+from schemas.job_causes import HOURS_OF
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -72,6 +73,18 @@ def fleet_day(units: DataFrame) -> DataFrame:
     return _by_day(FLEET_DAY, units, figures)
 
 
+def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
+    """SQL of the bounds around a sum over units, whose errors are independent; null if a unit has none.
+
+    least : SQL of the lowest value that the sum may have; NULL where it has none
+    """
+    half = f"greatest({name}_high - {name}, {name} - {name}_low)"
+    is_known = f"count({name}) > 0 AND count({name}) = count({name}_high)"
+    error = f"sqrt(sum({half} * {half}))"
+    ends = {"low": f"greatest({least}, sum({name}) - {error})", "high": f"sum({name}) + {error}"}
+    return {f"{name}_{end}": f"CASE WHEN {is_known} THEN {sql} END" for end, sql in ends.items()}
+
+
 def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
     """Units in which each cause holds, and its cost; one row per day and cause."""
     figures = {
@@ -84,6 +97,8 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
         "lost_gpu_hours": "sum(lost_gpu_hours)",
         "lost_s": "sum(lost_fraction * actual_total_s)",
     }
+    for name in HOURS_OF.values():
+        figures |= _sum_of_intervals(name, "0D" if name == "lost_gpu_hours" else "CAST(NULL AS DOUBLE)")
     units = job_slowdown.select(*UNIT_KEY, "actual_total_s")
     return _by_day(CAUSE_DAY, job_causes.join(units, list(UNIT_KEY), "left"), figures, "cause")
 

@@ -4,7 +4,8 @@
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
 -- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
--- in job_causes.
+-- in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the diagnosis within
+-- a run themselves; null where an earlier version wrote a row.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
 WITH explained AS (
@@ -19,11 +20,12 @@ WITH explained AS (
     GROUP BY cause, culprit_host
 ),
 
-fixes AS (
+runs AS (
     SELECT
         cause,
         host,
-        array_sort(collect_set(job_id)) AS job_ids,
+        job_id,
+        run_id,
         count(*) AS units,
         count_if(is_flagged) AS flagged_units,
         min(log_date) AS first_day,
@@ -32,13 +34,46 @@ fixes AS (
         sum(lost_s) AS lost_s,
         sum(attributed_gpu_hours) AS attributed_gpu_hours,
         sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
-        max(time_saved_fraction) AS time_saved_fraction_max
+        max(time_saved_fraction) AS time_saved_fraction_max,
+        count(lost_gpu_hours) = count(lost_gpu_hours_half_width) AS has_intervals,
+        sum(lost_gpu_hours_half_width * lost_gpu_hours_half_width - lost_gpu_hours_shared * lost_gpu_hours_shared)
+            + pow(sum(lost_gpu_hours_shared), 2) AS squared_of_lost,
+        sum(
+            recoverable_gpu_hours_half_width * recoverable_gpu_hours_half_width
+            - recoverable_gpu_hours_shared * recoverable_gpu_hours_shared
+        ) + pow(sum(recoverable_gpu_hours_shared), 2) AS squared_of_recoverable
     FROM fix_parts
     WHERE $in_period
+    GROUP BY cause, host, job_id, run_id
+),
+
+fixes AS (
+    SELECT
+        cause,
+        host,
+        array_sort(collect_set(job_id)) AS job_ids,
+        CAST(sum(units) AS BIGINT) AS units,
+        CAST(sum(flagged_units) AS BIGINT) AS flagged_units,
+        min(first_day) AS first_day,
+        max(last_day) AS last_day,
+        sum(lost_gpu_hours) AS lost_gpu_hours,
+        sum(lost_s) AS lost_s,
+        sum(attributed_gpu_hours) AS attributed_gpu_hours,
+        sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
+        max(time_saved_fraction_max) AS time_saved_fraction_max,
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_lost)) END AS half_of_lost,
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_recoverable)) END AS half_of_recoverable
+    FROM runs
     GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
 )
 
-SELECT fixes.*, explained_by
+SELECT
+    fixes.* EXCEPT (half_of_lost, half_of_recoverable),
+    CASE WHEN half_of_lost IS NOT NULL THEN greatest(0D, lost_gpu_hours - half_of_lost) END AS lost_gpu_hours_low,
+    lost_gpu_hours + half_of_lost AS lost_gpu_hours_high,
+    recoverable_gpu_hours - half_of_recoverable AS recoverable_gpu_hours_low,
+    recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
+    explained_by
 FROM fixes
 LEFT JOIN explained USING (cause, host)
 ORDER BY cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, cause, host, job_ids

@@ -4,6 +4,9 @@
 -- what its culprits lost where that is known of all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
 -- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
 -- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
+-- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares add
+-- up: that of the diagnosis (shared) is the same on all days of a run and adds up over them, the rest is of the day's steps
+-- and independent. Of one unit and cause all adds up; of different runs squares do.
 WITH held AS (
     SELECT
         log_date,
@@ -16,6 +19,12 @@ WITH held AS (
         recoverable_gpu_hours,
         lost_fraction,
         lost_gpu_hours,
+        greatest(lost_fraction_high - lost_fraction, lost_fraction - lost_fraction_low) AS half_lost,
+        greatest(lost_gpu_hours_high - lost_gpu_hours, lost_gpu_hours - lost_gpu_hours_low) AS half_lost_hours,
+        greatest(
+            recoverable_gpu_hours_high - recoverable_gpu_hours, recoverable_gpu_hours - recoverable_gpu_hours_low
+        ) AS half_recoverable,
+        diagnosis_error_fraction,
         size(culprits) AS culprits,
         aggregate(culprits, 0D, (total, each) -> total + abs(each.effect) * each.share_of_steps) AS total_effect,
         aggregate(culprits, 0D, (total, each) -> total + each.lost_s) AS total_lost_s,
@@ -45,7 +54,11 @@ parts AS (
         part * max(attributed_gpu_hours) AS attributed_gpu_hours,
         part * max(recoverable_gpu_hours) AS recoverable_gpu_hours,
         part * max(lost_fraction) AS lost_fraction,
-        part * max(lost_gpu_hours) AS lost_gpu_hours
+        part * max(lost_gpu_hours) AS lost_gpu_hours,
+        part * max(half_lost) AS lost_fraction_half_width,
+        part * max(half_lost_hours) AS lost_gpu_hours_half_width,
+        part * max(half_recoverable) AS recoverable_gpu_hours_half_width,
+        part * max(diagnosis_error_fraction) AS shared_fraction
     FROM held
     GROUP BY log_date, job_id, run_id, cause, coalesce(culprit.slow_host, culprit.host)
 
@@ -63,11 +76,22 @@ parts AS (
         attributed_gpu_hours,
         CAST(NULL AS DOUBLE) AS recoverable_gpu_hours,
         lost_fraction,
-        lost_gpu_hours
+        lost_gpu_hours,
+        greatest(lost_fraction_high - lost_fraction, lost_fraction - lost_fraction_low) AS lost_fraction_half_width,
+        greatest(lost_gpu_hours_high - lost_gpu_hours, lost_gpu_hours - lost_gpu_hours_low)
+            AS lost_gpu_hours_half_width,
+        CAST(NULL AS DOUBLE) AS recoverable_gpu_hours_half_width,
+        diagnosis_error_fraction AS shared_fraction
     FROM job_causes
     WHERE cause = $unexplained AND lost_fraction > 0
 )
 
-SELECT parts.*, lost_fraction * actual_total_s AS lost_s
+SELECT
+    parts.* EXCEPT (shared_fraction),
+    lost_fraction * actual_total_s AS lost_s,
+    lost_fraction_half_width * actual_total_s AS lost_s_half_width,
+    least(shared_fraction, lost_fraction_half_width) * actual_total_s AS lost_s_shared,
+    least(shared_fraction * gpu_hours, lost_gpu_hours_half_width) AS lost_gpu_hours_shared,
+    least(shared_fraction * gpu_hours, recoverable_gpu_hours_half_width) AS recoverable_gpu_hours_shared
 FROM parts
-JOIN (SELECT log_date, job_id, run_id, actual_total_s FROM job_slowdown) AS units USING (log_date, job_id, run_id)
+JOIN (SELECT log_date, job_id, run_id, actual_total_s, gpu_hours FROM job_slowdown) AS units USING (log_date, job_id, run_id)

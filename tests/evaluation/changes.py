@@ -14,17 +14,17 @@ from typing import Final
 
 import pandas as pd
 
-from jobs.job_changes import point_of
-from jobs.reading.changes import OF_LOST, OF_STEP, Change, Point, changes_of
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
+from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, WORKER_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
+from udfs.changes import Change, Point, changes_of, point_of
 from udfs.what_if import simulate_job
 
 FIRST: Final = date(2026, 1, 1)
@@ -71,7 +71,7 @@ def meets(seed: int, days: int, most_ops: int) -> Row | None:
     costs = [simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0})]
     true = 100 * (float(costs[0] / costs[1]) - 1)
     found = [change for change in changes_of(points) if change.of == OF_STEP]
-    off = [abs((date.fromisoformat(change.since) - FIRST).days - begins) for change in found]
+    off = [abs((change.since - FIRST).days - begins) for change in found]
     nearest = min(range(len(found)), key=off.__getitem__, default=None)
     is_found = nearest is not None and off[nearest] <= 1
     return {
@@ -95,14 +95,13 @@ def _points(plans: Sequence[JobPlan], seed: int) -> list[Point] | None:
     points = []
     for day, plan in enumerate(plans):
         job = recorded_job(Simulation(replace(plan, seed=seed + OF_DAY * (day + 1))))
-        found = {
-            name: table.to_pylist(maps_as_pydicts="strict")
-            for name, table in simulate_job(job.rank_steps, job.manifest).items()
-        }
-        if found[JOB_SLOWDOWN][0]["status"] != Status.ANALYSED:
+        found = simulate_job(job.rank_steps, job.manifest)
+        if found[JOB_SLOWDOWN]["status"][0].as_py() != Status.ANALYSED:
             return None
-        rows = (found[name] for name in (STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN))
-        points.append(point_of(Unit(FIRST + timedelta(day), "generated", "r0"), job.manifest, *rows))
+        times_s = found[STEP_SLOWDOWN]["actual_step_s"].to_numpy()
+        causes, hosts = found[JOB_CAUSES].to_pylist(), found[WORKER_SLOWDOWN]["host"].to_pylist()
+        unit = Unit(FIRST + timedelta(day), "generated", "r0")
+        points.append(point_of(unit, job.manifest, times_s, causes, hosts))
     return points
 
 

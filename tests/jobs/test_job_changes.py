@@ -1,13 +1,16 @@
 """The command changes, over a warehouse of results; and its evaluation."""
 
 import json
-from datetime import timedelta
-from typing import Any
+from datetime import date, timedelta
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.job_changes import main
-from schemas.vocabulary import CAUSES, JOB_CAUSES, JOBS, STEP_SLOWDOWN, WORKER_SLOWDOWN
+from jobs.night.aggregate import changes_so_far
+from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import CAUSES, JOB_CAUSES, JOB_CHANGES, JOBS, STEP_SLOWDOWN, WORKER_SLOWDOWN
 from tests.evaluation import changes
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
@@ -19,6 +22,7 @@ COLUMNS = [
 ]
 DAYS = 8
 SLOW_FROM = 5
+SINGLE = "diff compares single days"
 Row = dict[str, Any]
 
 
@@ -57,6 +61,22 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
     assert step["also"] == ["run r0 -> r1", "hosts gone: node-3", "hosts new: node-9"]
 
 
+def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
+    """Read without a session, as few rows are; of a day with too few before it there is no table."""
+    stored = Warehouse(cast("SparkSession", None), warehouse)
+    last = DAY + timedelta(DAYS - 1)
+    rows = changes_so_far(stored, [last], 14)[JOB_CHANGES].to_pylist()
+    found = json.loads(ask(main, "--format", "json").out)
+    wanted = [
+        {**row, "log_date": last, **{name: date.fromisoformat(row[name]) for name in ("since", "until")}}
+        for row in found
+    ]
+    assert rows
+    by_kind = {row["of"]: row for row in wanted}
+    assert {row["of"]: row for row in rows} == by_kind
+    assert changes_so_far(stored, [DAY + timedelta(1)], 14) == {}
+
+
 def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
     status, out, err = ask(main, "--job-id", "llm", "-x")
     assert (status, out.count("\nafter "), out.count("\nalso "), err) == (0, 3, 3, "")
@@ -64,7 +84,13 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
-    assert (out, err.startswith("no change found: ")) == ("[]\n", True)
+    says = "no change found: the job with most days has 8, in which steps must differ by "
+    assert (out, err) == ("[]\n", f"{says}2.0 %, or what is lost by 3.0 % of the step; {SINGLE}\n")
+    few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
+    assert few[0].endswith(f"has 2, and fewer than 3 show none; {SINGLE}\n")
+    assert few[1].endswith(
+        f"has 3, in which steps must differ by 4.6 %, or what is lost by 9.2 % of the step; {SINGLE}\n"
+    )
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
     status, out, err = ask(main, "--job-id", "lm")

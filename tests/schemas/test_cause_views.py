@@ -93,6 +93,30 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
     assert {(row.first_day, row.last_day) for row in rows if row.host} == {(DAY, NEXT_DAY)}
 
 
+def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not() -> None:
+    """Half widths of 5, 3 of them the diagnosis's: over two days 6 of these, and twice 4 of others."""
+    whole = {"lost_fraction_low": 0.0, "lost_fraction_high": 0.25, "diagnosis_error_fraction": 0.03}
+    hours = {
+        f"{name}_gpu_hours_{end}": value
+        for name in ("lost", "recoverable")
+        for end, value in (("low", 5.0), ("high", 15.0))
+    }
+    sick = {"culprits": [worker("sick", 0.5)]} | whole | hours
+    units = [{**unit, "gpu_hours": 100.0} for unit in UNITS]
+
+    def bounds(*rows: dict[str, Any]) -> list[float | None]:
+        (row,) = answer("SELECT * FROM fix_first", {JOB_CAUSES: list(rows), JOB_SLOWDOWN: units})
+        return [row[f"{name}_gpu_hours_{end}"] for name in ("lost", "recoverable") for end in ("low", "high")]
+
+    days = [cause("a", day, 10.0, 10.0, **sick) for day in (DAY, NEXT_DAY)]
+    of_run = (2 * 4.0**2 + 6.0**2) ** 0.5
+    assert bounds(*days) == pytest.approx([20 - of_run, 20 + of_run] * 2)
+    other = cause("b", DAY, 10.0, 10.0, **sick)
+    of_both = (2 * 4.0**2 + 6.0**2 + 5.0**2) ** 0.5
+    assert bounds(*days, other) == pytest.approx([30 - of_both, 30 + of_both] * 2)
+    assert bounds(*days, cause("b", DAY, 10.0, 10.0, culprits=[worker("sick", 0.5)])) == [None] * 4
+
+
 def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     """Effects 0.5 in all steps, 0.5 in half of them, and 0.25 of a whole dp rank: 4 to 2 to 2."""
     replica = culprit(0.25, reach="replica", dp_rank=1)

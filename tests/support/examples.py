@@ -68,6 +68,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "lead_s": 60.0, "slow_host_days": 3, "slow_host_days_with": 2, "other_host_days": 40,
         "other_host_days_with": 0, "lift": (2.5 / 4) / (0.5 / 41), "chance": 1e-4, "explains": True,
     },
+    "job_changes": {
+        **_UNIT, "since": DAY, "until": DAY, "days_before": 3, "days": 1, "of": "step time", "before": 5.1,
+        "after": 6.12, "change": 0.2, "cause": "slow_worker", "also": ["run r2 -> r3"],
+    },
     "job_slowdown": {
         **_UNIT, "status": "analysed", "slowdown": 1.25, "waste_fraction": 1 - 1 / 1.25,
         "actual_step_s": 5.1, "simulated_step_s": 5.0, "ideal_step_s": 4.0, "actual_total_s": 51.0,

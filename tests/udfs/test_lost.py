@@ -80,3 +80,19 @@ def test_gpu_hours_follow_and_a_unit_that_is_not_analysed_has_neither() -> None:
     assert sum(each["lost_fraction"] or 0.0 for each in without) == 0.25
     refused = lost_columns(causes, 64.0, is_analysed=False)
     assert [each["lost_fraction"] for each in refused] == [None] * len(CAUSES)
+
+
+def test_what_does_not_hold_leaves_its_error_to_what_is_unexplained() -> None:
+    causes = rows(0.25, 0.0625, are_causes=(True, False), beyond=0.03125)
+    halves, attributed = [0.125, 0.0625, *[0.0] * (FIXABLE - 1)], [0.25, 0.0625, *[0.0] * (FIXABLE - 1)]
+    for row, half, each in zip(causes, halves, attributed, strict=True):
+        row |= {"attributed_fraction_low": each - half, "attributed_fraction_high": each + half}
+    causes[-1] |= {"time_saved_fraction_low": 0.0, "time_saved_fraction_high": 0.0625}
+    first, second, *_, last = lost_columns(causes, 64.0, is_analysed=True)
+    assert (first["lost_fraction_low"], first["lost_fraction_high"]) == (0.125, 0.375)
+    assert (first["lost_gpu_hours_low"], first["lost_gpu_hours_high"]) == (8.0, 24.0)
+    assert (second["lost_fraction"], second["lost_fraction_low"], second["lost_fraction_high"]) == (0, 0, 0)
+    assert last["lost_fraction"] == 0.0625 + 0.03125
+    assert (last["lost_fraction_low"], last["lost_fraction_high"]) == (0.0, 2 * 0.09375), "no loss below 0"
+    without = lost_columns(rows(0.25), 64.0, is_analysed=True)
+    assert {each["lost_gpu_hours_low"] for each in without} == {None}, "as earlier versions wrote them"

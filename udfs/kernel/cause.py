@@ -154,12 +154,16 @@ class Diagnosis(NamedTuple):
     shown              : codes that the log can show at all; of the others nothing is found.
     all_fixes_fraction : (T_actual - step time with everything fixed) / T_actual.
     types              : factors of the types of GPU; None where fewer than two are known.
+    saved_by_step      : what fixing each cause alone saves in each step, and what is attributed to it, over
+                         the mean T_actual: their means over steps are the fractions above; shape
+                         (2, cause, step). None where it is not known.
     """
 
     causes: tuple[CauseFound, ...]
     shown: frozenset[int]
     all_fixes_fraction: float
     types: TypeFactors | None = None
+    saved_by_step: Floats | None = None
 
 
 def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
@@ -181,4 +185,7 @@ def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
         )
         for each in diagnosis.causes
     )
-    return diagnosis._replace(causes=causes, all_fixes_fraction=diagnosis.all_fixes_fraction / largest)
+    by_step = None if diagnosis.saved_by_step is None else diagnosis.saved_by_step / largest
+    return diagnosis._replace(
+        causes=causes, all_fixes_fraction=diagnosis.all_fixes_fraction / largest, saved_by_step=by_step
+    )

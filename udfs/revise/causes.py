@@ -17,6 +17,7 @@ from schemas.vocabulary import (
     DIRECTION_BOTH,
     JUDGED_BY_HISTORY,
 )
+from udfs.intervals import around, half_width, in_gpu_hours
 from udfs.kernel.cause import ALWAYS, HOST, STAGE, WORKER
 from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
@@ -114,7 +115,9 @@ def with_usual_transfers(
             others = fsum(each["attributed_fraction"] for each in rows if each is not row)
             together = min(fsum(each["attributed_fraction"] for each in replayed), 1.0 - _beside(rows))
             changes = {name: new[name] for name in ("time_saved_fraction", "culprits")}
+            changes |= _around(new, "time_saved_fraction", new["time_saved_fraction"])
             changes["attributed_fraction"] = together - others
+            changes |= _around(new, "attributed_fraction", together - others)
             evidence = new["evidence"] | evidence
     if not changes and row["flag_reason"] not in WANT_OF_A_NORM:
         return list(rows)
@@ -162,16 +165,16 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
         key=lambda culprit: -culprit["effect"] * culprit["share_of_steps"],
     )
     changes = {
-        "time_saved_fraction": worker["time_saved_fraction"] + saved,
-        "attributed_fraction": worker["attributed_fraction"] + saved * shared,
+        **_moved(worker, "time_saved_fraction", saved, stage),
+        **_moved(worker, "attributed_fraction", saved * shared, stage),
         "culprits": culprits[:MOST_CULPRITS],
     }
     effect = {"effect": culprits[0]["effect"]}
     revised = {SLOW_WORKER: _revised(worker, unit, changes, evidence | effect)}
     if found.kept < 1.0:
         changes = {
-            "time_saved_fraction": stage["time_saved_fraction"] * found.kept,
-            "attributed_fraction": stage["attributed_fraction"] * found.kept,
+            **_moved(stage, "time_saved_fraction", stage["time_saved_fraction"] * (found.kept - 1.0)),
+            **_moved(stage, "attributed_fraction", stage["attributed_fraction"] * (found.kept - 1.0)),
             "culprits": _heavy(unit, found.factors),
         }
         revised[STAGE_IMBALANCE] = _revised(stage, unit, changes, evidence)
@@ -180,15 +183,28 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
     return revised
 
 
+def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
+    """Return a fraction of a row and its bounds after something moved to it, with the error of its origin.
+
+    Errors of one unit are of the same steps, and add up.
+    """
+    return {name: row[name] + moved, **_around(row, name, row[name] + moved, origin)}
+
+
+def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row:
+    """Bounds around another value, as far from it as a row's from its own, and an origin's besides."""
+    halves = [half_width(each, name) for each in (row, origin) if each is not None]
+    known = [half for half in halves if half is not None]
+    return around(name, value, fsum(known) if len(known) == len(halves) else None)
+
+
 def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
     """Return the changed row with its hours and label updated, and its previous values kept."""
     new = row | changes
-    saved = new["time_saved_fraction"]
-    hours = unit.gpu_hours
     return new | {
-        "is_cause": saved >= LEAST_SAVED,
-        "recoverable_gpu_hours": None if hours is None else hours * saved,
-        "attributed_gpu_hours": None if hours is None else hours * new["attributed_fraction"],
+        "is_cause": new["time_saved_fraction"] >= LEAST_SAVED,
+        **in_gpu_hours(new, "time_saved_fraction", unit.gpu_hours),
+        **in_gpu_hours(new, "attributed_fraction", unit.gpu_hours),
         "flag_reason": JUDGED_BY_HISTORY,
         "evidence": row["evidence"] | evidence | {"revised_from": row["time_saved_fraction"]},
         "unrevised": {name: row[name] for name in UNREVISED.names},

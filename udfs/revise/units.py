@@ -27,6 +27,7 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
     Status,
 )
+from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
 from udfs.revise.history import Run, SlowHost, Stage
@@ -46,10 +47,7 @@ _KIND: Final = (
     *("ideal", "simulator_version"),
 )
 _WORKER: Final = ("dp_rank", "pp_rank", "rank", "host")
-_HOURS: Final = {
-    "recoverable_gpu_hours": "time_saved_fraction",
-    "attributed_gpu_hours": "attributed_fraction",
-}
+_MEASURED: Final = ("time_saved_fraction", "attributed_fraction")
 
 _Key = tuple[Any, ...]
 
@@ -178,10 +176,8 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
     """Undo a revision of a job_causes row; hours follow from its fractions."""
     before = row["unrevised"]
     new = row if before is None else {**row, **before, "unrevised": None}
-    hours = {
-        name: None if gpu_hours is None else gpu_hours * new[fraction] for name, fraction in _HOURS.items()
-    }
-    return _with_columns(new, hours)
+    hours = [in_gpu_hours(new, name, gpu_hours) for name in _MEASURED]
+    return _with_columns(new, hours[0] | hours[1])
 
 
 def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:

@@ -24,6 +24,7 @@ from schemas.vocabulary import (
     OP_TYPE_GROUPS,
     OP_TYPES,
 )
+from udfs.intervals import around, in_gpu_hours
 from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, RACK, CauseFound, Culprit, Diagnosis
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
@@ -61,6 +62,7 @@ def cause_rows(
     rows: ReplayedRows,
     gpu_hours: float | None,
     racks: WorkerRacks | None = None,
+    half_widths: Floats | None = None,
     *,
     is_analysed: bool,
 ) -> list[Row]:
@@ -69,12 +71,15 @@ def cause_rows(
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     racks     : of its workers, None where no label names them.
+    half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
+                  the diagnosis adds to the first; shape (3, cause), nan where none is known. None: of all.
     """
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
+    halves = np.full((3, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
     causes = [
-        _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours)
-        for code, found in enumerate(diagnosis.causes)
+        _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours, own)
+        for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
         if code in diagnosis.shown
     ]
     lost = lost_columns(causes, gpu_hours, is_analysed=is_analysed)
@@ -135,17 +140,22 @@ def flag_nobody_late(causes: list[Row], share: float) -> None:
             row["flag_reason"] = NOBODY_LATE
 
 
-def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None) -> Row:
-    saved = found.time_saved_fraction
-    attributed = found.attributed_fraction
+def _row(
+    code: int, found: CauseFound, names: _Names, gpu_hours: float | None, half_widths: Sequence[float]
+) -> Row:
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
+    saved: Row = {}
+    *halves, of_diagnosis = half_widths
+    for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
+        value = getattr(found, name)
+        bounds = around(name, value, None if math.isnan(half) else half)
+        saved |= {name: value, **bounds}
+        saved |= in_gpu_hours(saved, name, gpu_hours)
     return {
         "cause": CAUSES[code],
         "is_cause": found.is_cause,
-        "time_saved_fraction": saved,
-        "attributed_fraction": attributed,
-        "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
-        "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
+        **saved,
+        "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
         "flag_reason": _FLAGS[found.flag],
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},

@@ -31,6 +31,7 @@ from schemas.vocabulary import (
     Status,
 )
 from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.intervals import half_widths, number_of_steps, with_diagnosis
 from udfs.kernel.what_if import WhatIf
 from udfs.lost import lost_fractions
 from udfs.simulate.companion_rows import (
@@ -105,7 +106,14 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     causes = (
         []
         if diagnosis is None
-        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], replayed.racks, is_analysed=is_analysed)
+        else cause_rows(
+            diagnosis,
+            replayed.rows,
+            job["gpu_hours"],
+            replayed.racks,
+            _half_widths(job, replayed),
+            is_analysed=is_analysed,
+        )
     )
     flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {
@@ -208,6 +216,16 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
+
+
+def _half_widths(job: Row, replayed: Replayed) -> Floats | None:
+    """Half of the interval of what each cause's fix saves over the day, as cause_rows takes them."""
+    diagnosis, actual_s = replayed.found.diagnosis, replayed.found.recorded.actual_s
+    if diagnosis is None or diagnosis.saved_by_step is None:
+        return None
+    steps_of_day = number_of_steps(replayed.rows.steps, actual_s, job["gpu_hours"], job["world_size"])
+    of_steps = half_widths(diagnosis.saved_by_step, actual_s, replayed.rows.steps, steps_of_day)
+    return with_diagnosis(of_steps, diagnosis.causes)
 
 
 def _role_steps(replayed: Replayed) -> pa.Table:

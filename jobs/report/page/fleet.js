@@ -47,6 +47,21 @@ function keptView(bounds) {
   return filters;
 }
 
+// Half of the interval of a sum: of one unit and cause errors add up, of one run and cause the shared part of them does, of
+// others squares do; null where any is unknown.
+function halfOf(parts) {
+  if (parts.some((part) => part.half === null && part.lost !== null)) return null;
+  const grouped = (rows, key) => [...Map.groupBy(rows, key).values()];
+  return Math.sqrt(grouped(parts, (part) => `${part.cause} ${part.unit.run}`).reduce((sum, own) => {
+    const squared = grouped(own, (part) => part.unit.log_date).map((day) => sumOf(day, "half") ** 2 - sumOf(day, "shared") ** 2);
+    return sum + squared.reduce((all, each) => all + Math.max(0, each), sumOf(own, "shared") ** 2);
+  }, 0));
+}
+
+function between(row, amount) {
+  return row.lost === null || row.half === null ? MISSING : `${amount(Math.max(0, row.lost - row.half))} to ${amount(row.lost + row.half)}`;
+}
+
 function sumOf(rows, name) {
   return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
 }
@@ -91,7 +106,7 @@ function showFixes(data, parts, whole, amount, by) {
     const heaviest = own.toSorted((a, b) => b.lost - a.lost);
     const paged = heaviest.find((part) => part.unit.page) ?? heaviest[0];
     return {
-      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: own.some((part) => part.lost !== null) ? sumOf(own, "lost") : null,
+      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: own.some((part) => part.lost !== null) ? sumOf(own, "lost") : null, half: halfOf(own),
       causes: [...new Set(heaviest.map((part) => part.cause))], flagged: own.filter((part) => part.is_flagged).length,
       days: new Set(own.map((part) => `${part.unit.run} ${part.unit.log_date}`)).size,
     };
@@ -103,6 +118,7 @@ function showFixes(data, parts, whole, amount, by) {
   fillTable("fixes", [
     [by === "fix" ? "where" : by, false, (row) => (row.page ? element("a", { href: row.page }, row.name) : row.name), (row) => row.name],
     [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost ?? -1],
+    ["nine times of ten", true, (row) => between(row, amount), (row) => row.half ?? -1],
     ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost ?? -1],
     ...(by === "cause" ? [] : [[by === "fix" ? "cause" : "causes", false, titles, titles]]),
     ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),

@@ -4,9 +4,8 @@ from datetime import date, timedelta
 
 import numpy as np
 import pytest
-from scipy.special import stdtrit
 
-from jobs.reading.before_after import BETTER, WORSE, Comparison, compare, comparisons, student_quantile
+from jobs.reading.before_after import BETTER, WORSE, Comparison, compare, comparisons
 
 FIXED = date(2026, 3, 2)
 Day = tuple[str, date, float, float, bool, bool | None]
@@ -114,9 +113,3 @@ def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
         assert found.high is not None
         inside += found.low <= 1.0 <= found.high
     assert inside / 1000 == pytest.approx(0.9, abs=0.03)
-
-
-@pytest.mark.parametrize("freedom", [2.0, 2.3, 5.0, 11.7, 60.0, 1e4, 1e7])
-@pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.995, 0.9995])
-def test_students_quantiles_are_those_of_scipy(freedom: float, probability: float) -> None:
-    assert student_quantile(probability, freedom) == pytest.approx(stdtrit(freedom, probability), rel=1e-6)

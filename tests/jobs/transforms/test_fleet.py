@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 from jobs.gates.audit import audit
 from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
 from schemas.groups import DIMENSIONS
+from schemas.job_causes import HOURS_OF
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSE_DAY,
     GROUP_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -115,6 +117,7 @@ def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
     assert found == {"forward-compute": (3, 2, 150.0, 20.0), "gc": (1, 0, 100.0, -25.0)}
 
 
+BOUNDS = [f"{name}_{end}" for name in HOURS_OF.values() for end in ("low", "high")]
 NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
 """Of a unit that is not analysed."""
 
@@ -134,8 +137,24 @@ def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: Spar
     ]
     units: list[dict[str, Any]] = [{"job_id": job, "actual_total_s": 8.0} for job in "abcd"]
     found = cause_day(frame(spark, JOB_CAUSES, rows), frame(spark, JOB_SLOWDOWN, units)).collect()
-    assert {tuple(row)[:2]: tuple(row)[2:] for row in found} == {
+    assert {tuple(row)[:2]: tuple(row)[2 : -len(BOUNDS)] for row in found} == {
         (DAY, "slow_worker"): (4, 3, 1, 24.0 + 24.0 - 1.0, 48.0 + 48.0 + 2.0, 2, 48.0, 2.0),
         (DAY, "pause"): (1, 1, 0, None, None, 0, None, None),
         (NEXT_DAY, "pause"): (1, 0, 0, 24.0, 48.0, 0, 24.0, None),
     }
+
+
+def test_errors_of_units_are_independent(spark: SparkSession) -> None:
+    """Of 24 and 8 GPU-hours, 12 and 5 up or down: 13 of 32. One without an interval leaves none."""
+    first = {"attributed_gpu_hours_low": 12.0, "attributed_gpu_hours_high": 36.0}
+    other = {"attributed_gpu_hours": 8.0, "attributed_gpu_hours_low": 3.0, "attributed_gpu_hours_high": 13.0}
+    rows: list[dict[str, Any]] = [
+        {"job_id": "a", "lost_gpu_hours_low": 0.0, "lost_gpu_hours_high": 48.0} | first,
+        {"job_id": "b"} | other,
+        {"job_id": "c"} | dict.fromkeys(HOURS_OF.values()),
+    ]
+    made = cause_day(frame(spark, JOB_CAUSES, rows), frame(spark, JOB_SLOWDOWN, [{"job_id": "a"}])).persist()
+    assert audit(TABLES[CAUSE_DAY], made) == []
+    (found,) = made.collect()
+    assert (found.attributed_gpu_hours_low, found.attributed_gpu_hours_high) == (32.0 - 13.0, 32.0 + 13.0)
+    assert (found.lost_gpu_hours, found.lost_gpu_hours_low, found.lost_gpu_hours_high) == (48.0, None, None)

@@ -19,6 +19,9 @@ SLOW = run([1.0, 1.5, 1.0, 1.0])
 HEAVY: Row = {"pp_rank": 1, "dp_rank": None, "rank": None, "host": None, "effect": 0.33, "workers": []}
 
 
+FRACTIONS = ("time_saved_fraction", "attributed_fraction")
+
+
 def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 0.1) -> list[Row]:
     """Causes of a unit of which only the imbalance of its stages is known."""
     rows: list[Row] = [
@@ -29,6 +32,7 @@ def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 
             "attributed_fraction": 0.0,
             "recoverable_gpu_hours": 0.0,
             "attributed_gpu_hours": 0.0,
+            **{f"{name}_{end}": None for name in FRACTIONS for end in ("low", "high")},
             "flag_reason": None,
             "culprits": [],
             "evidence": {"peers": 3.0},
@@ -174,3 +178,17 @@ def test_whatever_was_recorded_is_revised_to_finite_figures(
     for row in with_usual_transfers(*revise(rows, measured, known, 2), measured, rows):
         figures = [row["time_saved_fraction"], row["attributed_fraction"], *row["evidence"].values()]
         assert all(map(isfinite, figures)), row
+
+
+def test_what_moves_takes_its_error_along() -> None:
+    before = causes()
+    for row, half in zip(before[:2], [0.0625, 0.03125], strict=True):
+        for name in FRACTIONS:
+            row |= {f"{name}_low": row[name] - half, f"{name}_high": row[name] + half}
+    found = revised(SLOW, ELSEWHERE, before)
+    worker, stage = found["slow_worker"], found["stage_imbalance"]
+    assert worker["time_saved_fraction_low"] == pytest.approx(0.25 - 0.09375)
+    assert worker["recoverable_gpu_hours_high"] == pytest.approx(64 * (0.25 + 0.09375))
+    assert worker["attributed_gpu_hours_low"] == pytest.approx(64 * (0.125 - 0.09375))
+    assert stage["time_saved_fraction_high"] == pytest.approx(0.03125)
+    assert stage["unrevised"]["time_saved_fraction_high"] == before[1]["time_saved_fraction_high"]

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.block_times import BlockTimes, Tensor
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
@@ -22,7 +23,7 @@ from udfs.kernel.diagnosis.fixes import (
     works,
 )
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
-from udfs.kernel.diagnosis.found import Found, Job
+from udfs.kernel.diagnosis.found import Found, Job, order_of
 from udfs.kernel.diagnosis.loads import has_loads
 from udfs.kernel.diagnosis.savings import ALL_FIXES, Savings, savings_of
 
@@ -37,7 +38,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     found = Found.of(job, blocks)
     logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
-    savings = savings_of(replays(found), job.actual_s, shown)
+    savings = savings_of(step_replays(found), job.actual_s, shown)
     rest = savings.unexplained
     apart = slow_apart(found) if savings.alone[cause.SLOW_WORKER] >= LEAST_SAVED else 0
     flags = flags_of(found, savings, rest, _moving(found, savings), apart)
@@ -59,7 +60,8 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     )
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
     types = None if found.factors is None else found.factors.types
-    return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together, types)
+    by_step = savings.by_step[..., order_of(found.blocks)]
+    return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together, types, by_step)
 
 
 def _moving(found: Found, savings: Savings) -> float:
@@ -76,9 +78,18 @@ def _moving(found: Found, savings: Savings) -> float:
 def replays(found: Found, as_is_s: Tensor | None = None) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     """Return a function: mean replayed step time for each given set of causes fixed. [s]
 
-    Causes of which nothing was found are never replayed: their fixes change nothing.
-
     as_is_s : another work of the computes, which fixes of imbalances leave alone; left out: the job's. [s]
+    """
+    times_s = step_replays(found, as_is_s)
+    return lambda fixes: {fixed: float(of_fixed_s[0]) for fixed, of_fixed_s in times_s(fixes).items()}
+
+
+def step_replays(
+    found: Found, as_is_s: Tensor | None = None
+) -> Callable[[Sequence[Fixed]], dict[Fixed, Floats]]:
+    """Return a function: replayed step times for each given set of causes fixed, behind their mean. [s]
+
+    Causes of which nothing was found are never replayed: their fixes change nothing.
     """
     factors = found.factors
     present = _present(found)
@@ -91,19 +102,18 @@ def replays(found: Found, as_is_s: Tensor | None = None) -> Callable[[Sequence[F
         Fixable(times, of_computes, transfers, loads, own, late, may_end(times))
         for times, of_computes, transfers, loads, own, late in zip(*parts, strict=True)
     ]
-    known: dict[Causes, float] = {}
+    known: dict[Causes, Floats] = {}
 
-    def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
+    def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
         left = {fixed: present - fixed for fixed in fixes}
         unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in known]
         if unknown:
-            total = np.zeros(len(unknown))
-            for block in fixable:
-                total += step_times(block, split, unknown).sum(axis=1)
-            known.update(zip(unknown, (total / found.steps).tolist(), strict=True))
+            of_blocks_s = [step_times(block, split, unknown) for block in fixable]
+            mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / found.steps
+            known.update(zip(unknown, np.column_stack([mean_s, *of_blocks_s]), strict=True))
         return {fixed: known[causes] for fixed, causes in left.items()}
 
-    return mean_s
+    return times_s
 
 
 def _present(found: Found) -> Causes:

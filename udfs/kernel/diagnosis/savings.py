@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import comb
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.fixes import Fixed
 
 NOTHING: Final[Fixed] = frozenset()
@@ -24,6 +27,9 @@ OF_SOME_LOGS: Final[Fixed] = frozenset({cause.DATA_LOADING, cause.MIXED_HARDWARE
 """Causes that only some logs can show: in those, one cause often hides behind another whole."""
 
 
+Number = TypeVar("Number", float, Floats)
+
+
 class Savings(NamedTuple):
     """Shares of T_actual that fixes save.
 
@@ -32,6 +38,7 @@ class Savings(NamedTuple):
     together   : saved by all fixes together.
     replayed   : replay with nothing fixed, over T_actual.
     unexplained : saved beside all fixes if nothing else were slow beyond the job's noise; not negative.
+    by_step    : alone and attributed of every step, over the mean T_actual; shape (2, cause, step).
     """
 
     alone: dict[int, float]
@@ -39,56 +46,66 @@ class Savings(NamedTuple):
     together: float
     replayed: float
     unexplained: float = 0.0
+    by_step: Floats = np.zeros((2, cause.COUNT, 0))
 
 
 def savings_of(
-    mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float, shown: Fixed = ALL_FIXES
+    times_s: Callable[[Sequence[Fixed]], dict[Fixed, Floats]], actual_s: float, shown: Fixed = ALL_FIXES
 ) -> Savings:
     """Compute the shares of T_actual that fixes save, alone and together.
 
-    mean_s : mean step time with each of several sets of causes fixed. [s]
-    shown  : causes that the log can show at all; nothing is attributed to others.
+    Savings are linear in step times, so one pass over arrays gives those of the mean and of every step.
+
+    times_s : step times with each of several sets of causes fixed: first their mean, then each step's. [s]
+    shown   : causes that the log can show at all; nothing is attributed to others.
     """
     alone = {each: frozenset({each}) for each in cause.FIXABLE}
-    times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES, EVERYTHING])
-    saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
-    worth = {each: abs(saved[fixed]) for each, fixed in alone.items()}
-    interplay = saved[ALL_FIXES] - sum(saved[fixed] for fixed in alone.values())
+    times = times_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES, EVERYTHING])
+    saved = {fixed: (times[NOTHING] - of_fixed_s) / actual_s for fixed, of_fixed_s in times.items()}
+    worth = {each: abs(saved[fixed][0]) for each, fixed in alone.items()}
+    interplay = saved[ALL_FIXES][0] - sum(saved[fixed][0] for fixed in alone.values())
     if shown & OF_SOME_LOGS and abs(interplay) >= LEAST_SHARED:
         all_but = {each: ALL_FIXES - {each} for each in sorted(shown)}
-        without_s = mean_s(list(all_but.values()))
+        without_s = times_s(list(all_but.values()))
         for each, rest in all_but.items():  # what its fix saves last
-            worth[each] = max(worth[each], abs(without_s[rest] - times[ALL_FIXES]) / actual_s)
+            worth[each] = max(worth[each], abs(without_s[rest][0] - times[ALL_FIXES][0]) / actual_s)
     shared = [each for each in alone if worth[each] >= LEAST_SHARED]
     subsets = [
         frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
     ]
     unknown = [subset for subset in subsets if subset not in times]
     if unknown:
-        saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
+        more_s = times_s(unknown)
+        saved |= {fixed: (times[NOTHING] - of_fixed_s) / actual_s for fixed, of_fixed_s in more_s.items()}
     attributed = {each: saved[fixed] for each, fixed in alone.items()}
     attributed |= shapley(saved, shared)
     # The rest between the shared causes' sum and the total goes to causes that save next to nothing.
-    left = saved[ALL_FIXES] - sum(attributed.values())
+    left = saved[ALL_FIXES] - sum(attributed.values(), np.zeros(1))
     others = [each for each in sorted(shown) if each not in shared] or sorted(shown)
     for each in others:
-        attributed[each] += left / len(others)
+        attributed[each] = attributed[each] + left / len(others)
+    beside = saved[EVERYTHING] - saved[ALL_FIXES]
+    by_step = np.zeros((2, cause.COUNT, beside.size - 1))
+    for each, fixed in alone.items():
+        by_step[:, each] = saved[fixed][1:], attributed[each][1:]
+    by_step[0, cause.UNEXPLAINED] = beside[1:]
     return Savings(
-        {each: saved[fixed] for each, fixed in alone.items()},
-        attributed,
-        saved[ALL_FIXES],
-        times[NOTHING] / actual_s,
-        max(0.0, saved[EVERYTHING] - saved[ALL_FIXES]),
+        {each: float(saved[fixed][0]) for each, fixed in alone.items()},
+        {each: float(of_cause[0]) for each, of_cause in attributed.items()},
+        float(saved[ALL_FIXES][0]),
+        float(times[NOTHING][0]) / actual_s,
+        max(0.0, float(beside[0])),
+        by_step,
     )
 
 
-def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
+def shapley(value_of: dict[Fixed, Number], players: Sequence[int]) -> dict[int, Number]:
     """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
 
-    value_of : value of every subset of the players.
+    value_of : value of every subset of the players: a number, or an array of them.
     """
     number = len(players)
-    found = dict.fromkeys(players, 0.0)
+    found: dict[int, Any] = dict.fromkeys(players, 0.0)
     for player in players:
         others = [other for other in players if other != player]
         for size in range(number):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
+import numpy as np
 import pytest
 
 from jobs.synthetic.shape import JobShape, Workload
@@ -11,6 +12,7 @@ from tests.support.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WORKLOAD
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import Diagnosis
 from udfs.kernel.diagnosis.fixes import Fixed
 from udfs.kernel.diagnosis.savings import EVERYTHING, savings_of, shapley
@@ -112,9 +114,13 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
         frozenset[int](): 0.0,
     }
 
-    def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
-        return {fixed: 10.0 - worth_s[fixed & pair] for fixed in fixes}
+    def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
+        """The mean of two steps, of which the first saves nothing."""
+        return {fixed: 10.0 - worth_s[fixed & pair] * np.array([1.0, 0.0, 2.0]) for fixed in fixes}
 
-    found = savings_of(mean_s, 10.0)
+    found = savings_of(times_s, 10.0)
     wanted = dict.fromkeys(cause.FIXABLE, 0.0) | {cause.SLOW_WORKER: 0.275, cause.COMMUNICATION: 0.025}
     assert found.attributed == pytest.approx(wanted, abs=SAME)
+    of_causes = np.array([*wanted.values(), 0.0])
+    assert found.by_step[1] == pytest.approx(np.column_stack([0 * of_causes, 2 * of_causes]), abs=SAME)
+    assert found.by_step[0].mean(axis=1)[: len(found.alone)] == pytest.approx(list(found.alone.values()))

@@ -1,22 +1,24 @@
 """Change points of a job's step time and losses, over its days and runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from datetime import date
+from itertools import groupby
+from math import inf, log, sqrt
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from schemas.job_changes import NO_CAUSE, OF_LOST, OF_STEP
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSES
 from udfs.kernel.arrays import Floats
-
-OF_STEP: Final = "step time"
-OF_LOST: Final = "lost"
-NO_CAUSE: Final = "no cause recorded"
+from udfs.lost import lost_fractions
 
 LEAST_DAYS: Final = 3
 """Of two days nobody knows how far days differ anyway."""
+MOST_BLOCKS: Final = 10
+"""Blocks that the steps of a day are put together to; steps that follow each other are not independent."""
 SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}
 """Least change that counts: a share of the step time; of what is lost, and of a cause, a part of the step."""
 SPREAD: Final = {OF_STEP: 0.005, OF_LOST: 0.01}
@@ -28,6 +30,11 @@ PENALTY: Final = 12.0
 MAD_TO_SIGMA: Final = 1.4826
 MOST_HOSTS: Final = 3
 """Hosts that are named."""
+FACTS: Final = (
+    *("model", "framework", "gpu_type", "world_size", "dp_size", "pp_size", "tp_size", "cp_size", "vpp_size"),
+    "restarts",
+)
+"""Columns of jobs that say what else changed."""
 
 
 class Point(NamedTuple):
@@ -62,9 +69,9 @@ class Change:
     """
 
     job_id: str
-    since: str
+    since: date
     run_id: str
-    until: str
+    until: date
     days_before: int
     days: int
     of: str
@@ -94,13 +101,36 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
     for end in range(1, number + 1):
         of_weight, of_values, of_squares = (each[end] - each[:end] for each in sums)
         left = best[:end] + of_squares - of_values**2 / of_weight
-        left[1:] += PENALTY + 2 * log(number)
+        left[1:] += _price(number)
         start[end] = int(left.argmin())
         best[end] = left[start[end]]
     found: list[int] = []
     while number := start[number]:
         found.insert(0, number)
     return _without_small(values, weight, found, smallest)
+
+
+def _price(days: int) -> float:
+    """Squared errors that a change between so many days must explain."""
+    return PENALTY + 2 * log(days)
+
+
+def least_change(days: int, of: str) -> float:
+    """Return the least change that so many days can show, where days differ no more than is usual.
+
+    returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
+    """
+    if days < LEAST_DAYS:
+        return inf
+    spread = SPREAD[of] * (2 if days < FEW_DAYS else 1)
+    before = days // 2
+    return max(SMALLEST[of], spread * sqrt(_price(days) * days / (before * (days - before))))
+
+
+def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
+    """Means of blocks of consecutive values, at least two in each and at most so many blocks."""
+    number = max(1, min(most, len(values) // 2))
+    return [float(each.mean()) for each in np.array_split(values, number)]
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
@@ -125,6 +155,36 @@ def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:
     """Weighted mean of each stretch between changes."""
     parts = zip(np.split(values, found), np.split(weight, found), strict=True)
     return np.array([np.average(each, weights=of_each) for each, of_each in parts])
+
+
+def point_of(
+    unit: Unit,
+    manifest: Mapping[str, Any],
+    times_s: Floats,
+    causes: Sequence[Mapping[str, Any]],
+    hosts: Iterable[str | None],
+) -> Point:
+    """Summarise a unit as one point of a job's history.
+
+    manifest : its row of jobs, or its job.json
+    times_s  : its recorded step times, in order. [s]
+    causes   : its rows of job_causes
+    hosts    : of its workers; None where the log names none
+    """
+    blocks_s, mean_s = block_means(times_s), float(times_s.mean())
+    error_s = float(np.std(blocks_s, ddof=1)) / len(blocks_s) ** 0.5 if len(blocks_s) > 1 else 0.0
+    lost = dict(zip([row["cause"] for row in causes], lost_fractions(causes), strict=True))
+    labels = {f"label {name}": value for name, value in sorted((manifest.get("labels") or {}).items())}
+    facts = {name: manifest[name] for name in FACTS if manifest.get(name) is not None} | labels
+    on = frozenset(host for host in hosts if host is not None)
+    return Point(unit, mean_s, error_s / mean_s, lost if causes else None, facts, on)
+
+
+def by_job(points: Iterable[Point]) -> Iterator[list[Point]]:
+    """Yield the points of each job, by day."""
+    ordered = sorted(points, key=lambda point: (point.unit.job_id, point.unit))
+    for _, of_job in groupby(ordered, key=lambda point: point.unit.job_id):
+        yield list(of_job)
 
 
 def changes_of(points: Sequence[Point]) -> list[Change]:
@@ -164,9 +224,9 @@ def _changes(points: Sequence[Point], of: str, values: Floats, errors: Floats) -
         new = after[0].unit
         yield Change(
             job_id=new.job_id,
-            since=new.log_date.isoformat(),
+            since=new.log_date,
             run_id=new.run_id,
-            until=after[-1].unit.log_date.isoformat(),
+            until=after[-1].unit.log_date,
             days_before=len(before),
             days=len(after),
             of=of,

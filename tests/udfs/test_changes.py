@@ -7,10 +7,9 @@ from math import log
 import numpy as np
 import pytest
 
-from jobs.reading.changes import (
-    NO_CAUSE,
-    OF_LOST,
-    OF_STEP,
+from schemas.job_changes import NO_CAUSE, OF_LOST, OF_STEP
+from schemas.unit import Unit
+from udfs.changes import (
     PENALTY,
     Change,
     Point,
@@ -18,7 +17,6 @@ from jobs.reading.changes import (
     change_points,
     changes_of,
 )
-from schemas.unit import Unit
 from udfs.kernel.arrays import Floats
 
 
@@ -39,7 +37,7 @@ def points(step_s: list[float], lost: list[dict[str, float]] | None = None, runs
 
 def of_steps(step_s: list[float]) -> list[tuple[str, float]]:
     found = [change for change in changes_of(points(step_s)) if change.of == OF_STEP]
-    return [(change.since, round(change.change, 1)) for change in found]
+    return [(change.since.isoformat(), round(change.change, 1)) for change in found]
 
 
 def wobbling(levels: list[float], spread: float = 0.002) -> list[float]:
@@ -110,7 +108,7 @@ def test_the_cause_whose_part_changed_is_named() -> None:
     lost = [{"slow_worker": 0.0, "pause": 0.05}] * 6 + [{"slow_worker": 0.16, "pause": 0.04}] * 4
     found = changes_of(points(wobbling([10.0] * 6 + [11.9] * 4), lost))
     step = of(found, OF_STEP)
-    assert (step.cause, step.days_before, step.days, step.until) == ("slow_worker", 6, 4, "2026-01-10")
+    assert (step.cause, step.days_before, step.days, step.until) == ("slow_worker", 6, 4, date(2026, 1, 10))
     assert [step.before, step.after] == pytest.approx([10.0, 11.9], rel=0.01)
     assert of(found, OF_LOST).change == pytest.approx(0.15)
     assert of(found, "slow_worker").change == pytest.approx(0.16)

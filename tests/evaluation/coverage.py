@@ -1,0 +1,162 @@
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, the truth is known of all.
+
+`python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
+window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
+five; the truth is the whole day run once more without the fault. A job counts where the fault is named.
+Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.workers import SickHost
+from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
+from jobs.synthetic.sample_job import own_hosts, sample_workload
+from jobs.synthetic.shape import JobIdentity, JobShape
+from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
+from tests.evaluation.judge import Row
+from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
+from udfs.what_if import simulate_job
+
+CLASSES: Final = {
+    "worker": "slow_worker",
+    "host": "slow_worker",
+    "stage": "stage_imbalance",
+    "pause": "pause",
+    "data": "data_imbalance",
+    "link": "communication",
+}
+"""Classes of faults, and the cause of each."""
+DAY: Final = 200
+"""Steps of a day."""
+TOGETHER: Final = 10
+"""Jobs that are added up."""
+DESIGNS: Final = ("even", "random", "bursts")
+
+
+def judge(of: str, seed: int, part: int) -> Row | None:
+    """Judge the interval of a job with a fault of this class; None where it is not analysed, or not named."""
+    rng = child_rng(seed, of)
+    shape = _shape(rng)
+    setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))
+    fault = _fault(of, rng, setting)
+    if fault is None:
+        return None
+    plan = JobPlan(shape, (fault, *nuisances(rng, setting)), seed, workload=setting.workload)
+    simulation = Simulation(plan)
+    with_s, without_s = (simulation.step_us(simulation.timeline(each)).sum() for each in ((), {0}))
+    job, design = recorded_job(simulation), DESIGNS[seed % len(DESIGNS)]
+    steps = np.searchsorted(plan.step_numbers, np.asarray(job.rank_steps["step"]))
+    rows = job.rank_steps.set_column(0, "step", pa.array(steps))
+    rows = rows.filter(pc.is_in(rows["step"], pa.array(_logged(design, rng, part))))
+    facts = job.manifest | {"gpu_hours": with_s * 1e-6 * shape.world_size / 3600}
+    found = simulate_job(rows, facts)
+    causes = {row["cause"]: row for row in found[JOB_CAUSES].to_pylist()}
+    row = causes.get(CLASSES[of], {"is_cause": False})
+    if found[JOB_SLOWDOWN]["status"][0].as_py() != Status.ANALYSED or not row["is_cause"]:
+        return None
+    true, low, high = 1 - without_s / with_s, row["time_saved_fraction_low"], row["time_saved_fraction_high"]
+    return {
+        "class": of,
+        "seed": seed,
+        "design": design,
+        "is_flagged": row["flag_reason"] is not None,
+        "true": 100 * true,
+        "saved": 100 * row["time_saved_fraction"],
+        "width": 100 * (high - low),
+        "inside": bool(low <= true <= high),
+        "below": bool(true < low),
+        "above": bool(true > high),
+    }
+
+
+def _shape(rng: np.random.Generator) -> JobShape:
+    dp_size, pp_size = int(rng.choice([2, 3, 4])), int(rng.choice([2, 3, 4]))
+    tp_size = int(rng.choice([2, 4, 8]))
+    return JobShape(dp_size, pp_size, microbatches=int(rng.integers(2, 7)), steps=DAY, tp_size=tp_size)
+
+
+def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
+    """Draw a fault of a class; None where the layout has none, or another one of its cause was drawn."""
+    fault = FAULTS[CLASSES[of]](rng, setting)
+    is_wanted = isinstance(fault, SickHost) == (of == "host")
+    return fault if is_wanted else None
+
+
+def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
+    """Numbers of the steps that a profiler logs of a day."""
+    if design == "random":
+        return sorted(rng.choice(DAY, DAY // part, replace=False).tolist())
+    length = 1 if design == "even" else BURST
+    first = int(rng.integers(part * length))
+    return [step for step in range(DAY) if (step - first) % (part * length) < length]
+
+
+def tables(judged: pd.DataFrame) -> list[Section]:
+    """How often intervals hold the truth: by class, by what is logged, and of sums."""
+    columns = {
+        "jobs": ("seed", "size"),
+        "inside [%]": ("inside", percent),
+        "too high [%]": ("below", percent),
+        "too low [%]": ("above", percent),
+        "flagged [%]": ("is_flagged", percent),
+        "saved [%]": ("saved", "mean"),
+        "width [%]": ("width", "median"),
+    }
+    note = "Inside: the truth lies within. Saved: mean, and width: median, of the step."
+    return [
+        Section("By class of fault", note, judged.groupby("class", as_index=False).agg(**columns)),
+        Section(
+            "By class and what is logged",
+            "",
+            judged.groupby(["class", "design"], as_index=False).agg(**columns),
+        ),
+        Section(
+            "Sums",
+            f"Of {TOGETHER} jobs each, whose errors are taken as independent.",
+            sums(judged)
+            .groupby("class", as_index=False)
+            .agg(sums=("inside", "size"), **{"inside [%]": ("inside", percent)}),
+        ),
+    ]
+
+
+def sums(judged: pd.DataFrame) -> pd.DataFrame:
+    """Sums of jobs of one class, in the order of their seeds, and whether their intervals hold the truth."""
+    group = judged.groupby("class").cumcount() // TOGETHER
+    squares = judged.assign(group=group, squared=(judged["width"] / 2) ** 2)
+    found = squares.groupby(["class", "group"])[["true", "saved", "squared"]].sum().reset_index()
+    return found.assign(inside=(found["saved"] - found["true"]).abs() <= found["squared"] ** 0.5)
+
+
+@command(
+    "tests.evaluation.coverage",
+    option("--jobs N", "jobs of each class", positive, default=100),
+    option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--part N", "one step of so many is logged", positive, default=10),
+    option("--classes NAMES", "only these, with commas between", default=",".join(CLASSES)),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge intervals."""
+    found = [
+        drawn(partial(judge, of, part=args.part), args.seed, args.jobs) for of in args.classes.split(",")
+    ]
+    last = max(seed for _, seed in found)
+    heading = f"{args.jobs} jobs a class of seeds {args.seed} to {last}; one step of {args.part} is logged."
+    sys.stdout.write(rendered(heading, tables(pd.concat([rows for rows, _ in found])), args.format))
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

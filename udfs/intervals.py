@@ -1,0 +1,34 @@
+"""Intervals of 90 % around what fixes save: as columns of job_causes, in fractions and GPU-hours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.job_causes import HOURS_OF
+
+Row = Mapping[str, Any]
+
+
+def half_width(row: Row, name: str) -> float | None:
+    """Half of the interval around a column of a row; None if it has none."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    return None if low is None or high is None else max(high - row[name], row[name] - low)
+
+
+def around(name: str, value: float | None, half: float | None) -> dict[str, float | None]:
+    """Columns with the bounds of a fraction: no fix saves more than the step, no loss is below 0."""
+    if value is None or half is None:
+        return {f"{name}_low": None, f"{name}_high": None}
+    low = value - half
+    return {
+        f"{name}_low": max(0.0, low) if name == "lost_fraction" else low,
+        f"{name}_high": max(value, min(1.0, value + half)),
+    }
+
+
+def in_gpu_hours(row: Row, name: str, gpu_hours: float | None) -> dict[str, float | None]:
+    """Columns with a fraction and its bounds as GPU-hours of the unit; None where either is not known."""
+    ends = {end: row.get(f"{name}{end}") for end in ("", "_low", "_high")}
+    return {
+        f"{HOURS_OF[name]}{end}": None if gpu_hours is None or fraction is None else gpu_hours * fraction
+        for end, fraction in ends.items()
+    }

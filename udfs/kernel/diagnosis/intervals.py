@@ -1,0 +1,97 @@
+"""How far savings of a whole day may lie from those of the steps that were recorded."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.cause import SLOW_WORKER, UNEXPLAINED, CauseFound
+from udfs.kernel.student import student_quantile
+
+HOUR_S: Final = 3600.0
+
+CONFIDENCE: Final = 0.9
+"""Of a two-sided interval."""
+
+MOST_BLOCKS: Final = 10
+"""Blocks that one stretch of steps is cut into: steps that follow each other are alike."""
+
+REGULAR: Final = 0.8
+"""Share of the stretches that follow each other at the same distance, from which on they are regular."""
+
+OF_STEP: Final = 0.0005
+OF_SAVING: Final = 0.005
+OF_SLOW_TOGETHER: Final = 0.02
+"""Half widths of what the diagnosis does not know, by `python -m tests.evaluation.coverage`: a part of the
+step, of the saving, and of the saving where several workers are slow together, as on one host: fewer others
+then say what is usual."""
+
+
+def number_of_steps(
+    numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
+) -> float:
+    """Return how many steps the day had: as many as its GPU-hours have room for, and as the numbers say.
+
+    Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
+
+    numbers, actual_s : of the recorded steps, shape (step,).
+    """
+    spanned = float(numbers[-1] - numbers[0] + 1)
+    if gpu_hours is not None and world_size:
+        return max(spanned, gpu_hours * HOUR_S / world_size / float(actual_s.mean()))
+    return spanned if spanned > len(numbers) else np.inf
+
+
+def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> Floats:
+    """Half of the interval of each saving over the day, from the steps that were not recorded.
+
+    A ratio of two sums over steps: its error is that of the mean of saved - fraction x actual. What follows
+    each other without a gap is one draw; of one stretch alone, each of its blocks is.
+
+    saved        : in each step, over the mean step; shape (..., step).
+    actual_s     : recorded step times, shape (step,). [s]
+    numbers      : of the training steps, ascending, shape (step,).
+    steps_of_day : how many there were, infinite if that is not known.
+    returns      : shape (...); nan where a single step says nothing of others.
+    """
+    steps = len(numbers)
+    missing = max(0.0, 1.0 - steps / steps_of_day)
+    if missing == 0.0:
+        return np.zeros(saved.shape[:-1])
+    if steps < 2:
+        return np.full(saved.shape[:-1], np.nan)
+    left = saved - saved.mean(axis=-1, keepdims=True) * (actual_s / actual_s.mean())
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) > 1)
+    apart = np.diff(numbers[starts])
+    is_regular = len(starts) > 2 and (apart == np.median(apart)).mean() >= REGULAR
+    if len(starts) == 1:
+        blocks = max(2, min(MOST_BLOCKS, steps // 2))
+        starts = np.arange(blocks) * steps // blocks
+    sums, draws = np.add.reduceat(left, starts, axis=-1), len(starts)
+    if is_regular:
+        # At even distances a trend cancels: only what changes from one to the next is uncertain.
+        squares = np.square(np.diff(sums, axis=-1)).sum(axis=-1) / 2.0
+        freedom = 2.0 * (draws - 1) ** 2 / (3 * draws - 4)
+    else:
+        centred = sums - sums.mean(axis=-1, keepdims=True)
+        squares, freedom = np.square(centred).sum(axis=-1), draws - 1.0
+    error = np.sqrt(missing * squares * draws / (draws - 1)) / steps
+    widths: Floats = student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * error
+    return widths
+
+
+def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
+    """Add what the diagnosis does not know of a saving, an error of its own, to its half width.
+
+    widths  : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
+    returns : the same with it, and behind them what it adds to the first; shape (3, cause).
+    """
+    saved = np.array([[each.time_saved_fraction, each.attributed_fraction] for each in causes]).T
+    together = np.array(
+        [len(each.culprits) > 1 or any(of.workers for of in each.culprits) for each in causes]
+    )
+    together &= np.arange(len(causes)) == SLOW_WORKER
+    unknown = np.hypot(OF_STEP, np.where(together, OF_SLOW_TOGETHER, OF_SAVING) * saved)
+    unknown[1, UNEXPLAINED] = 0.0
+    return np.vstack([np.hypot(widths, unknown), unknown[:1]])
