@@ -12,19 +12,13 @@ from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLay
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, Simulation
-from tests.evaluation.mitigations import Exchanged, PlannedCollections, judge, main
+from schemas.mitigations import COLLECTIONS, LAYERS, OVER_DP_RANKS, SEQUENCES
+from tests.evaluation.mitigated_runs import Exchanged, PlannedCollections
+from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
 from udfs.kernel.diagnosis.mitigations import assigned
-from udfs.mitigations import (
-    COLLECTIONS,
-    LAYERS,
-    OVER_DP_RANKS,
-    SEQUENCES,
-    LayersError,
-    Mitigation,
-    Mitigations,
-    mitigated,
-)
+from udfs.mitigations import Mitigation, Mitigations, mitigated
+from udfs.simulate.mitigation_rows import LayersError
 
 SHAPE = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=12, noop_transfers="all")
 CALM = Workload(noise=0.002)
