@@ -34,10 +34,10 @@ LEAST_OVERLAP: Final = 0.025
 
 MITIGATIONS: Final = Table(
     "mitigations",
-    "One row per analysed unit and mitigation of a cause that it has; of overlap and checkpoint intervals where "
-    "they have an answer. The unit is replayed with the mitigation in place and all else as recorded: a fix takes "
-    "away all that is uneven, a mitigation does what can be done. `straggler mitigate` answers for any unit, "
-    "and says why there is no answer. Savings of several mitigations do not add up.",
+    "One row per analysed unit and mitigation of a cause that it has; of overlap and checkpoint intervals "
+    "where they have an answer. The unit is replayed with the mitigation in place and all else as recorded: "
+    "a fix takes away all that is uneven, a mitigation does what can be done. `straggler mitigate` answers "
+    "for any unit, and says why there is no answer. Savings of several mitigations do not add up.",
     grain=(*UNIT_KEY, "mitigation"),
     columns=(
         *col.UNIT,

@@ -76,7 +76,9 @@ def mitigated(
     how = settings or SimulationSettings()
     with garbage_collection_paused():
         choice = chosen(rank_steps, manifest, how)
-        by_chunk = stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
+        by_chunk = (
+            stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
+        )
         found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES)
         choice.refuse_exchanged(found.recorded)
     gpu_hours = manifest.get("gpu_hours")

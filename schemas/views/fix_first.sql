@@ -7,6 +7,8 @@
 -- in job_causes.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
+-- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
+-- where what lies in one host is of that host; null where no mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,
@@ -19,10 +21,46 @@ WITH explained AS (
     GROUP BY cause, culprit_host
 ),
 
+mitigated AS (
+    SELECT
+        parts.cause,
+        parts.host,
+        CASE WHEN parts.host IS NULL THEN parts.job_id END AS of_job,
+        mitigation,
+        sum(gpu_hours_saved) AS mitigation_gpu_hours,
+        sum(mitigations.time_saved_fraction) AS saved
+    FROM (
+        SELECT DISTINCT log_date, job_id, run_id, cause, host FROM fix_parts WHERE $in_period
+    ) AS parts
+    JOIN mitigations
+        ON parts.log_date = mitigations.log_date
+        AND parts.job_id = mitigations.job_id
+        AND parts.run_id = mitigations.run_id
+        AND parts.cause = mitigations.cause
+        AND (mitigations.host IS NULL OR mitigations.host = parts.host)
+    GROUP BY parts.cause, parts.host, CASE WHEN parts.host IS NULL THEN parts.job_id END, mitigation
+),
+
+best AS (
+    SELECT *
+    FROM (
+        SELECT
+            mitigated.*,
+            row_number() OVER (
+                PARTITION BY cause, host, of_job
+                ORDER BY mitigation_gpu_hours DESC NULLS LAST, saved DESC, mitigation
+            ) AS place
+        FROM mitigated
+        WHERE saved > 0
+    ) AS placed
+    WHERE place = 1
+),
+
 fixes AS (
     SELECT
         cause,
         host,
+        CASE WHEN host IS NULL AND cause <> $unexplained THEN min(job_id) END AS of_job,
         array_sort(collect_set(job_id)) AS job_ids,
         count(*) AS units,
         count_if(is_flagged) AS flagged_units,
@@ -38,7 +76,27 @@ fixes AS (
     GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
 )
 
-SELECT fixes.*, explained_by
+SELECT
+    fixes.cause,
+    fixes.host,
+    job_ids,
+    units,
+    flagged_units,
+    first_day,
+    last_day,
+    lost_gpu_hours,
+    lost_s,
+    attributed_gpu_hours,
+    recoverable_gpu_hours,
+    time_saved_fraction_max,
+    explained_by,
+    mitigation,
+    mitigation_gpu_hours
 FROM fixes
-LEFT JOIN explained USING (cause, host)
-ORDER BY cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, cause, host, job_ids
+LEFT JOIN explained ON fixes.cause = explained.cause AND fixes.host = explained.host
+LEFT JOIN best
+    ON fixes.cause = best.cause
+    AND fixes.host IS NOT DISTINCT FROM best.host
+    AND fixes.of_job IS NOT DISTINCT FROM best.of_job
+ORDER BY
+    fixes.cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids

@@ -1,10 +1,10 @@
 """The same jobs once more with a mitigation in place: the truth of tests.evaluation.mitigations.
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
-microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind the
-optimizer, as often as was advised; the named host's workers as fast as their peers; an event simulation of the
-other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or heavier;
-communication of no length, where no worker is longer busy with it.
+microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
+the optimizer, as often as was advised; the named host's workers as fast as their peers; an event simulation
+of the other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or
+heavier; communication of no length, where no worker is longer busy with it.
 """
 
 import re
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from jobs.synthetic.conditions import Conditions
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
-from jobs.synthetic.mechanisms.workers import OneWorker, SickHost, SlowWorkers, UnsynchronisedGc
+from jobs.synthetic.mechanisms.work import PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.workers import OneWorker, SickHost, UnsynchronisedGc
 from jobs.synthetic.program import build_program
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.timeline import EventSimulation
@@ -181,7 +181,9 @@ def _overlapped(run: Run) -> float:
         return step_s(run.plan)
     (named,) = re.findall(r"run (\S+) beside", run.advice)
     place, shape = simulation.place, run.plan.shape
-    types = [name for name in OP_TYPES if OP_TYPE_GROUPS.get(name, name) == named and name not in shape.absent]
+    types = [
+        name for name in OP_TYPES if OP_TYPE_GROUPS.get(name, name) == named and name not in shape.absent
+    ]
     without_us = simulation.step_us(simulation.timeline_in_no_time(place.rows(*types)))
     busy_us, _ = simulation.times_us()
     for name in types:
@@ -195,25 +197,25 @@ class Case(NamedTuple):
     """A mitigation in the evaluation.
 
     fault    : cause of which the trouble is drawn
-    trouble  : kind of it that the mitigation is for
+    kinds    : names of the mechanisms that the mitigation is for; none: all of the cause
     true_s   : time of a step, or of as many samples, with what was advised [s]
     least_pp, least_dp : sizes that a job must have
     """
 
     fault: str
-    trouble: type[Mechanism]
+    kinds: tuple[str, ...]
     true_s: Callable[[Run], float]
     least_pp: int = 1
     least_dp: int = 1
 
 
 CASES: Final = {
-    LAYERS: Case("stage_imbalance", LossLayer, _with_layers, least_pp=2),
-    OVER_DP_RANKS: Case("data_imbalance", PackedSequences, _exchanged),
-    SEQUENCES: Case("data_imbalance", PackedSequences, _packed),
-    COLLECTIONS: Case("pause", UnsynchronisedGc, _planned),
-    HOST_EXCHANGED: Case("slow_worker", SlowWorkers, _host_exchanged),
-    REPLICA_REMOVED: Case("slow_worker", SlowWorkers, _replica_removed, least_dp=LEAST_REPLICAS),
-    LIGHTER_REPLICA: Case("slow_worker", SlowWorkers, _lightened, least_dp=2),
-    OVERLAP: Case("communication", Mechanism, _overlapped),
+    LAYERS: Case("stage_imbalance", ("LossLayer",), _with_layers, least_pp=2),
+    OVER_DP_RANKS: Case("data_imbalance", ("PackedSequences",), _exchanged),
+    SEQUENCES: Case("data_imbalance", ("PackedSequences",), _packed),
+    COLLECTIONS: Case("pause", ("UnsynchronisedGc",), _planned),
+    HOST_EXCHANGED: Case("slow_worker", (), _host_exchanged),
+    REPLICA_REMOVED: Case("slow_worker", (), _replica_removed, least_dp=LEAST_REPLICAS),
+    LIGHTER_REPLICA: Case("slow_worker", (), _lightened, least_dp=2),
+    OVERLAP: Case("communication", (), _overlapped),
 }

@@ -53,8 +53,9 @@ def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
     hosts = tuple(dict.fromkeys(plan.identity.host_of(rank) for rank in range(shape.world_size)))
     setting = Setting(shape, plan.workload, shape.steps, hosts if len(hosts) > 1 else ())
     trouble = FAULTS[case.fault](child_rng(seed, "trouble"), setting)
-    is_wanted = trouble is not None and isinstance(trouble, case.trouble)
-    if not is_wanted or shape.pp_size < case.least_pp or shape.dp_size < case.least_dp:
+    if trouble is None or shape.pp_size < case.least_pp or shape.dp_size < case.least_dp:
+        return None
+    if case.kinds and type(trouble).__name__ not in case.kinds:
         return None
     others = [each for each in plan.mechanisms if each.cause is None or _is_apart(each, trouble)]
     plan = replace(plan, mechanisms=[trouble, *others])

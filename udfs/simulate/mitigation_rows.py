@@ -147,10 +147,15 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
         host = rows.table.column("host")[rows.host_row[worker].as_py()].as_py()
         assumes = "the new host is as fast as its peers; the restart is not counted"
         yield _Saved(
-            HOST_EXCHANGED, f"exchange {host} for a healthy host", assumes, now_s - exchanged.step_s, host=host
+            HOST_EXCHANGED,
+            f"exchange {host} for a healthy host",
+            assumes,
+            now_s - exchanged.step_s,
+            host=host,
         )
     if removed is not None:
-        plan = f"go on without dp rank {removed.dp_rank}: {removed.replicas - 1} replicas instead of {removed.replicas}"
+        left = f"{removed.replicas - 1} replicas instead of {removed.replicas}"
+        plan = f"go on without dp rank {removed.dp_rank}: {left}"
         assumes = (
             f"a step then takes {removed.step_s:.4g} s, with fewer samples; counted is the time for as many "
             "as now. Collectives take as long; the freed GPUs serve other jobs"

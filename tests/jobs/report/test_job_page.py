@@ -233,7 +233,16 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
     page = Page(job_page(SICK, links=links))
     assert {"../index.html", "../q.html", "../c.html", "../d.html", "../h.html"} <= set(page.all("a", "href"))
     assert "2026-01-06 (7 GPU-hours lost)" in page.text
-    assert Page(job_page(SICK)).all("a", "href") == ["#main"]
+    assert Page(job_page(SICK)).all("a", "href") == ["#main", "#mitigations"]
+
+
+def test_it_says_what_can_be_done_about_a_cause() -> None:
+    """One clause with one link at the cause, which leads to all of them, best first."""
+    page = Page(job_page(SICK))
+    (link,) = page.texts("a", href="#mitigations")
+    assert link.startswith("host exchanged (exchange sick for a healthy host) saves ")
+    assert "#mitigations" in {f"#{each}" for each in page.all("section", "id")}
+    assert page.text.index("replica removed: go on without dp rank") > page.text.index("host exchanged: exchange sick")
 
 
 @pytest.mark.parametrize("steps", [12, 3])

@@ -65,12 +65,12 @@ def host_exchanged(found: Found) -> Exchanged | None:
     lost_s = _lost(found)
     hosts = found.job.hosts
     by_host = {
-        host: float(lost_s[hosts == host].sum()) for host in np.unique(hosts[lost_s > 0.0]).tolist() if host >= 0
+        host: float(lost_s[hosts == host].sum())
+        for host in np.unique(hosts[lost_s > 0.0]).tolist()
+        if host >= 0
     }
     tried = sorted(by_host, key=lambda host: -by_host[host])[:MOST_TRIED]
-    answers = [
-        Exchanged(host, replays(_healthy(found, hosts == host))([NOTHING])[NOTHING]) for host in tried
-    ]
+    answers = [Exchanged(host, replays(_healthy(found, hosts == host))([NOTHING])[NOTHING]) for host in tried]
     return min(answers, key=lambda each: each.step_s, default=None)
 
 
@@ -134,7 +134,9 @@ def _lost_with_type(found: Found) -> Floats:
     factors = found.factors
     if factors is not None and factors.types is not None:
         usual_s = factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
-        lost_s = lost_s + (usual_s * (factors.types.of_workers - 1.0)).sum(axis=(1, 2, 3, 4)) * found.microbatches
+        lost_s = (
+            lost_s + (usual_s * (factors.types.of_workers - 1.0)).sum(axis=(1, 2, 3, 4)) * found.microbatches
+        )
     return lost_s
 
 
