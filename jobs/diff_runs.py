@@ -19,8 +19,9 @@ from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
+from jobs.reading.usual_step import slowest, usual_step
 from jobs.report import wording
-from jobs.report.diff_page import Step, diff_page, slowest, usual_step
+from jobs.report.diff_page import Step, diff_page
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.errors import PlainError
 from jobs.runtime.printing import Result, is_for_people, write

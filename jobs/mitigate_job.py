@@ -7,6 +7,7 @@ written: a night writes the table mitigations by the same replays.
 import sys
 from collections.abc import Mapping
 from dataclasses import astuple, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.what_if import SimulationSettings
 
 _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
+
+
+def memory(text: str) -> float:
+    """Parse a bound of memory, as a multiple of what is used now; raises ValueError."""
+    value = float(text)
+    if not value >= 1.0:
+        raise ValueError(f"{text!r} is less than what is used now, 1")
+    return value
 
 
 def _of_folder(text: str) -> _Source:
@@ -67,6 +76,12 @@ def _heading(unit: Unit, found: Mitigations) -> str:
         f"layers of the model, or of each chunk; default: the manifest's label {LABEL!r}",
         parsed_layers,
     ),
+    option(
+        "--memory N",
+        "at most N times the layers of the fullest stage, and samples of a microbatch, such as 1.1",
+        memory,
+        default=inf,
+    ),
     FORMAT,
     AS_LISTS,
 )
@@ -80,7 +95,7 @@ def main(settings: Settings, args: Arguments) -> None:
         with working("mitigate: replaying"):
             source = _of_folder(of) if isinstance(of, str) else _of_warehouse(settings, of, args.engine)
             unit, rank_steps, manifest, how = source
-            found = mitigated(rank_steps, manifest, args.layers, how)
+            found = mitigated(rank_steps, manifest, args.layers, how, args.memory)
     except LayersError as error:
         raise QuestionError(f"--layers: {error}") from error
     except (NothingToReplayError, TraceError) as error:

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 
 import pyarrow as pa
 
@@ -65,12 +66,14 @@ def mitigated(
     manifest: Mapping[str, object],
     layers: Sequence[int] | None = None,
     settings: SimulationSettings | None = None,
+    memory: float = inf,
 ) -> Mitigations:
     """Replay each mitigation of one unit, as a night does those of its causes.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
              order. None: as the manifest's label says; without one, none are moved.
+    memory : no stage gets more layers, no microbatch more samples than so many times the most now.
     raises : LayersError for layers that do not fit.
     """
     how = settings or SimulationSettings()
@@ -79,7 +82,7 @@ def mitigated(
         by_chunk = (
             stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
         )
-        found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES)
+        found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
         choice.refuse_exchanged(found.recorded)
     gpu_hours = manifest.get("gpu_hours")
     known = float(gpu_hours) if isinstance(gpu_hours, int | float) else None

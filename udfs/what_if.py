@@ -6,6 +6,7 @@ Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manife
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -90,12 +91,14 @@ def analysed(
     before_s: Mapping[str, float] = NO_DAYS_BEFORE,
     layers: Sequence[int] | None = None,
     mitigated: frozenset[int] | None = None,
+    memory: float = inf,
 ) -> WhatIf:
     """Replay a unit in every scenario.
 
     facts     : its manifest. before_s : as simulate_job takes it.
     layers    : of each chunk of the model; None: as the manifest says, if it does.
     mitigated : causes of which mitigations are replayed; None: those that are found.
+    memory    : their bound: so many times the most layers of a stage, or samples of a microbatch, now.
     raises    : TraceError where the recorded ops contradict each other.
     """
     rows = choice.rows
@@ -120,6 +123,7 @@ def analysed(
             of_type_s,
             mitigated,
             None if by_chunk is None else np.array(by_chunk),
+            memory,
         )
         found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)

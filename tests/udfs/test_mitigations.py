@@ -89,6 +89,20 @@ def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
     assert one.step_s == pytest.approx(step_s(), rel=0.003)
 
 
+def test_memory_bounds_layers_and_samples() -> None:
+    """Nine layers of eight are 1.125 times as many; others' samples may grow by a fiftieth at most."""
+    heavy, slow = job(LOSS), job(WeakGpu(dp_rank=2, pp_rank=1, factor=1.5))
+    narrow, wide = (mitigated(heavy.rank_steps, heavy.manifest, [32], memory=most) for most in (1.05, 1.13))
+    assert answer(narrow, LAYERS).plan == "as they are"
+    after = [int(each) for each in answer(wide, LAYERS).plan.split(" instead of ")[0].split(", ")]
+    assert (max(after), sum(after)) == (9, 32)
+    shares = []
+    for most in (1.02, np.inf):
+        lighter = answer(mitigated(slow.rank_steps, slow.manifest, memory=most), LIGHTER_REPLICA)
+        shares.append(float(lighter.plan.split()[-1].rstrip("%")))
+    assert shares[0] <= 102.0 < shares[1]
+
+
 def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
     shape = replace(SHAPE, vpp_size=2)
     one = answer(found(LOSS, layers=[64], shape=shape), LAYERS)
@@ -170,7 +184,8 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     found = best_interval(run.events)
     assert found is not None
-    assert (found.failures, found.now_s) == (4, pytest.approx(200.0, abs=1.0))
+    assert found.failures == 4
+    assert found.now_s == pytest.approx(200.0, abs=1.0)
     assert found.best_s == pytest.approx((2 * found.stall_s * found.between_s) ** 0.5, rel=0.05)
     after = replace(habits, save_every=round(found.best_s / 10))
     times_s = [

@@ -1,7 +1,7 @@
 """All scenarios of section 5 of the model for one job, from its recorded rows."""
 
 from collections.abc import Mapping
-from math import nan
+from math import inf, nan
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,6 +49,7 @@ class How(NamedTuple):
                    measured. [s]
     mitigated    : causes of which mitigations are replayed; None: of those that are found.
     layers       : int, shape (chunk of the model,); layers of each, None where they are not known.
+    memory       : bound of mitigations, as mitigate takes it.
     """
 
     ideal: Ideal = IDEALS[PAPER_IDEAL]
@@ -60,6 +61,7 @@ class How(NamedTuple):
     before_s: Mapping[int, float] = NO_DAYS
     mitigated: Causes | None = None
     layers: Ints | None = None
+    memory: float = inf
 
 
 class WhatIf(NamedTuple):
@@ -164,7 +166,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     return found._replace(
         diagnosis=diagnosis,
         exposed=exposed_means(exposed, times.recorded),
-        mitigated=mitigate(measured, asked, how.layers),
+        mitigated=mitigate(measured, asked, how.layers, how.memory),
     )
 
 

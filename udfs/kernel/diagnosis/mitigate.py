@@ -1,5 +1,6 @@
 """All mitigations of one job: those of its causes, or all that its log can answer."""
 
+from math import inf
 from typing import Final, NamedTuple
 
 from udfs.kernel import cause
@@ -46,17 +47,18 @@ class Mitigated(NamedTuple):
     lightened: Lightened | None = None
 
 
-def mitigate(found: Found, causes: Causes, layers: Ints | None) -> Mitigated | None:
+def mitigate(found: Found, causes: Causes, layers: Ints | None, memory: float = inf) -> Mitigated | None:
     """Replay the mitigations of some causes; None if there is none to replay.
 
     causes : those of which mitigations are asked for.
     layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
+    memory : no stage has more layers, no microbatch more samples than so many times the most now.
     """
     if not causes & OF_ALL_CAUSES:
         return None
     answers = Mitigated(as_it_is(found))
     if cause.STAGE_IMBALANCE in causes and layers is not None:
-        answers = answers._replace(layers=layers_between_stages(found, layers))
+        answers = answers._replace(layers=layers_between_stages(found, layers, memory))
     if cause.DATA_IMBALANCE in causes and found.factors is not None and found.factors.data.is_real:
         balanced_s = replays(found)([BALANCED])[BALANCED]
         over_dp_ranks_s = microbatches_over_dp_ranks(found)
@@ -66,5 +68,5 @@ def mitigate(found: Found, causes: Causes, layers: Ints | None) -> Mitigated | N
     if cause.SLOW_WORKER in causes:
         answers = answers._replace(exchanged=host_exchanged(found))
     if causes & _OF_SLOW_REPLICAS:
-        answers = answers._replace(removed=replica_removed(found), lightened=replica_lightened(found))
+        answers = answers._replace(removed=replica_removed(found), lightened=replica_lightened(found, memory))
     return answers

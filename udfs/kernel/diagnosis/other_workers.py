@@ -160,11 +160,11 @@ def _without_replica(found: Found, dp_rank: int | None) -> float:
     return total_s / found.steps
 
 
-def replica_lightened(found: Found) -> Lightened | None:
+def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
-    computes could not be told apart.
+    computes could not be told apart. memory : microbatches of others weigh at most so many times as now.
     """
     factors, replicas = found.factors, found.job.layout.dp_size
     if factors is None or replicas == 1:
@@ -180,9 +180,10 @@ def replica_lightened(found: Found) -> Lightened | None:
     by_replica_s = own_s.mean(axis=(3, 4)).sum(axis=(1, 2)).max(axis=0)
     others_s = float(np.delete(by_replica_s, slow).max())
     even = replicas * others_s / (others_s + (replicas - 1) * float(by_replica_s[slow]))
+    even = min(max(even, replicas - memory * (replicas - 1)), 1.0)
     answers = []
     for share in SHARES_MOVED:
-        weight = 1.0 + share * (min(even, 1.0) - 1.0)
+        weight = 1.0 + share * (even - 1.0)
         others = (replicas - weight) / (replicas - 1)
         weights = np.full(replicas, others)
         weights[slow] = weight
