@@ -1,12 +1,13 @@
 """Diff: what made this run slower? Compares two runs, folders of logs, days, or before and after a date.
 
 `straggler diff RUN_A RUN_B`: by how much a step of B takes longer, and what causes, op types, stages, hosts
-and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written.
+and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written
+but the page that `--page FILE` asks for.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, fields
 from pathlib import Path
@@ -18,15 +19,18 @@ from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
 from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
+from jobs.reading.usual_step import slowest, usual_step
 from jobs.report import wording
+from jobs.report.diff_page import Step, diff_page
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.errors import PlainError
 from jobs.runtime.printing import Result, is_for_people, write
 from jobs.runtime.progress import working
-from jobs.runtime.settings import Settings
+from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import Reader
 from schemas.vocabulary import Exit
+from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.replay.other_times import Match
 from udfs.two_runs import Divided
 from udfs.what_if import SimulationSettings
@@ -69,6 +73,27 @@ def says(found: Found) -> str:
     step = f"a step takes {wording.seconds(found.b.step_s)} instead of {wording.seconds(found.a.step_s)}"
     share = f"{'+' if found.relative > 0 else ''}{wording.percent(found.relative)}{interval}"
     return f"B against A: {found.verdict}: {step}, {share}"
+
+
+def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
+    """Return the page of a comparison; without timelines where a side's recorded ops are not known."""
+    steps: list[Step] = []
+    try:
+        read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
+        drawn = slowest(read[-1]) if read else None
+        for sources, ops in zip((a, b), read, strict=False):
+            unit = sources.side.days[-1].unit
+            steps.append(usual_step(ops, f"{unit.job_id}, run {unit.run_id}, {unit.log_date}", drawn))
+    except (NothingToReplayError, TraceError):
+        steps = []
+    return diff_page(says(found), notes, [asdict(part) for part in found.parts], steps)
+
+
+def _write_page(file: Path, content: bytes) -> None:
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise SettingsError(f"--page: {file}: {error.strerror}") from error
 
 
 def _of_side(side: Side) -> dict[str, object]:
@@ -147,6 +172,7 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
     ),
     option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
     option("--fail-above SHARE", "exit with status 4 if B is slower by more than this, such as 3%", limit),
+    option("--page FILE", "also write a page with a step of each, one above the other", Path),
     option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
     AS_LISTS,
@@ -164,9 +190,11 @@ def main(settings: Settings, args: Arguments) -> None:
                 readers.append(stack.enter_context(reader_of(settings, "diff", args.engine)))
             return warehouse_side(readers[0], of, how)
 
-        a, b = _asked(args)
         with working("diff: reading both sides"):
-            found, notes = run(source(a), source(b), args.confidence)
+            a, b = (source(each) for each in _asked(args))
+            found, notes = run(a, b, args.confidence)
+            if args.page is not None:
+                _write_page(args.page, page(found, notes, a, b))
     _print(found, notes, args)
     if args.fail_above is not None and found.exceeds(args.fail_above):
         unsure = f" ({TOO_FEW}: by the means alone)" if found.verdict == TOO_FEW else ""

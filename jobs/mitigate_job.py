@@ -1,14 +1,15 @@
-"""Mitigate: what would moved layers, balanced sequences or planned garbage collection save?
+"""Mitigate: what would moved layers, balanced sequences, an exchanged host or another mitigation save?
 
-`straggler mitigate gpt-175b --layers 96` replays one unit with each of them, slow workers and slow transfers
-as they are. Nothing is written.
+`straggler mitigate gpt-175b --layers 96` replays one unit with each of them, all else as it is. Nothing is
+written: a night writes the table mitigations by the same replays.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, fields
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -25,22 +26,20 @@ from jobs.runtime.settings import Settings, load_settings
 from jobs.warehouse.reader import QuestionError
 from schemas.unit import Unit
 from udfs.errors import NothingToReplayError, TraceError
-from udfs.mitigations import LayersError, Mitigation, Mitigations, mitigated
+from udfs.mitigations import Mitigation, Mitigations, mitigated
+from udfs.simulate.mitigation_rows import LABEL, LayersError, parsed_layers
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.what_if import SimulationSettings
-
-LABEL: Final = "layers"
-"""Label of the manifest that says how many layers the model has, as --layers does."""
 
 _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
 
 
-def layers(text: str) -> tuple[int, ...]:
-    """Parse one number of layers, or one per model chunk; raises ValueError."""
-    found = tuple(int(each) if each.isdecimal() else 0 for each in text.replace(" ", "").split(","))
-    if min(found) < 1:
-        raise ValueError(f"{text!r} is no number of layers such as 32, or 9,8,8,7 by chunk of the model")
-    return found
+def memory(text: str) -> float:
+    """Parse a bound of memory, as a multiple of what is used now; raises ValueError."""
+    value = float(text)
+    if not value >= 1.0:
+        raise ValueError(f"{text!r} is less than what is used now, 1")
+    return value
 
 
 def _of_folder(text: str) -> _Source:
@@ -61,18 +60,6 @@ def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
         return unit, *read_unit(reader, unit), SimulationSettings(**settings.simulation.model_dump())
 
 
-def _layers(args: Arguments, manifest: Mapping[str, Any]) -> Sequence[int] | None:
-    """Layers as given, else from the manifest's label; None if neither states them."""
-    label = (manifest.get("labels") or {}).get(LABEL)
-    given: Sequence[int] | None = args.layers
-    if given is not None or label is None:
-        return given
-    try:
-        return layers(label)
-    except ValueError:
-        return None
-
-
 def _heading(unit: Unit, found: Mitigations) -> str:
     recorded = f"{found.steps} steps, {shown(found.actual_step_s)} s recorded (T_actual)"
     named = f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {recorded}"
@@ -87,13 +74,19 @@ def _heading(unit: Unit, found: Mitigations) -> str:
     option(
         "--layers N|N,N,...",
         f"layers of the model, or of each chunk; default: the manifest's label {LABEL!r}",
-        layers,
+        parsed_layers,
+    ),
+    option(
+        "--memory N",
+        "at most N times the layers of the fullest stage, and samples of a microbatch, such as 1.1",
+        memory,
+        default=inf,
     ),
     FORMAT,
     AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print the time saved by mitigations of one unit: layers, sequences, garbage collection."""
+    """Print the time saved by mitigations of one unit: layers, sequences, hosts, replicas, checkpoints."""
     try:
         of = args.of if Path(args.of).exists() else asked(args.of)
     except ValueError as error:
@@ -102,7 +95,7 @@ def main(settings: Settings, args: Arguments) -> None:
         with working("mitigate: replaying"):
             source = _of_folder(of) if isinstance(of, str) else _of_warehouse(settings, of, args.engine)
             unit, rank_steps, manifest, how = source
-            found = mitigated(rank_steps, manifest, _layers(args, manifest), how)
+            found = mitigated(rank_steps, manifest, args.layers, how, args.memory)
     except LayersError as error:
         raise QuestionError(f"--layers: {error}") from error
     except (NothingToReplayError, TraceError) as error:

@@ -258,6 +258,7 @@ JOB_BASELINE: Final = "job_baseline"
 GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
 JOB_TIME: Final = "job_time"
 JOB_POWER: Final = "job_power"
+MITIGATIONS: Final = "mitigations"
 JOB_MEGAWATTS: Final = "job_megawatts"
 POWER_DAY: Final = "power_day"
 POWER_IN_PHASE: Final = "power_in_phase"
@@ -297,7 +298,14 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, EXPOSED_COMMUNICATION, ROLE_STEP, JOB_POWER)
+FURTHER_TABLES: Final = (
+    JOB_TIME,
+    GPU_TYPE_SLOWDOWN,
+    EXPOSED_COMMUNICATION,
+    ROLE_STEP,
+    JOB_POWER,
+    MITIGATIONS,
+)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)

@@ -4,8 +4,11 @@ Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manife
 """
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +19,20 @@ from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
 from udfs.simulate.choice import Choice, Refused, choose
-from udfs.simulate.gpu_types import WorkerTypes, worker_types
+from udfs.simulate.gpu_types import worker_types
+from udfs.simulate.mitigation_rows import stated_layers
 from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
-from udfs.simulate.racks import WorkerRacks, worker_racks
+from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
 from udfs.simulate.trace_defects import defects_named, refuse_endless
 
-__all__ = ["SimulationSettings", "garbage_collection_paused", "simulate_job"]
+__all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
+
+NO_DAYS_BEFORE: Final[Mapping[str, float]] = MappingProxyType({})
+"""Usual transfers of no earlier day."""
 
 
 def simulate_job(
@@ -55,9 +62,8 @@ def simulate_job(
         if choice.is_partial:
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
             return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
-        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
         try:
-            found = _analysed(choice, how, types, racks, before_s or {})
+            found = analysed(choice, how, facts, before_s=before_s or {})
         except TraceError:
             refused = choice.refused(None)
             if refused is None:
@@ -67,6 +73,7 @@ def simulate_job(
         if refused is not None:
             return _refused(refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
+        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
         replayed = Replayed(found, rows, how.ideal, facts, types, racks)
         return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
 
@@ -76,18 +83,27 @@ def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
-def _analysed(
+def analysed(
     choice: Choice,
     settings: SimulationSettings,
-    types: WorkerTypes | None,
-    racks: WorkerRacks | None,
-    before_s: Mapping[str, float],
+    facts: Mapping[str, object],
+    *,
+    before_s: Mapping[str, float] = NO_DAYS_BEFORE,
+    layers: Sequence[int] | None = None,
+    mitigated: frozenset[int] | None = None,
+    memory: float = inf,
 ) -> WhatIf:
     """Replay a unit in every scenario.
 
-    raises : TraceError where the recorded ops contradict each other.
+    facts     : its manifest. before_s : as simulate_job takes it.
+    layers    : of each chunk of the model; None: as the manifest says, if it does.
+    mitigated : causes of which mitigations are replayed; None: those that are found.
+    memory    : their bound: so many times the most layers of a stage, or samples of a microbatch, now.
+    raises    : TraceError where the recorded ops contradict each other.
     """
     rows = choice.rows
+    types, racks = worker_types(rows, facts), worker_racks(rows, facts)
+    by_chunk = stated_layers(facts, choice.layout) if layers is None else layers
     with defects_named(rows):
         number = types.number if types is not None and types.is_mixed else None
         of_type_s = {
@@ -97,7 +113,18 @@ def _analysed(
         }
         ideal, limits = IDEALS[settings.ideal], choice.limits
         rack = None if racks is None else racks.number
-        how = How(ideal, settings.ops_together, limits, settings.diagnosed, number, rack, of_type_s)
+        how = How(
+            ideal,
+            settings.ops_together,
+            limits,
+            settings.diagnosed,
+            number,
+            rack,
+            of_type_s,
+            mitigated,
+            None if by_chunk is None else np.array(by_chunk),
+            memory,
+        )
         found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found

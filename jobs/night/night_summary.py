@@ -27,6 +27,8 @@ from schemas.vocabulary import (
 
 COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
 _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
+_LEADS: Final = ("changes", "drain", "mitigations")
+"""Sentences that a summary begins with, by what they are about."""
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
@@ -73,11 +75,11 @@ def night_summary(
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a summary as lines: changes, hosts to drain, figures, warnings, pages, what to ask next."""
+    """Return a summary as lines: changes, what to do, figures, warnings, pages, what to ask next."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
-        *(f"{day}: {text}" for name in ("changes", "drain") for text in summary.get(name, ())),
+        *(f"{day}: {text}" for name in _LEADS for text in summary.get(name, ())),
         f"{day}: {_figures(summary)}",
         *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
         f"{day}: rows: {rows}",

@@ -23,6 +23,7 @@ from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.drain_words import drain_text, worth_it
+from jobs.report.mitigation_words import mitigation_texts, mitigations_of
 from jobs.report.news_words import news_of, news_texts, outcome_texts, outcomes_of
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
@@ -62,7 +63,7 @@ def summaries(
     checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-        leads = {day: _lead(reader, settings, day) for day in log_dates}
+        leads = {day: _lead(reader, settings, warehouse.root, day) for day in log_dates}
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -79,8 +80,8 @@ def summaries(
     return found
 
 
-def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
-    """Return the sentences that begin a night's summary: what changed, and which hosts to drain."""
+def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
+    """Return the sentences that begin a night's summary: changes, drains and mitigations."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [
@@ -88,6 +89,7 @@ def _lead(reader: Reader, settings: Settings, day: date) -> Summary:
             *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
         ],
         "drain": [drain_text(row, settings.drain.days) for row in worth_it(drain, _MOST_DRAINS)],
+        "mitigations": mitigation_texts(reader.rows(mitigations_of(day)).to_pylist(), root),
     }
 
 

@@ -145,7 +145,9 @@ def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> f
 
 def _by_cause(a: Side, b: Side) -> _Rows:
     """Parts by cause; the remainder is step time in which nothing is lost."""
-    before, after = a.lost_s(), b.lost_s()
+    # A cause that holds on one side alone is measured on both: else the difference were all that it loses.
+    named = a.named() | b.named()
+    before, after = a.lost_s(named), b.lost_s(named)
     yield from _both(OF_CAUSE, before, after, CAUSES)
     yield _left(OF_CAUSE, NOTHING_LOST, a.step_s - fsum(before.values()), b.step_s - fsum(after.values()))
 

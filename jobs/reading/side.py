@@ -1,6 +1,6 @@
 """Sides of a comparison: days of runs, with their step times and results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,9 @@ Row = Mapping[str, Any]
 
 MANY_DAYS: Final = 5
 """From so many on each is one block: steps of a day have more in common than days."""
+
+LEAST_ATTRIBUTED: Final = 0.025
+"""Share of a step from which on a cause has a part of its own, though its fix alone saves less."""
 
 
 class Day(NamedTuple):
@@ -68,9 +71,21 @@ class Side:
         counts = [len(day.actual_s) for day in self.days]
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
-    def lost_s(self) -> dict[str, float]:
-        """Time lost to each cause, per step. [s]"""
-        by_day = [dict(zip(_names(day.causes), lost_fractions(day.causes), strict=True)) for day in self.days]
+    def named(self) -> set[str]:
+        """Causes that hold on some day, or have as much attributed to them though others hide them."""
+        return {
+            row["cause"]
+            for day in self.days
+            for row in day.causes
+            if row["is_cause"] or row["attributed_fraction"] >= LEAST_ATTRIBUTED
+        }
+
+    def lost_s(self, named: Collection[str]) -> dict[str, float]:
+        """Time lost to each cause, per step; of causes that are not named, to `unexplained`. [s]"""
+        by_day = [
+            dict(zip(_names(day.causes), lost_fractions(_as_named(day.causes, named)), strict=True))
+            for day in self.days
+        ]
         names = [cause for cause in CAUSES if any(cause in lost for lost in by_day)]
         days = list(zip(self.days, by_day, strict=True))
         return {
@@ -95,6 +110,10 @@ class Side:
         for day in self.days:
             blocks += block_means(day.actual_s, MOST_BLOCKS // len(self.days))
         return blocks
+
+
+def _as_named(rows: Sequence[Row], named: Collection[str]) -> list[Row]:
+    return [{**row, "is_cause": row["cause"] in named} for row in rows]
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

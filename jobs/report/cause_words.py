@@ -9,8 +9,9 @@ import numpy as np
 from jobs.report import loss, wording
 from jobs.report.culprit_words import IN_SECONDS, culprit_words, identity, members
 from jobs.report.health_words import explanations
+from jobs.report.mitigation_words import best, best_text
 from jobs.report.rows import Row, UnitTables
-from schemas.vocabulary import JUDGED_BY_HISTORY
+from schemas.vocabulary import JUDGED_BY_HISTORY, MITIGATIONS
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
@@ -41,6 +42,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "alone_between": loss.interval(row, "time_saved_fraction"),
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
+        "mitigation": _mitigation(tables, cause),
         "links": _links(row),
         "culprits": [
             culprit_words(
@@ -57,6 +59,12 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),
     }
+
+
+def _mitigation(tables: UnitTables, cause: str) -> str:
+    """Return the best that can be done about a cause, as one clause; empty where nothing saves any time."""
+    found = best(tables.further.get(MITIGATIONS, ()), cause)
+    return "" if found is None else best_text(found)
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:

@@ -124,7 +124,7 @@ def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
 def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[str, Any]]:
     return [
         {
-            "kind": _COMPUTES.get(name, "transfer" if name.endswith(_WAITS) else "other"),
+            "kind": kind_of(name),
             "x": round(_WIDTH * start / end_us, 1),
             "width": round(max(_WIDTH * (min(start + length, end_us) - start) / end_us, 0.5), 1),
             "text": f"{name}, {seconds(length / 1e6)}",
@@ -132,3 +132,8 @@ def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[
         for name, start, length in ops
         if start < end_us
     ]
+
+
+def kind_of(name: str) -> str:
+    """Return how ops of a type are drawn."""
+    return _COMPUTES.get(name, "transfer" if name.endswith(_WAITS) else "other")

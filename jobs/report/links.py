@@ -57,6 +57,11 @@ def command(name: str, warehouse: str) -> str:
     return f"straggler {name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
+def mitigate_command(unit: Unit, warehouse: str) -> str:
+    """Return the command that replays the mitigations of a unit."""
+    return f"{command('mitigate', warehouse)} {_quoted(f'{unit.job_id}/{unit.run_id}@{unit.log_date}')}"
+
+
 def of_run(unit: Unit) -> str:
     """Return the arguments that select a unit's run, without the day."""
     return f"--job-id={_quoted(unit.job_id)} --run-id={_quoted(unit.run_id)}"

@@ -4,10 +4,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from jobs.report import loss, wording
+from jobs.report import loss, mitigation_words, wording
 from jobs.report.rows import Row, UnitTables
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
-from schemas.vocabulary import EXPOSED_COMMUNICATION, GPU_TYPE_SLOWDOWN, JOB_TIME, ROLE_STEP, Scope
+from schemas.vocabulary import (
+    EXPOSED_COMMUNICATION,
+    GPU_TYPE_SLOWDOWN,
+    JOB_TIME,
+    MITIGATIONS,
+    ROLE_STEP,
+    Scope,
+)
 
 _SPENT_ON: Final = {
     "kept": "steps that stayed",
@@ -214,7 +221,30 @@ def _time_of_unit(job: Row, time_s: float) -> str:
     return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
 
 
+def mitigations(tables: UnitTables) -> Section | None:
+    """Return the section on what mitigations save, best first."""
+    rows = tables.further.get(MITIGATIONS, ())
+    if not rows:
+        return None
+    return Section(
+        mitigation_words.ANCHOR,
+        "What can be done, by replay",
+        "A fix takes away all that is uneven, a mitigation does what can be done. Savings of several do not "
+        "add up; below 0 it costs more than it saves. A replica less also frees its GPUs.",
+        ("what to do", "saves", "GPU-hours"),
+        [
+            (
+                f"{row['mitigation']}: {row['plan']}. Assumes: {row['assumes']}",
+                wording.percent(row["time_saved_fraction"]),
+                wording.hours(row["gpu_hours_saved"]),
+            )
+            for row in sorted(rows, key=lambda row: -float(row["time_saved_fraction"]))
+        ],
+    )
+
+
 SECTIONS: Final[tuple[Callable[[UnitTables], Section | None], ...]] = (
+    mitigations,
     effective_time,
     whole,
     gpu_types,

@@ -8,6 +8,8 @@
 -- a run themselves; null where an earlier version wrote a row.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
+-- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
+-- where what lies in one host is of that host; null where no mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,
@@ -18,6 +20,41 @@ WITH explained AS (
     FROM cause_evidence
     WHERE explains AND culprit_host IS NOT NULL AND $in_period
     GROUP BY cause, culprit_host
+),
+
+mitigated AS (
+    SELECT
+        parts.cause,
+        parts.host,
+        CASE WHEN parts.host IS NULL THEN parts.job_id END AS of_job,
+        mitigation,
+        sum(gpu_hours_saved) AS mitigation_gpu_hours,
+        sum(mitigations.time_saved_fraction) AS saved
+    FROM (
+        SELECT DISTINCT log_date, job_id, run_id, cause, host FROM fix_parts WHERE $in_period
+    ) AS parts
+    JOIN mitigations
+        ON parts.log_date = mitigations.log_date
+        AND parts.job_id = mitigations.job_id
+        AND parts.run_id = mitigations.run_id
+        AND parts.cause = mitigations.cause
+        AND (mitigations.host IS NULL OR mitigations.host = parts.host)
+    GROUP BY parts.cause, parts.host, CASE WHEN parts.host IS NULL THEN parts.job_id END, mitigation
+),
+
+best AS (
+    SELECT *
+    FROM (
+        SELECT
+            mitigated.*,
+            row_number() OVER (
+                PARTITION BY cause, host, of_job
+                ORDER BY mitigation_gpu_hours DESC NULLS LAST, saved DESC, mitigation
+            ) AS place
+        FROM mitigated
+        WHERE saved > 0
+    ) AS placed
+    WHERE place = 1
 ),
 
 runs AS (
@@ -51,6 +88,7 @@ fixes AS (
     SELECT
         cause,
         host,
+        CASE WHEN host IS NULL AND cause <> $unexplained THEN min(job_id) END AS of_job,
         array_sort(collect_set(job_id)) AS job_ids,
         CAST(sum(units) AS BIGINT) AS units,
         CAST(sum(flagged_units) AS BIGINT) AS flagged_units,
@@ -68,12 +106,19 @@ fixes AS (
 )
 
 SELECT
-    fixes.* EXCEPT (half_of_lost, half_of_recoverable),
+    fixes.* EXCEPT (of_job, half_of_lost, half_of_recoverable),
     CASE WHEN half_of_lost IS NOT NULL THEN greatest(0D, lost_gpu_hours - half_of_lost) END AS lost_gpu_hours_low,
     lost_gpu_hours + half_of_lost AS lost_gpu_hours_high,
     recoverable_gpu_hours - half_of_recoverable AS recoverable_gpu_hours_low,
     recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
-    explained_by
+    explained_by,
+    mitigation,
+    mitigation_gpu_hours
 FROM fixes
-LEFT JOIN explained USING (cause, host)
-ORDER BY cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, cause, host, job_ids
+LEFT JOIN explained ON fixes.cause = explained.cause AND fixes.host = explained.host
+LEFT JOIN best
+    ON fixes.cause = best.cause
+    AND fixes.host IS NOT DISTINCT FROM best.host
+    AND fixes.of_job IS NOT DISTINCT FROM best.of_job
+ORDER BY
+    fixes.cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids

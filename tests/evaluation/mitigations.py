@@ -1,33 +1,33 @@
 """Evaluate what mitigations return: jobs are drawn with the trouble, and run once more with the mitigation.
 
-`python -m tests.evaluation.mitigations --seed S` prints the tables. The second run has the same draws and the
-mitigation in place: the layers that were advised; microbatches that are exchanged by their true work;
-sequences that are packed evenly; collections of the same lengths, behind the optimizer, as often as was
-advised. Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.mitigations --seed S` prints the tables; mitigated_runs says how the second run is
+made. Checkpoint intervals are judged over many runs that fail as often. Seeds 0 to 99,999 are for tuning,
+those from 1,000,000 on are kept for evaluation.
 """
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
-from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.job import recorded_job
+from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
-from jobs.synthetic.mechanisms.workers import UnsynchronisedGc
-from jobs.synthetic.sample_faults import FAULTS, Setting
+from jobs.synthetic.run_events import Part, RunHabits, run_through
+from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform
 from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
+from schemas.mitigations import CHECKPOINTS, LAYERS
 from schemas.vocabulary import JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
+from tests.evaluation.mitigated_runs import CASES, Run, step_s
 from tests.evaluation.report import FORMATS, Section, rendered
-from udfs.mitigations import COLLECTIONS, LAYERS, OVER_DP_RANKS, SEQUENCES, Mitigation, mitigated
+from udfs.mitigations import Mitigation, mitigated
 from udfs.what_if import simulate_job
 
 NOTE: Final = (
@@ -40,68 +40,22 @@ NEAR: Final = 1.0
 """Error that is asked for [% of the step]."""
 SURE: Final = 1.0
 """A direction is judged where that much is really saved or lost [% of the step]."""
-FAULT_OF: Final = {
-    LAYERS: "stage_imbalance",
-    OVER_DP_RANKS: "data_imbalance",
-    SEQUENCES: "data_imbalance",
-    COLLECTIONS: "pause",
-}
-
-
-@dataclass(frozen=True)
-class Exchanged(PackedSequences):
-    """The same sequences; within each step dp ranks exchange whole microbatches by their true work."""
-
-    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Give the heaviest microbatch to the rank with the least work that has room."""
-        super().change(conditions, rng)
-        workload = conditions.workload
-        work = (1 + workload.backward_ratio) * conditions.linear
-        work = work + (1 + workload.attention_backward_ratio) * conditions.quadratic
-        microbatches, steps, ranks = work.shape
-        for step in range(steps):
-            given: list[list[int]] = [[] for _ in range(ranks)]
-            load = np.zeros(ranks)
-            weight = work[:, step].ravel()
-            for place in np.argsort(-weight, kind="stable").tolist():
-                rank = min((r for r in range(ranks) if len(given[r]) < microbatches), key=lambda r: load[r])
-                given[rank].append(place)
-                load[rank] += weight[place]
-            order = np.array(given).T
-            for values in (conditions.linear, conditions.quadratic):
-                values[:, step] = values[:, step].ravel()[order]
-
-
-Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same sequences
-
-
-@dataclass(frozen=True)
-class PlannedCollections(UnsynchronisedGc):
-    """Collections of the same lengths: in every n-th step all workers collect behind the optimizer.
-
-    planned_steps : n
-    """
-
-    planned_steps: int = 1
-
-    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the pause of such a step over all steps: how many of them are recorded is chance."""
-        rows = conditions.place.rows("optimizer")
-        noise = rng.standard_normal((len(rows), *conditions.lanes))
-        pause_s = self.pause_s * np.exp(self.spread * noise - self.spread**2 / 2)
-        longest_s = pause_s.max(axis=(0, 2), keepdims=True)
-        conditions.added_s[rows] += longest_s.mean(axis=1, keepdims=True) / self.planned_steps
+RUNS: Final = 60
+"""Runs that fail alike over which the truth of a checkpoint interval is averaged."""
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
     """Draw a job with the trouble and compare; None where it has none, or is not analysed."""
-    plan = sample_job(seed, most_ops=most_ops)
+    if mitigation == CHECKPOINTS:
+        return _judge_checkpoints(seed)
+    case, plan = CASES[mitigation], sample_job(seed, most_ops=most_ops)
     shape, rng = plan.shape, child_rng(seed, "mitigation")
-    setting = Setting(shape, plan.workload, shape.steps, ())
-    trouble = FAULTS[FAULT_OF[mitigation]](child_rng(seed, "trouble"), setting)
-    kinds: dict[str, type[Mechanism]] = {LAYERS: LossLayer, COLLECTIONS: UnsynchronisedGc}
-    wanted = kinds.get(mitigation, PackedSequences)
-    if not isinstance(trouble, wanted) or (mitigation == LAYERS and shape.pp_size == 1):
+    hosts = tuple(dict.fromkeys(plan.identity.host_of(rank) for rank in range(shape.world_size)))
+    setting = Setting(shape, plan.workload, shape.steps, hosts if len(hosts) > 1 else ())
+    trouble = FAULTS[case.fault](child_rng(seed, "trouble"), setting)
+    if trouble is None or shape.pp_size < case.least_pp or shape.dp_size < case.least_dp:
+        return None
+    if case.kinds and type(trouble).__name__ not in case.kinds:
         return None
     others = [each for each in plan.mechanisms if each.cause is None or _is_apart(each, trouble)]
     plan = replace(plan, mechanisms=[trouble, *others])
@@ -111,12 +65,14 @@ def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
         return None
     layers = [int(rng.integers(*LAYERS_OF_CHUNK))] * (shape.last_chunk + 1)
     found = mitigated(job.rank_steps, job.manifest, layers if mitigation == LAYERS else None)
-    answers = {each.mitigation: each for each in found.answers}
-    answer = answers.get(mitigation)
-    after = _AFTER[mitigation](trouble, answer, layers)
-    actual_s, true_s = (_step_s(each) for each in (plan, replace(plan, mechanisms=[*after, *others])))
+    answer = next((each for each in found.answers if each.mitigation == mitigation), None)
+    run = Run(plan, trouble, others, layers, None if answer is None else answer.plan)
+    true = 1 - case.true_s(run) / step_s(plan)
+    return _row(seed, mitigation, answer, true, alone=not any(each.cause for each in others))
+
+
+def _row(seed: int, mitigation: str, answer: Mitigation | None, true: float, *, alone: bool) -> Row:
     saved = 0.0 if answer is None else answer.time_saved_fraction
-    true = 1 - true_s / actual_s
     return {
         "seed": seed,
         "mitigation": mitigation,
@@ -126,7 +82,7 @@ def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
         "error": 100 * (saved - true),
         "sure": abs(100 * true) >= SURE,
         "right": np.sign(saved) == np.sign(true),
-        "alone": not any(each.cause for each in others),
+        "alone": alone,
     }
 
 
@@ -135,42 +91,34 @@ def _is_apart(other: Mechanism, trouble: Mechanism) -> bool:
     return other.cause != trouble.cause
 
 
-def _step_s(plan: JobPlan) -> float:
-    simulation = Simulation(plan)
-    return float(simulation.step_us(simulation.timeline()).mean()) / 1e6
+@cache
+def _healthy() -> GeneratedJob:
+    """Return a job whose steps say nothing of checkpoints."""
+    return recorded_job(Simulation(JobPlan(JobShape(dp_size=2, steps=10), seed=1)))
 
 
-def _with_layers(trouble: Mechanism, answer: Mitigation | None, layers: Sequence[int]) -> list[Mechanism]:
-    if answer is None or " instead of " not in answer.plan:
-        return [trouble]
-    after = [float(each) for each in answer.plan.split(" instead of ")[0].split(", ")]
-    if sum(after) != sum(layers):
-        raise AssertionError(f"{answer.plan}: layers were lost")
-    return [trouble, UnevenLayers(tuple(after))]
+def _judge_checkpoints(seed: int) -> Row:
+    """Draw a run that fails some times, and run it often with the interval that it has and with the best."""
+    rng = child_rng(seed, "checkpoints")
+    steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
+    save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))
+    habits = RunHabits(save_every=round(log_uniform(rng, 10, 600)), save_s=save_s, failures=failures)
+    events: list[dict[str, Any]] = run_through(habits, steps_s, Part(0.0), rng).events
+    job = _healthy()
+    found = mitigated(job.rank_steps, job.manifest | {"events": events})
+    answer = next((each for each in found.answers if each.mitigation == CHECKPOINTS), None)
+    true = 0.0
+    if answer is not None:
+        (every_s,) = re.findall(r"save after (\S+) s", answer.plan)
+        after = replace(habits, save_every=max(1, round(float(every_s) / float(steps_s[0]))))
+        true = 1 - _run_s(after, steps_s, seed) / _run_s(habits, steps_s, seed)
+    return _row(seed, CHECKPOINTS, answer, true, alone=True)
 
 
-def _exchanged(trouble: Mechanism, _answer: Mitigation | None, _layers: Sequence[int]) -> list[Mechanism]:
-    return [Exchanged(**vars(trouble))]
-
-
-def _packed(trouble: Mechanism, _answer: Mitigation | None, _layers: Sequence[int]) -> list[Mechanism]:
-    left = trouble.without()
-    return [] if left is None else [left]
-
-
-def _planned(trouble: Mechanism, answer: Mitigation | None, _layers: Sequence[int]) -> list[Mechanism]:
-    if answer is None:
-        return [trouble]
-    (every,) = re.findall(r"after every (\d+) steps", answer.plan)
-    return [PlannedCollections(**vars(trouble), planned_steps=int(every))]
-
-
-_AFTER: Final[dict[str, Callable[[Mechanism, Mitigation | None, Sequence[int]], list[Mechanism]]]] = {
-    LAYERS: _with_layers,
-    OVER_DP_RANKS: _exchanged,
-    SEQUENCES: _packed,
-    COLLECTIONS: _planned,
-}
+def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], seed: int) -> float:
+    """Mean time of runs that fail as often. [s]"""
+    runs = (run_through(habits, steps_s, Part(0.0), child_rng(seed, f"run {each}")) for each in range(RUNS))
+    return float(np.mean([run.now_s for run in runs]))
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
@@ -206,6 +154,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
     "tests.evaluation.mitigations",
     option("--jobs N", "jobs for each mitigation", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--only NAME", "this mitigation alone", choices=(*CASES, CHECKPOINTS)),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
@@ -213,7 +162,7 @@ def main(args: Arguments) -> int:
     """Judge what mitigations return."""
     judged: list[Row] = []
     last = args.seed
-    for mitigation in FAULT_OF:
+    for mitigation in (args.only,) if args.only else (*CASES, CHECKPOINTS):
         seed, jobs = args.seed, 0
         while jobs < args.jobs:
             row = judge(seed, mitigation, args.most_ops)

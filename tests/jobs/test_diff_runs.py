@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,12 +21,14 @@ from jobs.synthetic.simulation import JobPlan, Simulation
 from schemas.vocabulary import JOBS, RANK_STEPS, RESULT_TABLES, Exit
 from tests.jobs.conftest import Ask, Said
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.jobs.report.pages import Page
 from tests.support.examples import DAY, table_rows
 
 SHAPE = JobShape(dp_size=4, pp_size=2, tp_size=4, microbatches=4, steps=12, noop_transfers="all")
 SLOW = WeakGpu(dp_rank=1, pp_rank=1, factor=1.3)
 SLOW_FROM = DAY + timedelta(days=2)
 DAYS = [DAY + timedelta(days=number) for number in range(4)]
+LANES = [(stage, rank, f"node-{(4 * stage + rank) // 2:04}") for stage in range(2) for rank in range(4)]
 TOP = ["a", "b", "difference_s", "relative", "reach_s", "confidence", "verdict", "notes", "parts"]
 PART = ["of", "part", "a_s", "b_s", "difference_s", "share", "low_s", "high_s", "verdict"]
 
@@ -178,3 +181,32 @@ def test_a_side_without_steps_says_why(call: Ask, landing: Path, tmp_path: Path)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "no step times to compare" in err
     assert "bad_layout" in err
+
+
+def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:
+    """One file without scripts; the slow worker's computes are longer by its factor, the scale is one."""
+    file = tmp_path / "diff.html"
+    said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[2]), "--page", file)
+    assert said.status == 0
+    page = Page(file.read_bytes())
+    assert "B against A: slower: a step takes " in page.text
+    assert not page.open
+    assert not page.all("script", "src") + page.all("link", "href")[1:]
+    titles = page.all("svg", "aria-label")
+    assert titles == [f"Ops of stage {stage}, dp rank {rank}, {host}" for stage, rank, host in LANES] * 2
+    widths = [float(each) for each in page.all("rect", "width")]
+    forwards = [each == "op-forward" for each in page.all("rect", "class")]
+    drawn = [width for width, is_forward in zip(widths, forwards, strict=True) if is_forward]
+    a, b = np.array(drawn).reshape(2, len(LANES), SHAPE.microbatches)
+    slow = LANES.index((1, 1, "node-0002"))
+    assert np.median(b[slow]) / np.median(a[slow]) == pytest.approx(1.3, rel=0.05)
+    assert np.median(b[0]) / np.median(a[0]) == pytest.approx(1.0, rel=0.05)
+
+
+def test_without_recorded_ops_the_page_has_the_parts_alone(ask: Ask, warehouse: str, tmp_path: Path) -> None:
+    file = tmp_path / "diff.html"
+    said = ask(main, f"llm@{DAYS[0]}", f"llm@{DAYS[2]}", "--page", file)
+    assert said.status == 0
+    page = Page(file.read_bytes())
+    assert "What the difference is made of" in page.text
+    assert not page.all("svg", "aria-label")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.vocabulary import CAUSE_EVIDENCE, HOST_DAY, HOST_HEALTH, JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import CAUSE_EVIDENCE, HOST_DAY, HOST_HEALTH, JOB_CAUSES, JOB_SLOWDOWN, MITIGATIONS
 from tests.schemas.test_cause_views import UNITS, cause, worker
 from tests.schemas.test_views import view
 from tests.support.examples import DAY, NEXT_DAY
@@ -36,6 +36,42 @@ def test_fix_first_says_what_explains_a_host_and_nothing_of_what_only_stands_bes
     )
     assert {row.host: row.explained_by for row in rows} == {"x": ["gpu 3 hot", "node drained"], "y": None}
     assert [row.lost_gpu_hours for row in rows] == [4.0, 4.0], "evidence multiplies no hours"
+
+
+def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: object) -> dict[str, Any]:
+    row = {"job_id": "a", "mitigation": name, "cause": of, "gpu_hours_saved": hours}
+    return row | {"time_saved_fraction": 0.1, **more}
+
+
+def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
+    """Of a host what lies in it, over both days; of a cause without a host, by job."""
+    rows = view(
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 8.0, culprits=[worker("x", 0.5), worker("y", 0.5)]),
+                cause("a", NEXT_DAY, 8.0, 8.0, culprits=[worker("x", 0.5)]),
+                cause("b", DAY, 2.0, 2.0, cause="stage_imbalance"),
+                cause("c", DAY, 2.0, 2.0, cause="stage_imbalance"),
+            ],
+            JOB_SLOWDOWN: UNITS,
+            MITIGATIONS: [
+                mitigation("host exchanged", 4.0, host="x"),
+                mitigation("host exchanged", 3.0, host="x", log_date=NEXT_DAY),
+                mitigation("lighter microbatches for a slow replica", 5.0),
+                mitigation("replica removed", 9.0, time_saved_fraction=-0.2),
+                mitigation("layers between stages", None, "stage_imbalance", job_id="b"),
+            ],
+        },
+    )
+    found = {(row.host, *row.job_ids): (row.mitigation, row.mitigation_gpu_hours) for row in rows}
+    assert found == {
+        ("x", "a"): ("host exchanged", 7.0),
+        ("y", "a"): ("lighter microbatches for a slow replica", 5.0),
+        (None, "b"): ("layers between stages", None),
+        (None, "c"): (None, None),
+    }
+    assert sum(row.lost_gpu_hours for row in rows) == 20.0, "mitigations multiply no hours"
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:

@@ -134,6 +134,11 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "steps_kept": 800.0, "steps_lost": 100.5,
         "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
+    "mitigations": {
+        **_UNIT, "mitigation": "layers between stages", "cause": "stage_imbalance", "host": None,
+        "plan": "9, 9, 9, 5 instead of 8, 8, 8, 8", "assumes": "layers are alike", "step_s": 1.9,
+        "time_saved_fraction": 0.05, "gpu_hours_saved": 9.6,
+    },
     "job_power": {
         **_UNIT, "actual_step_s": 5.0, "computing_share": [0.25, 0.75], "computing_share_low": [0.125, 0.5],
         "computing_share_high": [0.5, 1.0], "mean_share": 0.5, "low_share": 0.25, "high_share": 0.75,

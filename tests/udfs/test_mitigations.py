@@ -10,21 +10,30 @@ from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
+from jobs.synthetic.run_events import Part, RunHabits, run_through
 from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, Simulation
-from tests.evaluation.mitigations import Exchanged, PlannedCollections, judge, main
+from schemas.mitigations import (
+    CAUSE_OF,
+    CHECKPOINTS,
+    COLLECTIONS,
+    HOST_EXCHANGED,
+    LAYERS,
+    LIGHTER_REPLICA,
+    OVER_DP_RANKS,
+    OVERLAP,
+    REPLICA_REMOVED,
+    SEQUENCES,
+)
+from schemas.vocabulary import JOB_CAUSES, MITIGATIONS
+from tests.evaluation.mitigated_runs import Exchanged, OtherWeights, PlannedCollections
+from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
 from udfs.kernel.diagnosis.mitigations import assigned
-from udfs.mitigations import (
-    COLLECTIONS,
-    LAYERS,
-    OVER_DP_RANKS,
-    SEQUENCES,
-    LayersError,
-    Mitigation,
-    Mitigations,
-    mitigated,
-)
+from udfs.mitigations import Mitigation, Mitigations, mitigated
+from udfs.simulate.checkpoints import best_interval
+from udfs.simulate.mitigation_rows import LayersError
+from udfs.what_if import simulate_job
 
 SHAPE = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=12, noop_transfers="all")
 CALM = Workload(noise=0.002)
@@ -80,6 +89,20 @@ def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
     assert one.step_s == pytest.approx(step_s(), rel=0.003)
 
 
+def test_memory_bounds_layers_and_samples() -> None:
+    """Nine layers of eight are 1.125 times as many; others' samples may grow by a fiftieth at most."""
+    heavy, slow = job(LOSS), job(WeakGpu(dp_rank=2, pp_rank=1, factor=1.5))
+    narrow, wide = (mitigated(heavy.rank_steps, heavy.manifest, [32], memory=most) for most in (1.05, 1.13))
+    assert answer(narrow, LAYERS).plan == "as they are"
+    after = [int(each) for each in answer(wide, LAYERS).plan.split(" instead of ")[0].split(", ")]
+    assert (max(after), sum(after)) == (9, 32)
+    shares = []
+    for most in (1.02, np.inf):
+        lighter = answer(mitigated(slow.rank_steps, slow.manifest, memory=most), LIGHTER_REPLICA)
+        shares.append(float(lighter.plan.split()[-1].rstrip("%")))
+    assert shares[0] <= 102.0 < shares[1]
+
+
 def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
     shape = replace(SHAPE, vpp_size=2)
     one = answer(found(LOSS, layers=[64], shape=shape), LAYERS)
@@ -117,6 +140,69 @@ def test_collections_are_planned() -> None:
     assert one.time_saved_fraction > 0.1
 
 
+def test_slow_workers_are_mitigated() -> None:
+    """One of four replicas is slow in one stage: its host, its removal, and less work for it."""
+    slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
+    of, now_s = found(slow), step_s(slow)
+    exchanged, removed, lighter = (
+        answer(of, name) for name in (HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA)
+    )
+    assert exchanged.time_saved_fraction == pytest.approx(1 - step_s() / now_s, abs=0.003)
+    assert removed.plan == "go on without dp rank 2: 3 replicas instead of 4"
+    # Without it a step is as short as a healthy one, but it takes four thirds of one for as many samples.
+    assert removed.time_saved_fraction == pytest.approx(1 - step_s() * 4 / 3 / now_s, abs=0.003)
+    assert removed.gpu_hours_saved == pytest.approx(100 * (1 - step_s() / now_s), abs=0.3)
+    own, others = (float(each.rstrip("%")) for each in lighter.plan.split() if each.endswith("%"))
+    assert own + 3 * others == pytest.approx(400, abs=0.3)
+    true_s = step_s(slow, OtherWeights([others / 100, others / 100, own / 100, others / 100]))
+    assert lighter.time_saved_fraction == pytest.approx(1 - true_s / now_s, abs=0.003)
+    assert 0.1 < lighter.time_saved_fraction < exchanged.time_saved_fraction
+
+
+def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
+    """As the command has them, and no others."""
+    generated = job(LOSS)
+    manifest = generated.manifest | {"gpu_hours": 100.0, "labels": {"layers": "32"}}
+    tables = simulate_job(generated.rank_steps, manifest)
+    causes = {row["cause"] for row in tables[JOB_CAUSES].to_pylist() if row["is_cause"]}
+    rows = tables[MITIGATIONS].to_pylist()
+    assert [row["mitigation"] for row in rows] == [LAYERS]
+    assert causes == {CAUSE_OF[LAYERS]}
+    asked = answer(mitigated(generated.rank_steps, manifest), LAYERS)
+    assert {name: rows[0][name] for name in vars(asked)} == vars(asked)
+    slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
+    generated = job(slow)
+    rows = simulate_job(generated.rank_steps, generated.manifest)[MITIGATIONS].to_pylist()
+    assert {row["mitigation"] for row in rows} == {HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA}
+    (host,) = (row["host"] for row in rows if row["mitigation"] == HOST_EXCHANGED)
+    assert host == "node-0000"
+
+
+def test_checkpoints_as_often_as_failures_ask_for() -> None:
+    """Of 20,000 s at work with four failures, checkpoints of 50 s: Young says sqrt(2 x 50 x 5,000) s."""
+    habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
+    run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
+    found = best_interval(run.events)
+    assert found is not None
+    assert found.failures == 4
+    assert found.now_s == pytest.approx(200.0, abs=1.0)
+    assert found.best_s == pytest.approx((2 * found.stall_s * found.between_s) ** 0.5, rel=0.05)
+    after = replace(habits, save_every=round(found.best_s / 10))
+    times_s = [
+        np.mean(
+            [
+                run_through(each, np.full(2000, 10.0), Part(0.0), np.random.default_rng(seed)).now_s
+                for seed in range(40)
+            ]
+        )
+        for each in (habits, after)
+    ]
+    assert found.saved_fraction == pytest.approx(1 - times_s[1] / times_s[0], abs=0.01)
+    assert found.saved_fraction > 0.05
+    once = run_through(replace(habits, failures=1), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
+    assert best_interval(once.events) is None
+
+
 def test_of_what_is_not_there_the_reason_is_said() -> None:
     calm = found()
     assert calm.answers == []
@@ -125,10 +211,16 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
         OVER_DP_RANKS: "no microbatch is known to be heavier than others",
         SEQUENCES: "no microbatch is known to be heavier than others",
         COLLECTIONS: "no worker pauses",
+        HOST_EXCHANGED: "no worker on a known host is slow",
+        REPLICA_REMOVED: "no worker is slow",
+        LIGHTER_REPLICA: "no worker is slow",
+        OVERLAP: "too little of any communication lengthens steps",
+        CHECKPOINTS: "its events show no interval, or fewer than 2 failures",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))
     assert alone.without[LAYERS] == "there is no pipeline"
-    assert alone.without[OVER_DP_RANKS] == "there is one dp rank"
+    assert alone.without[OVER_DP_RANKS] == alone.without[LIGHTER_REPLICA] == "there is one dp rank"
+    assert alone.without[REPLICA_REMOVED] == "there are fewer than 3 dp ranks"
 
 
 @pytest.mark.parametrize("layers", [[31], [8, 8], [8, 8, 8, 0], [0]])

@@ -1,7 +1,7 @@
 """All scenarios of section 5 of the model for one job, from its recorded rows."""
 
 from collections.abc import Mapping
-from math import nan
+from math import inf, nan
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +12,9 @@ from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import diagnose
-from udfs.kernel.diagnosis.found import Job
+from udfs.kernel.diagnosis.fixes import Causes
+from udfs.kernel.diagnosis.found import Found, Job
+from udfs.kernel.diagnosis.mitigate import Mitigated, mitigate
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
@@ -45,6 +47,9 @@ class How(NamedTuple):
     worker_rack  : the same, of racks; None where the log names none.
     before_s     : usual transfer of an op type on earlier days, by which transfers that all became slow are
                    measured. [s]
+    mitigated    : causes of which mitigations are replayed; None: of those that are found.
+    layers       : int, shape (chunk of the model,); layers of each, None where they are not known.
+    memory       : bound of mitigations, as mitigate takes it.
     """
 
     ideal: Ideal = IDEALS[PAPER_IDEAL]
@@ -54,6 +59,9 @@ class How(NamedTuple):
     worker_type: Ints | None = None
     worker_rack: Ints | None = None
     before_s: Mapping[int, float] = NO_DAYS
+    mitigated: Causes | None = None
+    layers: Ints | None = None
+    memory: float = inf
 
 
 class WhatIf(NamedTuple):
@@ -68,6 +76,7 @@ class WhatIf(NamedTuple):
     diagnosis        : causes and what their fixes save; None where it was not wanted.
     types            : what types of GPU cost; None where fewer than two are known.
     exposed          : what communication costs; none without any, or where no diagnosis was wanted.
+    mitigated        : what mitigations save; None where there is none to replay.
     """
 
     recorded: Recorded
@@ -79,6 +88,7 @@ class WhatIf(NamedTuple):
     diagnosis: Diagnosis | None
     types: TypeTimes | None = None
     exposed: tuple[Exposed, ...] = ()
+    mitigated: Mitigated | None = None
 
     @property
     def slow_worker_share(self) -> float:
@@ -150,8 +160,19 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         if block.diagnosed is not None
     ]
     exposed = [(each.block.steps, each.exposed) for each in replays if each.exposed is not None]
-    diagnosis = within_the_step(diagnose(blocks, job))
-    return found._replace(diagnosis=diagnosis, exposed=exposed_means(exposed, times.recorded))
+    measured = Found.of(job, blocks)
+    diagnosis = within_the_step(diagnose(measured))
+    asked = _causes(diagnosis) if how.mitigated is None else how.mitigated
+    return found._replace(
+        diagnosis=diagnosis,
+        exposed=exposed_means(exposed, times.recorded),
+        mitigated=mitigate(measured, asked, how.layers, how.memory),
+    )
+
+
+def _causes(diagnosis: Diagnosis) -> Causes:
+    """Causes that were found."""
+    return frozenset(each for each, one in enumerate(diagnosis.causes) if one.is_cause)
 
 
 class _Replay(NamedTuple):

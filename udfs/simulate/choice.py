@@ -72,11 +72,17 @@ class Choice(NamedTuple):
             with defects_named(self.rows):
                 recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=diagnosed)
         except TraceError:
-            self._raise(self.refused(None))
+            self.refuse_exchanged(None)
             raise
         refuse_endless(recorded.actual_s, self.rows)
-        self._raise(self.refused(recorded))
+        self.refuse_exchanged(recorded)
         return recorded
+
+    def refuse_exchanged(self, recorded: Recorded | None) -> None:
+        """Raise NothingToReplayError where `refused` says that ranks or stages are swapped."""
+        refused = self.refused(recorded)
+        if refused is not None:
+            raise NothingToReplayError(f"{refused.status}: {refused.detail}")
 
     def refused(self, recorded: Recorded | None) -> Refused | None:
         """Return a refusal if ranks or stages are swapped; else None.
@@ -92,11 +98,6 @@ class Choice(NamedTuple):
         else:
             return None
         return Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
-
-    @staticmethod
-    def _raise(refused: Refused | None) -> None:
-        if refused is not None:
-            raise NothingToReplayError(f"{refused.status}: {refused.detail}")
 
 
 def choose(

@@ -20,6 +20,7 @@ from schemas.vocabulary import (
     JOB_POWER,
     JOB_SLOWDOWN,
     JOB_TIME,
+    MITIGATIONS,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
@@ -44,6 +45,7 @@ from udfs.simulate.companion_rows import (
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
+from udfs.simulate.mitigation_rows import mitigation_rows
 from udfs.simulate.power_rows import power_row
 from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
@@ -154,6 +156,10 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         ),
         JOB_POWER: _of_rows(JOB_POWER, [power_row(found.recorded, replayed.rows)]),
         ROLE_STEP: _role_steps(replayed),
+        MITIGATIONS: _of_rows(
+            MITIGATIONS,
+            mitigation_rows(found, replayed.rows, replayed.facts, job["gpu_hours"]) if is_analysed else [],
+        ),
     }
 
 

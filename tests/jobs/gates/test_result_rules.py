@@ -57,7 +57,7 @@ COLUMNS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in SIMULATED_COL
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> Results:
     """Unit "a" with GPU-hours, "b" without, "c" not replayed; as they leave the simulation's shell."""
-    monkeypatch.setattr(what_if, "diagnose", lambda blocks, job: DIAGNOSIS)
+    monkeypatch.setattr(what_if, "diagnose", lambda found: DIAGNOSIS)
     facts: dict[str, dict[str, Any]] = {
         "a": LAYOUT | {"gpu_hours": 64.0},
         "b": LAYOUT,

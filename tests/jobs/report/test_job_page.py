@@ -233,7 +233,19 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
     page = Page(job_page(SICK, links=links))
     assert {"../index.html", "../q.html", "../c.html", "../d.html", "../h.html"} <= set(page.all("a", "href"))
     assert "2026-01-06 (7 GPU-hours lost)" in page.text
-    assert Page(job_page(SICK)).all("a", "href") == ["#main"]
+    assert Page(job_page(SICK)).all("a", "href") == ["#main", "#mitigations"]
+
+
+def test_it_says_what_can_be_done_about_a_cause() -> None:
+    """One clause with one link at the cause, which leads to all of them, best first."""
+    page = Page(job_page(SICK))
+    assert "What can be done: host exchanged (exchange sick for a healthy host) saves " in page.text
+    assert page.all("a", "href").count("#mitigations") == 1
+    assert "mitigations" in page.all("section", "id")
+    best, other = (
+        page.text.index(each) for each in ("host exchanged: exchange sick", "replica removed: go on")
+    )
+    assert best < other
 
 
 @pytest.mark.parametrize("steps", [12, 3])

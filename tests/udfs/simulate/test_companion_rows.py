@@ -35,7 +35,7 @@ def causes(
     **facts: float,
 ) -> dict[str, dict[str, Any]]:
     """Rows of job_causes by cause, of a unit of which the kernel found this diagnosis."""
-    monkeypatch.setattr(kernel_what_if, "diagnose", lambda blocks, job: diagnosis)
+    monkeypatch.setattr(kernel_what_if, "diagnose", lambda found: diagnosis)
     table = simulate_job(rank_steps(*unit_rows()) if rows is None else rows, LAYOUT | facts)[JOB_CAUSES]
     return {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
 
@@ -140,7 +140,7 @@ def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch
     always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
-    monkeypatch.setattr(kernel_what_if, "diagnose", lambda blocks, job: diagnosis)
+    monkeypatch.setattr(kernel_what_if, "diagnose", lambda found: diagnosis)
     rows = [row | {"host": f"node-{row['dp_rank']}"} for row in unit_rows()]
     (baseline,) = simulate_job(rank_steps(*rows), LAYOUT)[JOB_BASELINE].to_pylist()
     assert baseline["slow_hosts"] == [{"host": "node-0", "effect": 0.5}]

@@ -8,7 +8,7 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.block_times import BlockTimes, Tensor
+from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import (
     Causes,
@@ -23,7 +23,7 @@ from udfs.kernel.diagnosis.fixes import (
     works,
 )
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
-from udfs.kernel.diagnosis.found import Found, Job, order_of
+from udfs.kernel.diagnosis.found import Found, order_of
 from udfs.kernel.diagnosis.loads import has_loads
 from udfs.kernel.diagnosis.savings import ALL_FIXES, Savings, savings_of
 
@@ -33,10 +33,10 @@ LEAST_SAVED: Final = 0.025
 NAN: Final = float("nan")
 
 
-def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
+def diagnose(found: Found) -> Diagnosis:
     """Find the causes of a job's slowdown."""
-    found = Found.of(job, blocks)
-    logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
+    job = found.job
+    logged = {cause.DATA_LOADING: has_loads(found.blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
     savings = savings_of(step_replays(found), job.actual_s, shown)
     rest = savings.unexplained

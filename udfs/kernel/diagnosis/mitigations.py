@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import cause
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.diagnose import replays
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
@@ -58,13 +58,14 @@ def as_it_is(found: Found) -> float:
     return replays(found)([NOTHING])[NOTHING]
 
 
-def layers_between_stages(found: Found, layers: Ints) -> Layers | None:
+def layers_between_stages(found: Found, layers: Ints, memory: float = np.inf) -> Layers | None:
     """Find the best split of whole layers over the model's chunks.
 
     A layer takes what the usual chunk takes for each of its layers; what a chunk takes beside its layers, as
     the loss or an embedding, stays where it is.
 
     layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
+    memory  : no stage gets more than so many times the layers of the one that has most now.
     returns : None without a pipeline, or where computes could not be told apart.
     """
     factors = found.factors
@@ -74,18 +75,23 @@ def layers_between_stages(found: Found, layers: Ints) -> Layers | None:
     usual_s = np.broadcast_to(factors.work_s.mean(axis=(3, 4, 5)), (p, k, c))
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
-    candidates = list(_splits(by_chunk_s, layers, layer_s, p))
+    candidates = list(_splits(by_chunk_s, layers, layer_s, p, memory))
     times_s = [_with_layers(found, factors, after - layers, layer_s) for after in candidates]
     best = int(np.argmin(times_s))
     return Layers(layers, candidates[best], layer_s, times_s[best])
 
 
-def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> Iterator[Ints]:
+def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memory: float) -> Iterator[Ints]:
     """Yield layer splits to replay: the present one, the most even one, and neighbours of that."""
     yield layers
     total_s, each_s = by_chunk_s.sum(axis=1), float(layer_s.sum())
     beside_s = total_s - layers * each_s
     even = np.ones_like(layers)
+    most = memory * layers.reshape(-1, stages).sum(axis=0).max()
+
+    def has_room(split: Ints) -> Mask:
+        room: Mask = split.reshape(-1, stages).sum(axis=0) + 1 <= most
+        return room
 
     def of_stages(split: Ints) -> Floats:
         sums_s: Floats = (beside_s + split * each_s).reshape(-1, stages).sum(axis=0)
@@ -97,7 +103,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> I
         return int(own[np.argmin(sign * split[own])])
 
     for _ in range(int(layers.sum()) - len(layers)):
-        even[chunk_of(int(of_stages(even).argmin()), even, 1)] += 1
+        even[chunk_of(int(np.where(has_room(even), of_stages(even), np.inf).argmin()), even, 1)] += 1
     yield even
     by_time = np.argsort(of_stages(even), kind="stable")
     for heavy in by_time[-NEIGHBOURS:].tolist():
@@ -105,7 +111,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int) -> I
             moved = even.copy()
             moved[chunk_of(heavy, even, -1)] -= 1
             moved[chunk_of(light, even, 1)] += 1
-            if heavy != light and moved.min() > 0:
+            if heavy != light and moved.min() > 0 and has_room(even)[light]:
                 yield moved
 
 

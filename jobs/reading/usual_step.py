@@ -1,0 +1,65 @@
+"""A usual recorded step of a run, with the ops of some workers, as pages draw it."""
+
+from typing import Final
+
+import numpy as np
+
+from jobs.report.diff_page import Step
+from schemas.vocabulary import NOT_STATED, OP_TYPES
+from udfs.kernel.arrays import Floats
+from udfs.two_runs import ReadRun
+
+MOST_LANES: Final = 16
+"""Workers of a step that are drawn: all of a small job, else the stages of one dp rank."""
+_LOOKED_AT: Final = 4
+"""Steps by which the dp rank that computes longest is chosen."""
+_COMPUTES: Final = ("forward-compute", "backward-compute")
+
+
+def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
+    """Read the step that takes about as long as the run's median step.
+
+    name    : of the unit.
+    dp_rank : drawn of a job with more than MOST_LANES workers; None: the one that computes longest.
+    """
+    rows, actual_s = run.rows, run.recorded.actual_s
+    at = int(np.argmin(np.abs(actual_s - np.median(actual_s))))
+    stages, _, dp_ranks = rows.replayed_row.shape
+    if stages * dp_ranks > MOST_LANES:
+        drawn = [dp_rank if dp_rank is not None and dp_rank < dp_ranks else slowest(run)]
+    else:
+        drawn = list(range(dp_ranks))
+    lanes = {}
+    for stage in range(min(stages, MOST_LANES)):
+        for each in drawn:
+            (line,) = rows.table.slice(int(rows.replayed_row[stage, at, each]), 1).to_pylist()
+            zero_us = float(rows.zero_us[stage, at, each])
+            ops = [
+                (_name(op), (zero_us + start_us) / 1e6, length_us / 1e6)
+                for op, start_us, length_us in zip(
+                    line["op"], line["start_us"], line["duration_us"], strict=True
+                )
+            ]
+            lanes[stage, each] = (line["host"] or NOT_STATED, ops)
+    return Step(f"{name}, step {int(rows.steps[at])}", float(actual_s[at]), lanes)
+
+
+def slowest(run: ReadRun) -> int:
+    """Dp rank that computes longest, in the stage that computes longest in it."""
+    return int(_computing_us(run).max(axis=0).argmax())
+
+
+def _computing_us(run: ReadRun) -> Floats:
+    """Time that each worker computes in the first steps, shape (stage, dp_rank). [us]"""
+    rows = run.rows
+    found = np.zeros(rows.worker_row.shape)
+    for stage, dp_rank in np.ndindex(found.shape):
+        for row in rows.replayed_row[stage, :_LOOKED_AT, dp_rank].tolist():
+            (line,) = rows.table.slice(row, 1).select(["op", "duration_us"]).to_pylist()
+            ops = zip(line["op"], line["duration_us"], strict=True)
+            found[stage, dp_rank] += sum(us for op, us in ops if _name(op) in _COMPUTES)
+    return found
+
+
+def _name(op: int | str) -> str:
+    return op if isinstance(op, str) else OP_TYPES[op]

@@ -1,0 +1,65 @@
+"""mitigations: what can be done about the causes of a unit, and what that would save, by replay."""
+
+from typing import Final
+
+from schemas import columns as col
+from schemas.table import Table
+from schemas.vocabulary import CAUSES, UNIT_KEY
+
+LAYERS: Final = "layers between stages"
+OVER_DP_RANKS: Final = "microbatches over dp ranks"
+SEQUENCES: Final = "sequences over microbatches"
+COLLECTIONS: Final = "planned garbage collection"
+HOST_EXCHANGED: Final = "host exchanged"
+REPLICA_REMOVED: Final = "replica removed"
+LIGHTER_REPLICA: Final = "lighter microbatches for a slow replica"
+OVERLAP: Final = "communication overlapped"
+CHECKPOINTS: Final = "checkpoint interval"
+
+CAUSE_OF: Final[dict[str, str | None]] = {
+    LAYERS: "stage_imbalance",
+    OVER_DP_RANKS: "data_imbalance",
+    SEQUENCES: "data_imbalance",
+    COLLECTIONS: "pause",
+    HOST_EXCHANGED: "slow_worker",
+    REPLICA_REMOVED: "slow_worker",
+    LIGHTER_REPLICA: "slow_worker",
+    OVERLAP: "communication",
+    CHECKPOINTS: None,
+}
+"""By mitigation, the cause that it is for."""
+
+LEAST_OVERLAP: Final = 0.025
+"""Share of the step from which on a night has a row of what overlap saves, though no cause is found."""
+
+MITIGATIONS: Final = Table(
+    "mitigations",
+    "One row per analysed unit and mitigation of a cause that it has; of overlap and checkpoint intervals "
+    "where they have an answer. The unit is replayed with the mitigation in place and all else as recorded: "
+    "a fix takes away all that is uneven, a mitigation does what can be done. `straggler mitigate` answers "
+    "for any unit, and says why there is no answer. Savings of several mitigations do not add up.",
+    grain=(*UNIT_KEY, "mitigation"),
+    columns=(
+        *col.UNIT,
+        col.text("mitigation", "what is changed", allowed=tuple(CAUSE_OF)),
+        col.text(
+            "cause",
+            "cause that it is for; null for checkpoint intervals, which no replay judges",
+            allowed=CAUSES,
+            nullable=True,
+        ),
+        col.text("host", "host that it exchanges; null for other mitigations", nullable=True),
+        col.text("plan", "what to do, in words"),
+        col.text("assumes", "what must hold for that"),
+        col.seconds("step_s", "recorded step time, T_actual, less what is saved", minimum=0),
+        col.share(
+            "time_saved_fraction",
+            "part of the time for as many samples as now that it saves; below 0 where it costs more. Of "
+            "checkpoint intervals, of the run's time between its failures and with them",
+        ),
+        col.gpu_hours(
+            "gpu_hours_saved",
+            "gpu_hours of the unit times that; without a replica, hours of its GPUs are saved too",
+        ),
+    ),
+)

@@ -1,0 +1,221 @@
+"""The same jobs once more with a mitigation in place: the truth of tests.evaluation.mitigations.
+
+The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
+microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
+the optimizer, as often as was advised; the named host's workers as fast as their peers; an event simulation
+of the other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or
+heavier; communication of no length, where no worker is longer busy with it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.work import PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.workers import OneWorker, SickHost, UnsynchronisedGc
+from jobs.synthetic.program import build_program
+from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.timeline import EventSimulation
+from schemas.mitigations import (
+    COLLECTIONS,
+    HOST_EXCHANGED,
+    LAYERS,
+    LIGHTER_REPLICA,
+    OVER_DP_RANKS,
+    OVERLAP,
+    REPLICA_REMOVED,
+    SEQUENCES,
+)
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
+
+
+@dataclass(frozen=True)
+class Exchanged(PackedSequences):
+    """The same sequences; within each step dp ranks exchange whole microbatches by their true work."""
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Give the heaviest microbatch to the rank with the least work that has room."""
+        super().change(conditions, rng)
+        workload = conditions.workload
+        work = (1 + workload.backward_ratio) * conditions.linear
+        work = work + (1 + workload.attention_backward_ratio) * conditions.quadratic
+        microbatches, steps, ranks = work.shape
+        for step in range(steps):
+            given: list[list[int]] = [[] for _ in range(ranks)]
+            load = np.zeros(ranks)
+            weight = work[:, step].ravel()
+            for place in np.argsort(-weight, kind="stable").tolist():
+                rank = min((r for r in range(ranks) if len(given[r]) < microbatches), key=lambda r: load[r])
+                given[rank].append(place)
+                load[rank] += weight[place]
+            order = np.array(given).T
+            for values in (conditions.linear, conditions.quadratic):
+                values[:, step] = values[:, step].ravel()[order]
+
+
+Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same sequences
+
+
+@dataclass(frozen=True)
+class PlannedCollections(UnsynchronisedGc):
+    """Collections of the same lengths: in every n-th step all workers collect behind the optimizer.
+
+    planned_steps : n
+    """
+
+    planned_steps: int = 1
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Spread the pause of such a step over all steps: how many of them are recorded is chance."""
+        rows = conditions.place.rows("optimizer")
+        noise = rng.standard_normal((len(rows), *conditions.lanes))
+        pause_s = self.pause_s * np.exp(self.spread * noise - self.spread**2 / 2)
+        longest_s = pause_s.max(axis=(0, 2), keepdims=True)
+        conditions.added_s[rows] += longest_s.mean(axis=1, keepdims=True) / self.planned_steps
+
+
+@dataclass(frozen=True)
+class OtherWeights(Mechanism):
+    """Computes of each dp rank take `weights` times as long: its microbatches have so many samples."""
+
+    weights: Sequence[float]
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Scale the computes of each dp rank."""
+        del rng
+        conditions.factor[conditions.place.computes] *= np.asarray(self.weights)
+
+
+class Run(NamedTuple):
+    """A job with the trouble that a mitigation is for, and what else it has.
+
+    layers : of each chunk of the model
+    advice : plan of the mitigation; None where it has no answer
+    """
+
+    plan: JobPlan
+    trouble: Mechanism
+    others: Sequence[Mechanism]
+    layers: Sequence[int]
+    advice: str | None
+
+    def with_instead(self, *mechanisms: Mechanism) -> JobPlan:
+        """Return the job's plan with these in place of the trouble."""
+        return replace(self.plan, mechanisms=[*mechanisms, *self.others])
+
+
+def step_s(plan: JobPlan) -> float:
+    """Mean step time of a run. [s]"""
+    return float(_steps_us(Simulation(plan)).mean()) / 1e6
+
+
+def _steps_us(simulation: Simulation) -> NDArray[np.float64]:
+    return simulation.step_us(simulation.timeline())
+
+
+def _with_layers(run: Run) -> float:
+    if run.advice is None or " instead of " not in run.advice:
+        return step_s(run.plan)
+    after = [float(each) for each in run.advice.split(" instead of ")[0].split(", ")]
+    if sum(after) != sum(run.layers):
+        raise AssertionError(f"{run.advice}: layers were lost")
+    return step_s(run.with_instead(run.trouble, UnevenLayers(tuple(after))))
+
+
+def _exchanged(run: Run) -> float:
+    return step_s(run.with_instead(Exchanged(**vars(run.trouble))))
+
+
+def _packed(run: Run) -> float:
+    left = run.trouble.without()
+    return step_s(run.with_instead(*([] if left is None else [left])))
+
+
+def _planned(run: Run) -> float:
+    if run.advice is None:
+        return step_s(run.plan)
+    (every,) = re.findall(r"after every (\d+) steps", run.advice)
+    return step_s(run.with_instead(PlannedCollections(**vars(run.trouble), planned_steps=int(every))))
+
+
+def _host_exchanged(run: Run) -> float:
+    host, trouble = re.findall(r"exchange (\S+) for", run.advice or "exchange nothing for")[0], run.trouble
+    own = [trouble.host] if isinstance(trouble, SickHost) else []
+    if isinstance(trouble, OneWorker):
+        rank = run.plan.shape.rank(trouble.dp_rank, trouble.pp_rank)
+        own = [run.plan.identity.host_of(rank)]
+    return step_s(run.with_instead() if host in own else run.plan)
+
+
+def _replica_removed(run: Run) -> float:
+    """Time for as many samples, by the other replicas alone. [s]"""
+    simulation, replicas = Simulation(run.plan), run.plan.shape.dp_size
+    if run.advice is None:
+        return step_s(run.plan)
+    (removed,) = re.findall(r"without dp rank (\d+)", run.advice)
+    kept = [each for each in range(replicas) if each != int(removed)]
+    busy_us, delay_us = (each[..., kept] for each in simulation.times_us())
+    timeline = EventSimulation(build_program(run.plan.shape)).run(busy_us, delay_us)
+    return float(simulation.step_us(timeline).mean()) / 1e6 * replicas / (replicas - 1)
+
+
+def _lightened(run: Run) -> float:
+    if run.advice is None:
+        return step_s(run.plan)
+    slow = int(re.findall(r"give dp rank (\d+)", run.advice)[0])
+    own, others = (float(each) / 100 for each in re.findall(r"([\d.]+)%", run.advice))
+    weights = [own if each == slow else others for each in range(run.plan.shape.dp_size)]
+    return step_s(run.with_instead(run.trouble, OtherWeights(weights)))
+
+
+def _overlapped(run: Run) -> float:
+    simulation, place = Simulation(run.plan), None
+    if run.advice is None:
+        return step_s(run.plan)
+    (named,) = re.findall(r"run (\S+) beside", run.advice)
+    place, shape = simulation.place, run.plan.shape
+    types = [
+        name for name in OP_TYPES if OP_TYPE_GROUPS.get(name, name) == named and name not in shape.absent
+    ]
+    without_us = simulation.step_us(simulation.timeline_in_no_time(place.rows(*types)))
+    busy_us, _ = simulation.times_us()
+    for name in types:
+        for stage in range(shape.pp_size):
+            stream_us = busy_us[place.rows(name, pp_rank=stage)].sum(axis=0).max(axis=-1)
+            without_us = np.maximum(without_us, stream_us)
+    return float(np.minimum(without_us, _steps_us(simulation)).mean()) / 1e6
+
+
+class Case(NamedTuple):
+    """A mitigation in the evaluation.
+
+    fault    : cause of which the trouble is drawn
+    kinds    : names of the mechanisms that the mitigation is for; none: all of the cause
+    true_s   : time of a step, or of as many samples, with what was advised [s]
+    least_pp, least_dp : sizes that a job must have
+    """
+
+    fault: str
+    kinds: tuple[str, ...]
+    true_s: Callable[[Run], float]
+    least_pp: int = 1
+    least_dp: int = 1
+
+
+CASES: Final = {
+    LAYERS: Case("stage_imbalance", ("LossLayer",), _with_layers, least_pp=2),
+    OVER_DP_RANKS: Case("data_imbalance", ("PackedSequences",), _exchanged),
+    SEQUENCES: Case("data_imbalance", ("PackedSequences",), _packed),
+    COLLECTIONS: Case("pause", ("UnsynchronisedGc",), _planned),
+    HOST_EXCHANGED: Case("slow_worker", (), _host_exchanged),
+    REPLICA_REMOVED: Case("slow_worker", (), _replica_removed, least_dp=LEAST_REPLICAS),
+    LIGHTER_REPLICA: Case("slow_worker", (), _lightened, least_dp=2),
+    OVERLAP: Case("communication", (), _overlapped),
+}

@@ -1,0 +1,72 @@
+"""All mitigations of one job: those of its causes, or all that its log can answer."""
+
+from math import inf
+from typing import Final, NamedTuple
+
+from udfs.kernel import cause
+from udfs.kernel.arrays import Ints
+from udfs.kernel.diagnosis.diagnose import replays
+from udfs.kernel.diagnosis.fixes import Causes
+from udfs.kernel.diagnosis.found import Found
+from udfs.kernel.diagnosis.mitigations import (
+    BALANCED,
+    Collections,
+    Layers,
+    as_it_is,
+    layers_between_stages,
+    microbatches_over_dp_ranks,
+    planned_collections,
+)
+from udfs.kernel.diagnosis.other_workers import (
+    Exchanged,
+    Lightened,
+    Removed,
+    host_exchanged,
+    replica_lightened,
+    replica_removed,
+)
+
+OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
+_OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
+
+
+class Mitigated(NamedTuple):
+    """What mitigations make of a job; None where they have no answer, or were not asked for.
+
+    as_it_is_s      : mean replayed step time without any. [s]
+    over_dp_ranks_s, balanced_s : with whole microbatches over dp ranks, or sequences over microbatches. [s]
+    """
+
+    as_it_is_s: float
+    layers: Layers | None = None
+    over_dp_ranks_s: float | None = None
+    balanced_s: float | None = None
+    collections: Collections | None = None
+    exchanged: Exchanged | None = None
+    removed: Removed | None = None
+    lightened: Lightened | None = None
+
+
+def mitigate(found: Found, causes: Causes, layers: Ints | None, memory: float = inf) -> Mitigated | None:
+    """Replay the mitigations of some causes; None if there is none to replay.
+
+    causes : those of which mitigations are asked for.
+    layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
+    memory : no stage has more layers, no microbatch more samples than so many times the most now.
+    """
+    if not causes & OF_ALL_CAUSES:
+        return None
+    answers = Mitigated(as_it_is(found))
+    if cause.STAGE_IMBALANCE in causes and layers is not None:
+        answers = answers._replace(layers=layers_between_stages(found, layers, memory))
+    if cause.DATA_IMBALANCE in causes and found.factors is not None and found.factors.data.is_real:
+        balanced_s = replays(found)([BALANCED])[BALANCED]
+        over_dp_ranks_s = microbatches_over_dp_ranks(found)
+        answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
+    if cause.PAUSE in causes:
+        answers = answers._replace(collections=planned_collections(found))
+    if cause.SLOW_WORKER in causes:
+        answers = answers._replace(exchanged=host_exchanged(found))
+    if causes & _OF_SLOW_REPLICAS:
+        answers = answers._replace(removed=replica_removed(found), lightened=replica_lightened(found, memory))
+    return answers

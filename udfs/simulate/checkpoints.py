@@ -1,0 +1,78 @@
+"""Checkpoint interval by Young and Daly, from the failures and checkpoints that events show.
+
+The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
+restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
+spent less on checkpoints, and on work lost at as many failures.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from udfs.simulate.run_course import course_of
+
+LEAST_FAILURES: Final = 2
+"""Of fewer, the time between two is not known even roughly."""
+
+MOST_TIMES: Final = 700.0
+"""Intervals are at most so many times the time between failures: beyond, exp overflows, and all is lost."""
+
+
+class Interval(NamedTuple):
+    """Checkpoint intervals now and best.
+
+    now_s, best_s : work from one checkpoint to the next. [s]
+    stall_s       : for how long one stops the work. [s]
+    failures, between_s : how many there were, and the time at work for each. [s]
+    saved_fraction : part of the run's time that the best interval saves.
+    """
+
+    now_s: float
+    best_s: float
+    stall_s: float
+    failures: int
+    between_s: float
+    saved_fraction: float
+
+
+def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
+    """Find the interval; None where the events show fewer than two failures, or no interval.
+
+    events : rows of run_events in the order of the log.
+    """
+    course = course_of(events)
+    attempts = course.attempts
+    failures = sum(attempt.has_failed for attempt in attempts)
+    work_s, gaps_s, stalls_s = 0.0, list[float](), list[float]()
+    for attempt in attempts:
+        lengths_s = [stall.length_s for stall in attempt.stalls]
+        if attempt.times_s:
+            work_s += attempt.times_s[-1] - attempt.times_s[0] - sum(lengths_s)
+        stalls_s += lengths_s
+        ends_s = [*attempt.times_s[:1], *(stall.end_s for stall in attempt.stalls)]
+        gaps_s += [stall.begin_s - end_s for stall, end_s in zip(attempt.stalls, ends_s, strict=False)]
+    if failures < LEAST_FAILURES or not gaps_s or min(work_s, sum(stalls_s), float(np.median(gaps_s))) <= 0.0:
+        return None
+    now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
+    best_s = daly(stall_s, between_s)
+    lost_s = [failures * _lost(every_s, between_s) for every_s in (now_s, best_s)]
+    kept_s = max(work_s - lost_s[0], 0.0)
+    saved_s = kept_s * stall_s * (1 / now_s - 1 / best_s) + lost_s[0] - lost_s[1]
+    idle_s = sum(span.length_s for span in (*course.startups, *course.outages))
+    saved = saved_s / (work_s + sum(stalls_s) + idle_s)
+    return Interval(now_s, best_s, stall_s, failures, between_s, saved)
+
+
+def daly(stall_s: float, between_s: float) -> float:
+    """Daly's interval between checkpoints (Eq. 37): Young's, sqrt(2 C M), and two orders more. [s]"""
+    if stall_s >= 2 * between_s:
+        return between_s
+    part = stall_s / (2 * between_s)
+    return math.sqrt(2 * stall_s * between_s) * (1 + math.sqrt(part) / 3 + part / 9) - stall_s
+
+
+def _lost(every_s: float, between_s: float) -> float:
+    """Mean work since the last checkpoint at a failure, if failures come at random. [s]"""
+    return between_s - every_s / math.expm1(min(every_s / between_s, MOST_TIMES))

@@ -1,0 +1,194 @@
+"""Rows of the table mitigations, for a night and for the command."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from schemas.mitigations import (
+    CAUSE_OF,
+    CHECKPOINTS,
+    COLLECTIONS,
+    HOST_EXCHANGED,
+    LAYERS,
+    LEAST_OVERLAP,
+    LIGHTER_REPLICA,
+    OVER_DP_RANKS,
+    OVERLAP,
+    REPLICA_REMOVED,
+    SEQUENCES,
+)
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.diagnosis.mitigate import Mitigated
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.replay.exposed import Exposed
+from udfs.kernel.replay.spent import ALL
+from udfs.kernel.what_if import WhatIf
+from udfs.simulate.checkpoints import best_interval
+from udfs.simulate.rank_rows import ReplayedRows
+
+LABEL: Final = "layers"
+"""Label of the manifest that says how many layers the model has."""
+
+Row = dict[str, Any]
+
+
+class LayersError(ValueError):
+    """Raised for numbers of layers that do not fit the unit; the message says what was wanted."""
+
+
+class _Saved(NamedTuple):
+    """A mitigation: saved_s of the mean replayed step; gpu_s, where that is not what its GPUs save too."""
+
+    mitigation: str
+    plan: str
+    assumes: str
+    saved_s: float
+    gpu_s: float | None = None
+    host: str | None = None
+
+
+def parsed_layers(text: str) -> tuple[int, ...]:
+    """Parse one number of layers, or one per model chunk; raises ValueError."""
+    found = tuple(int(each) if each.isdecimal() else 0 for each in text.replace(" ", "").split(","))
+    if min(found) < 1:
+        raise ValueError(f"{text!r} is no number of layers such as 32, or 9,8,8,7 by chunk of the model")
+    return found
+
+
+def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
+    """Layers of each model chunk. Raises LayersError if the given numbers do not fit."""
+    chunks = layout.pp_size * layout.vpp_size
+    if len(layers) == 1 and layers[0] % chunks == 0:
+        layers = [layers[0] // chunks] * chunks
+    if len(layers) != chunks or min(layers) < 1:
+        raise LayersError(
+            f"{','.join(map(str, layers))} layers do not fit {chunks} chunks of the model "
+            f"({layout.pp_size} stages x {layout.vpp_size}): give a multiple of {chunks}, or {chunks} "
+            "numbers from 1 on"
+        )
+    return list(layers)
+
+
+def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
+    """Layers by the manifest's label; None where it has none, or one that is wrong."""
+    label = dict(facts.get("labels") or {}).get(LABEL)
+    try:
+        return None if label is None else by_chunks(parsed_layers(str(label)), layout)
+    except ValueError:
+        return None
+
+
+def mitigation_rows(
+    found: WhatIf, rows: ReplayedRows, facts: Mapping[str, Any], gpu_hours: float | None
+) -> list[Row]:
+    """Rows of what was replayed, of overlap, and of checkpoint intervals; best first."""
+    actual_s = float(found.recorded.actual_s.mean())
+    replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
+    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found.exposed, LEAST_OVERLAP * actual_s)]
+    made = []
+    for each in [*answers, *_checkpoints(facts.get("events"), actual_s)]:
+        # A replay that is longer than the record saves no more than all of it.
+        whole_s = max(actual_s, replayed_s)
+        fraction = each.saved_s / whole_s
+        of_gpus = fraction if each.gpu_s is None else each.gpu_s / whole_s
+        made.append(
+            {
+                "mitigation": each.mitigation,
+                "cause": CAUSE_OF[each.mitigation],
+                "host": each.host,
+                "plan": each.plan,
+                "assumes": each.assumes,
+                "step_s": actual_s * (1 - fraction),
+                "time_saved_fraction": fraction,
+                "gpu_hours_saved": None if gpu_hours is None else gpu_hours * of_gpus,
+            }
+        )
+    return sorted(made, key=lambda row: -row["time_saved_fraction"])
+
+
+def _of_causes(mitigated: Mitigated | None, rows: ReplayedRows) -> Iterator[_Saved]:
+    if mitigated is not None:
+        yield from _work(mitigated)
+        yield from _workers(mitigated, rows)
+
+
+def _work(mitigated: Mitigated) -> Iterator[_Saved]:
+    """Mitigations that move work, or pauses."""
+    now_s, split, planned = mitigated.as_it_is_s, mitigated.layers, mitigated.collections
+    if split is not None:
+        before, after = (", ".join(map(str, each.tolist())) for each in (split.before, split.after))
+        plan = "as they are" if before == after else f"{after} instead of {before}"
+        assumes = "layers are alike; loss and embedding stay where they are"
+        yield _Saved(LAYERS, plan, assumes, now_s - split.step_s)
+    if mitigated.over_dp_ranks_s is not None:
+        plan = "give each step's microbatches, heaviest first, to the rank with the least work; all as many"
+        assumes = "their work is known before the step, as by lengths of sequences"
+        yield _Saved(OVER_DP_RANKS, plan, assumes, now_s - mitigated.over_dp_ranks_s)
+    if mitigated.balanced_s is not None:
+        plan = "pack sequences so that all microbatches of a step, on all dp ranks, have alike much work"
+        assumes = "sequences are short enough for that, and fit into memory"
+        yield _Saved(SEQUENCES, plan, assumes, now_s - mitigated.balanced_s)
+    if planned is not None:
+        plan = (
+            f"collect on all workers after every {planned.every_steps} steps, {planned.pause_s:.3g} s; "
+            + ("never pays" if np.isinf(planned.pays_from) else f"pays from every {planned.pays_from:.3g} on")
+        )
+        assumes = "pauses are collections, and as long behind the optimizer, where the longest counts"
+        yield _Saved(COLLECTIONS, plan, assumes, now_s - planned.step_s)
+
+
+def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
+    """Mitigations of slow workers."""
+    now_s = mitigated.as_it_is_s
+    exchanged, removed, lighter = mitigated.exchanged, mitigated.removed, mitigated.lightened
+    if exchanged is not None:
+        worker = int(np.flatnonzero(rows.worker_host.ravel() == exchanged.host)[0])
+        host = rows.table.column("host")[rows.host_row[worker].as_py()].as_py()
+        assumes = "the new host is as fast as its peers; the restart is not counted"
+        yield _Saved(
+            HOST_EXCHANGED,
+            f"exchange {host} for a healthy host",
+            assumes,
+            now_s - exchanged.step_s,
+            host=host,
+        )
+    if removed is not None:
+        left = f"{removed.replicas - 1} replicas instead of {removed.replicas}"
+        plan = f"go on without dp rank {removed.dp_rank}: {left}"
+        assumes = (
+            f"a step then takes {removed.step_s:.4g} s, with fewer samples; counted is the time for as many "
+            "as now. Collectives take as long; the freed GPUs serve other jobs"
+        )
+        saved_s, of_gpus_s = now_s - removed.same_work_s, now_s - removed.step_s
+        yield _Saved(REPLICA_REMOVED, plan, assumes, saved_s, of_gpus_s)
+    if lighter is not None:
+        plan = (
+            f"give dp rank {lighter.dp_rank} {lighter.weight:.1%} of a usual microbatch's samples, "
+            f"all others {lighter.others:.1%}"
+        )
+        assumes = "computes take as long as they have samples; memory suffices for the others"
+        yield _Saved(LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
+
+
+def _overlapped(exposed: Sequence[Exposed], least_s: float) -> Iterator[_Saved]:
+    """Overlap of the op type that it saves most of, if that is worth it."""
+    of_types = [each for each in exposed if each.scenario[0] != ALL and each.scenario[1] == ALL]
+    best = max(of_types, key=lambda each: each.saved_s, default=None)
+    if best is not None and best.saved_s >= least_s:
+        name = OP_TYPES[best.scenario[0]]
+        name = OP_TYPE_GROUPS.get(name, name)
+        plan = f"run {name} beside computes, which now wait {best.exposed_s:.3g} s of each step for it"
+        assumes = "it overlaps perfectly, and slows no compute beside it"
+        yield _Saved(OVERLAP, plan, assumes, best.saved_s)
+
+
+def _checkpoints(events: object, actual_s: float) -> Iterator[_Saved]:
+    found = best_interval(events) if isinstance(events, Sequence) and events else None
+    if found is not None:
+        plan = f"save after {found.best_s:.3g} s of work instead of {found.now_s:.3g} s"
+        assumes = (
+            f"failures come at random, as often as the {found.failures} recorded: one in "
+            f"{found.between_s:.3g} s of work; a checkpoint stops the work for {found.stall_s:.3g} s"
+        )
+        yield _Saved(CHECKPOINTS, plan, assumes, actual_s * found.saved_fraction)
