@@ -11,6 +11,7 @@ from schemas import (
     ingested_tables,
     job_causes,
     job_slowdown,
+    live_tables,
     log_tables,
     part_tables,
     power_tables,
@@ -32,6 +33,7 @@ _MODULES: Final = (
     fleet_tables,
     health_tables,
     log_tables,
+    live_tables,
 )
 _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)

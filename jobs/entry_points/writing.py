@@ -11,9 +11,18 @@ from jobs.entry_points.run_log import say_killed
 from jobs.runtime.places import is_url
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lease import leased
-from jobs.warehouse.lock import Holder, check_writable, locked_by_jvm, locked_folder, this_process
+from jobs.warehouse.lease import leased, leaseholder
+from jobs.warehouse.lock import (
+    LOCK_NAME,
+    Holder,
+    check_writable,
+    holder_in,
+    locked_by_jvm,
+    locked_folder,
+    this_process,
+)
 from jobs.warehouse.publication import recover
+from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,7 +37,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
     """
     check_writable(root)
     with ExitStack() as stack:
-        say = stack.enter_context(_locked(root, this_process(entry_point), wait=wait))
+        say = stack.enter_context(locked(root, this_process(entry_point), wait=wait))
         spark = stack.enter_context(session(settings, entry_point))
         if not is_url(root):
             stack.enter_context(locked_by_jvm(root, _jvm(spark)))
@@ -37,16 +46,25 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
         yield spark
 
 
-def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
+def locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
+    """Hold the lock of a folder or of a place in a store, as lock.locked_folder and lease.leased do."""
     lock = leased if is_url(root) else locked_folder
     return lock(root, holder, wait=wait)
+
+
+def writer_of(root: str) -> Holder | None:
+    """Who holds the lock of a warehouse; None if nobody does. It only looks: no writer waits for that."""
+    if is_url(root):
+        return leaseholder(root)
+    holder = holder_in(small_files(root).read(LOCK_NAME))
+    return holder if holder is not None and holder.may_live else None
 
 
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
     """Yield a warehouse without a Spark session to its only writer; otherwise like `writing`."""
     check_writable(root)
-    with _locked(root, this_process(entry_point), wait=wait):
+    with locked(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
         _recover(warehouse)
         yield warehouse
