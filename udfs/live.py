@@ -34,6 +34,7 @@ def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
 
     results : of the simulation. rows : those of rank_steps that it was of
     """
+    job: Row
     (job,) = results[JOB_SLOWDOWN].select(_OF_RESULTS).to_pylist()
     replayed = results[STEP_SLOWDOWN]["step"]
     steps = replayed if len(replayed) else rows["step"]

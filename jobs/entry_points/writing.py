@@ -26,6 +26,8 @@ from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
+_LIVE: Final = "_live"
+"""Folder of a warehouse with the lock of its live tables."""
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
     """
     check_writable(root)
     with ExitStack() as stack:
-        say = stack.enter_context(locked(root, this_process(entry_point), wait=wait))
+        say = stack.enter_context(_locked(root, this_process(entry_point), wait=wait))
         spark = stack.enter_context(session(settings, entry_point))
         if not is_url(root):
             stack.enter_context(locked_by_jvm(root, _jvm(spark)))
@@ -46,8 +48,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
         yield spark
 
 
-def locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
-    """Hold the lock of a folder or of a place in a store, as lock.locked_folder and lease.leased do."""
+def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
     lock = leased if is_url(root) else locked_folder
     return lock(root, holder, wait=wait)
 
@@ -61,10 +62,20 @@ def writer_of(root: str) -> Holder | None:
 
 
 @contextmanager
+def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
+    """Be the only writer of live tables, of which no publication knows; the warehouse's lock stays free.
+
+    wait : for another to end; without it, raises LockedError
+    """
+    with _locked(f"{settings.paths.warehouse}/{_LIVE}", this_process(entry_point), wait=wait):
+        yield
+
+
+@contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
     """Yield a warehouse without a Spark session to its only writer; otherwise like `writing`."""
     check_writable(root)
-    with locked(root, this_process(entry_point), wait=wait):
+    with _locked(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
         _recover(warehouse)
         yield warehouse

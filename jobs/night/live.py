@@ -15,26 +15,24 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.entry_points.run_summary import Summary, leave
-from jobs.entry_points.writing import locked, writer_of
+from jobs.entry_points.writing import no_round, writer_of
 from jobs.gates.watch import Notice
 from jobs.gates.write_audit_publish import check_rows
+from jobs.history.phases import simulation
 from jobs.landing.accounts import whole_unit
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.growing import grown, rank_logs
-from jobs.night.windows import windows_of
+from jobs.landing.windows import Where, windows_of
 from jobs.report.culprit_words import where
 from jobs.report.wording import percent, short_title
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lock import LockedError, this_process
+from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
 from udfs.live import Row, causes_after
-
-LOCK_FOLDER: Final = "_live"
-"""Its lock is held by a round, and by the upkeep of live tables; the warehouse's own is the night's."""
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_CULPRITS: Final = 3
@@ -81,7 +79,7 @@ def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> 
         _LOG.warning("this round is left out: %s is being written by %s", warehouse.root, writer)
         return told
     try:
-        with locked(f"{warehouse.root}/{LOCK_FOLDER}", this_process("watch_landing"), wait=False):
+        with no_round(settings, "watch_landing", wait=False):
             _round(warehouse, settings, told, summary)
     except LockedError as error:
         _LOG.warning("this round is left out: %s", error)
@@ -101,8 +99,9 @@ def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | 
     causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
     _tell(warehouse, causes, told, summary)  # what a round that was killed has not
     some = grown(landing.units, known)
-    parts = [whole_unit(unit, files, Bounds(**settings.landing.model_dump())) for unit, files in some.items()]
-    windows = dict(zip(some, windows_of(warehouse.spark, settings, parts), strict=True))
+    how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
+    parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
+    windows = dict(zip(some, windows_of(warehouse.spark, how, parts), strict=True))
     slowdowns, after = {}, {}
     for unit, window in windows.items():
         sizes = {file.name: file.size for file in rank_logs(some[unit])}
@@ -132,7 +131,8 @@ def _gpu_hours(row: Row, before: Row | None) -> float:
     known = [each for each in times if each is not None]
     if row["last_time"] is None or not known or row["world_size"] is None:
         return 0.0
-    return max((row["last_time"] - max(known)).total_seconds(), 0.0) / 3600 * float(row["world_size"])
+    hours: float = max((row["last_time"] - max(known)).total_seconds(), 0.0) / 3600
+    return hours * int(row["world_size"])
 
 
 def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row]]]) -> None:
@@ -192,4 +192,4 @@ def _own_cpu_s() -> float:
     """CPU time so far of this process and of the JVM that it has started, without Spark's workers. [s]"""
     own = psutil.Process()
     times = [each.cpu_times() for each in (own, *own.children())]
-    return sum(each.user + each.system for each in times)
+    return float(sum(each.user + each.system for each in times))

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.history.phases import simulation
 from jobs.landing.accounts import UnitPart
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.growing import Tails
@@ -17,7 +16,6 @@ from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
-from jobs.runtime.settings import Settings
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, RANK_STEPS
 from udfs.live import Row, window_row
@@ -27,7 +25,7 @@ from udfs.what_if import SimulationSettings
 _TASKS_OF_A_CORE: Final = 4
 
 
-class _Where(NamedTuple):
+class Where(NamedTuple):
     """Where and how windows are read. steps : at most so many of each"""
 
     landing: str
@@ -45,23 +43,17 @@ class Window(NamedTuple):
     cpu_s: float
 
 
-def windows_of(spark: SparkSession, settings: Settings, parts: Sequence[UnitPart]) -> list[Window]:
+def windows_of(spark: SparkSession, how: Where, parts: Sequence[UnitPart]) -> list[Window]:
     """Read and simulate the window of each run, on executors."""
     if not parts:
         return []
-    how = _Where(
-        settings.paths.landing,
-        Bounds(**settings.landing.model_dump()),
-        settings.live.window_steps,
-        simulation(settings),
-    )
     context = spark.sparkContext
     tasks = min(len(parts), context.defaultParallelism * _TASKS_OF_A_CORE)
     sent = context.parallelize([pickle.dumps(part) for part in parts], tasks)
     return [pickle.loads(each) for each in sent.mapPartitions(partial(_task, how)).collect()]  # noqa: S301  # our own
 
 
-def _task(how: _Where, sent: Iterable[bytes]) -> Iterator[bytes]:
+def _task(how: Where, sent: Iterable[bytes]) -> Iterator[bytes]:
     go_first()
     parts: list[UnitPart] = [pickle.loads(each) for each in sent]  # noqa: S301  # from the driver
     work = partial(_window, how)
@@ -69,7 +61,7 @@ def _task(how: _Where, sent: Iterable[bytes]) -> Iterator[bytes]:
         yield pickle.dumps(_ended(how, found) if isinstance(found, Ended) else found)
 
 
-def _window(how: _Where, part: UnitPart) -> Window:
+def _window(how: Where, part: UnitPart) -> Window:
     """Read and simulate a run's last window."""
     started_s = time.process_time()
     store = Tails(store_of(how.landing), how.steps)
@@ -81,7 +73,7 @@ def _window(how: _Where, part: UnitPart) -> Window:
     return Window(row, causes, store.bytes_read, time.process_time() - started_s)
 
 
-def _ended(how: _Where, ended: Ended) -> Window:
+def _ended(how: Where, ended: Ended) -> Window:
     """A window whose reading or simulation ended its process."""
     rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
     row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
