@@ -1,6 +1,7 @@
 """Runs that go on are watched: begin and end are told once, whatever ends a round; the night goes first."""
 
 import json
+import shutil
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,18 @@ from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.warehouse.lock import locked_folder, this_process
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, LIVE_TABLES
+from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, LIVE_TABLES, PUBLISHED_TABLES
 from tests.support.growing import GrowingRun
-from tests.support.history import KilledError, Rows, dying_at
+from tests.support.history import (
+    DAYS,
+    JOB_IDS,
+    History,
+    KilledError,
+    Rows,
+    assert_same_tables,
+    dying_at,
+    history_in,
+)
 
 DAY = date(2026, 1, 5)
 FAULT = WeakGpu(1, 0, 1.5, window=Window(30, 50))
@@ -124,7 +134,7 @@ def test_rounds_that_are_killed_are_made_up_for(
     told = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)
-        for place in (*LIVE_TABLES, "telling") if step != GOES_ON else ():
+        for place in (LIVE_CAUSES, LIVE_SLOWDOWN, "telling") if step != GOES_ON else ():
             with monkeypatch.context() as patch:
                 patch.setattr(Warehouse, "replace", dying_at(place))
                 if place == "telling":
@@ -176,3 +186,21 @@ def test_two_rounds_do_not_run_together(watched: Watched, caplog: pytest.LogCapt
     with no_round(watched.settings, "maintain_tables"):
         assert watched.round(BEGUN).read == 0
     assert "is being written by maintain_tables" in caplog.text
+
+
+def test_a_night_after_rounds_is_a_night(
+    filled: History, spark: SparkSession, test_settings: Settings, tmp_path: Path
+) -> None:
+    history = history_in(tmp_path, spark, test_settings)
+    shutil.copytree(filled.landing, history.landing)
+    markers = list(history.landing.glob("log_date=*/_SUCCESS"))
+    for marker in markers:
+        marker.unlink()
+    assert live.run(spark, history.settings).read == len(DAYS) * len(JOB_IDS)
+    assert history.rows(LIVE_CAUSES)
+    for marker in markers:
+        marker.touch()
+    history.fill()
+    for name in PUBLISHED_TABLES:
+        assert_same_tables({name: history.rows(name)}, {name: filled.rows(name)})
+    assert not set(LIVE_TABLES) & set(Warehouse.of(spark, history.settings).published.versions or {})
