@@ -2,7 +2,8 @@
 
 First the digests of published files are checked: a file that changed on its disk ends it with an error.
 Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
-the largest table. It is safe beside a night, and can be ended and repeated at any moment.
+the largest table, and what was known of runs before their night (live tables). It is safe beside a night, and
+can be ended and repeated at any moment.
 """
 
 import sys
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from jobs.entry_points.cli import entry_point
 from jobs.entry_points.command import reader_of
+from jobs.entry_points.writing import no_round
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
@@ -27,7 +29,15 @@ from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_days, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, UNIT_FINGERPRINTS, UPKEEP, Phase
+from schemas.vocabulary import (
+    INGESTED_TABLES,
+    JOBS,
+    LIVE_TABLES,
+    RANK_STEPS,
+    UNIT_FINGERPRINTS,
+    UPKEEP,
+    Phase,
+)
 
 _DONE: Final = ("table", "rows_expired", "files_compacted", "into_files", "files_deleted")
 _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
@@ -42,9 +52,9 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     last = pc.max(warehouse.rows(TABLES[JOBS])["log_date"]).as_py()
     oldest = _oldest(last, settings, log_date)
     tables, done = _own_tables(settings), {}
-    with publication(warehouse, UPKEEP, [], warehouse.own_tables):
+    with publication(warehouse, UPKEEP, [], warehouse.own_tables), no_round(settings, "maintain_tables"):
         for table in tables:
-            expired = _expire(warehouse, oldest) if table.name == RANK_STEPS else 0
+            expired = _expire(warehouse, table, oldest)
             done[table.name] = expired, *compact(warehouse, table)
     return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
@@ -52,9 +62,11 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
     """Rows and files of every table that would expire or be deleted; changes nothing."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {JOBS}")["last"][0].as_py()
-    is_expired = f"log_date < DATE'{_oldest(last, settings, log_date).isoformat()}'"
-    expired = reader.rows(f"SELECT count(*) AS expired FROM {RANK_STEPS} WHERE {is_expired}")["expired"][0]
-    rows = {RANK_STEPS: expired.as_py()}
+    rows = {}
+    for name, oldest in _oldest(last, settings, log_date).items():
+        is_expired = f"log_date < DATE'{oldest.isoformat()}'"
+        (expired,) = reader.rows(f"SELECT count(*) AS expired FROM {name} WHERE {is_expired}")["expired"]
+        rows[name] = expired.as_py()
     names = [table.name for table in _own_tables(settings)]
     return [(name, rows.get(name, 0), reader.unused_files(name)) for name in names]
 
@@ -72,22 +84,27 @@ def _own_tables(settings: Settings) -> list[Table]:
     return [table for name, table in TABLES.items() if name not in shared]
 
 
-def _oldest(last: date | None, settings: Settings, log_date: date) -> date:
-    """Oldest day whose recorded ops are kept. A log date in the future expires nothing.
+def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, date]:
+    """Oldest day of which rows are kept, by table that expires. A log date in the future expires nothing.
 
     last : latest ingested day
     """
-    return min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
+    days = {RANK_STEPS: settings.maintenance.rank_steps_days}
+    days |= dict.fromkeys(LIVE_TABLES, settings.maintenance.live_days)
+    return {name: min(log_date, last or log_date) - timedelta(days=age) for name, age in days.items()}
 
 
-def _expire(warehouse: Warehouse, oldest: date) -> int:
-    """Delete recorded ops of days before the oldest; returns the number of rows.
+def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> int:
+    """Delete a table's rows of days before its oldest; returns the number of rows.
 
-    Their fingerprints are removed first: a later simulation then leaves those units, and the results
-    of them, alone.
+    Of recorded ops fingerprints are removed first: a later simulation then leaves those units, and the
+    results of them, alone.
     """
-    remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest, {"stage": Phase.INGEST})
-    return remove_days(warehouse, TABLES[RANK_STEPS], oldest)
+    if table.name not in oldest:
+        return 0
+    if table.name == RANK_STEPS:
+        remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest[RANK_STEPS], {"stage": Phase.INGEST})
+    return remove_days(warehouse, table, oldest[table.name])
 
 
 def _check(root: str) -> None:

@@ -98,6 +98,43 @@ _HAS_COURSE: Final = (
 _KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
 _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
+CULPRITS: Final = Column(
+    "culprits",
+    "workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of the replayed "
+    "rank, null unless it is one worker, the host that of 90 % of the steps from first_step to "
+    "last_step, else null; effect: how much longer its ops took as a share of the "
+    "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "
+    "it struck; lost_s: what its ops took longer in the mean step, all together, in seconds, null "
+    "where it is not known; share_of_steps: in how many steps; "
+    f"pattern: {', '.join(CULPRIT_PATTERNS)}; direction: what is slow, {DIRECTION_BOTH} (forwards "
+    f"and backwards), {', '.join(COMPUTE_DIRECTIONS)} or an op type; course: over the steps, "
+    f"{', '.join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history "
+    "decided; first_time, last_time: when these began, null where the log has no times of day; "
+    f"reach: what is slow together, {', '.join(CULPRIT_REACHES)}; slow_host, slow_rack: its name "
+    "where that is the reach; workers: those that it holds, empty where it is one worker. From "
+    "direction on null where a version before 0.4.0 wrote the row",
+    pa.list_(CULPRIT),
+)
+CULPRIT_RULES: Final = (
+    Expectation(
+        "culprits_are_described",
+        f"forall(culprits, each -> coalesce({_IS_CULPRIT}, false))",
+        "every culprit has a finite effect, a share of the steps and a pattern",
+    ),
+    Expectation(
+        "culprits_have_their_course",
+        f"forall(culprits, each -> {_HAS_COURSE})",
+        "every culprit has a direction, a course, a reach, and its steps in their order or neither; none "
+        "of these where an earlier version wrote the row",
+    ),
+    Expectation(
+        "one_worker_has_its_rank",
+        f"forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL)"
+        " AND (each.rank IS NOT NULL OR each.host IS NULL))",
+        "a culprit has a rank exactly if it is one worker, and a host only then",
+    ),
+)
+
 JOB_CAUSES: Final = Table(
     "job_causes",
     "One row per replayed unit and cause; of data_loading only where the log has data-loads, "
@@ -143,23 +180,7 @@ JOB_CAUSES: Final = Table(
             nullable=True,
             allowed=(*FLAG_REASONS, NOBODY_LATE, JUDGED_BY_HISTORY),
         ),
-        Column(
-            "culprits",
-            "workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of the replayed "
-            "rank, null unless it is one worker, the host that of 90 % of the steps from first_step to "
-            "last_step, else null; effect: how much longer its ops took as a share of the "
-            "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "
-            "it struck; lost_s: what its ops took longer in the mean step, all together, in seconds, null "
-            "where it is not known; share_of_steps: in how many steps; "
-            f"pattern: {', '.join(CULPRIT_PATTERNS)}; direction: what is slow, {DIRECTION_BOTH} (forwards "
-            f"and backwards), {', '.join(COMPUTE_DIRECTIONS)} or an op type; course: over the steps, "
-            f"{', '.join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history "
-            "decided; first_time, last_time: when these began, null where the log has no times of day; "
-            f"reach: what is slow together, {', '.join(CULPRIT_REACHES)}; slow_host, slow_rack: its name "
-            "where that is the reach; workers: those that it holds, empty where it is one worker. From "
-            "direction on null where a version before 0.4.0 wrote the row",
-            pa.list_(CULPRIT),
-        ),
+        CULPRITS,
         Column(
             "evidence",
             "what the row is based on. effect: largest effect, in the unit of the culprits' effect; "
@@ -203,23 +224,7 @@ JOB_CAUSES: Final = Table(
             f"is_cause OR cause = '{CAUSE_UNEXPLAINED}' OR coalesce(lost_fraction, 0) = 0",
             "a row without is_cause has no part of what is lost",
         ),
-        Expectation(
-            "culprits_are_described",
-            f"forall(culprits, each -> coalesce({_IS_CULPRIT}, false))",
-            "every culprit has a finite effect, a share of the steps and a pattern",
-        ),
-        Expectation(
-            "culprits_have_their_course",
-            f"forall(culprits, each -> {_HAS_COURSE})",
-            "every culprit has a direction, a course, a reach, and its steps in their order or neither; none "
-            "of these where an earlier version wrote the row",
-        ),
-        Expectation(
-            "one_worker_has_its_rank",
-            f"forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL)"
-            " AND (each.rank IS NOT NULL OR each.host IS NULL))",
-            "a culprit has a rank exactly if it is one worker, and a host only then",
-        ),
+        *CULPRIT_RULES,
         Expectation(
             "evidence_is_known",
             f"forall(map_keys(evidence), key -> key IN ({sql_strings(_KEYS)}))",

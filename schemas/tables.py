@@ -12,6 +12,7 @@ from schemas import (
     job_causes,
     job_changes,
     job_slowdown,
+    live_tables,
     log_tables,
     mitigations,
     part_tables,
@@ -36,6 +37,7 @@ _MODULES: Final = (
     health_tables,
     job_changes,
     log_tables,
+    live_tables,
 )
 _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)

@@ -273,6 +273,8 @@ ROLE_ITERATION: Final = "role_iteration"
 ROLE_EFFECT: Final = "role_effect"
 CAUSE_EVIDENCE: Final = "cause_evidence"
 JOB_CHANGES: Final = "job_changes"
+LIVE_SLOWDOWN: Final = "live_slowdown"
+LIVE_CAUSES: Final = "live_causes"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
@@ -325,8 +327,10 @@ FLEET_TABLES: Final = (
     JOB_CHANGES,
 )
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
-"""Readers see these as of the latest publication, all together; the others are logs, which only grow."""
-TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)
+"""Readers see these as of the latest publication, all together; the logs and live tables as they are."""
+LIVE_TABLES: Final = (LIVE_SLOWDOWN, LIVE_CAUSES)
+"""Of runs that go on: preliminary, so no publication has them, and readers see each as it is."""
+TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 
 class Phase:

@@ -53,7 +53,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post a night's changes, hosts to drain and warnings, from the summary in the task's XCom."""
+    """Post changes, hosts to drain and warnings of a night, or a round of `watch`, from the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):
@@ -62,8 +62,9 @@ def alert_warnings(context: "Context") -> None:
     decisions = {name: summary[name] for name in ("changes", "drain") if summary.get(name)}
     texts = [*chain.from_iterable(decisions.values()), *(warning["text"] for warning in warnings)]
     if texts:
-        facts = {**decisions, "warnings": warnings, "data_docs": summary["data_docs"]}
-        post(context, "night_warnings" if warnings else "night_changes", "\n".join(texts), facts)
+        docs = {name: summary[name] for name in ("data_docs",) if name in summary}
+        kind = f"{summary.get('kind', 'night')}_{'warnings' if warnings else 'changes'}"
+        post(context, kind, "\n".join(texts), {**decisions, "warnings": warnings, **docs})
 
 
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:

@@ -11,12 +11,23 @@ from jobs.entry_points.run_log import say_killed
 from jobs.runtime.places import is_url
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lease import leased
-from jobs.warehouse.lock import Holder, check_writable, locked_by_jvm, locked_folder, this_process
+from jobs.warehouse.lease import leased, leaseholder
+from jobs.warehouse.lock import (
+    LOCK_NAME,
+    Holder,
+    check_writable,
+    holder_in,
+    locked_by_jvm,
+    locked_folder,
+    this_process,
+)
 from jobs.warehouse.publication import recover
+from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
+_LIVE: Final = "_live"
+"""Folder of a warehouse with the lock of its live tables."""
 
 
 @contextmanager
@@ -40,6 +51,24 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
 def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[Callable[[Holder], None]]:
     lock = leased if is_url(root) else locked_folder
     return lock(root, holder, wait=wait)
+
+
+def writer_of(root: str) -> Holder | None:
+    """Who holds the lock of a warehouse; None if nobody does. It only looks: no writer waits for that."""
+    if is_url(root):
+        return leaseholder(root)
+    holder = holder_in(small_files(root).read(LOCK_NAME))
+    return holder if holder is not None and holder.may_live else None
+
+
+@contextmanager
+def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
+    """Be the only writer of live tables, of which no publication knows; the warehouse's lock stays free.
+
+    wait : for another to end; without it, raises LockedError
+    """
+    with _locked(f"{settings.paths.warehouse}/{_LIVE}", this_process(entry_point), wait=wait):
+        yield
 
 
 @contextmanager

@@ -8,13 +8,22 @@ from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS, symbols_of
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, RESULT_TABLES, TABLE_NAMES
+from schemas.vocabulary import (
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    LIVE_TABLES,
+    PIPELINE_RUNS,
+    PUBLICATIONS,
+    RESULT_TABLES,
+    UNIT_FINGERPRINTS,
+)
 
 GROUPS: Final = (
     ("What was ingested", INGESTED_TABLES),
     ("Results of each unit", RESULT_TABLES),
     ("The fleet, day by day", FLEET_TABLES),
-    ("The pipeline itself", TABLE_NAMES[len(INGESTED_TABLES + RESULT_TABLES + FLEET_TABLES) :]),
+    ("The pipeline itself", (UNIT_FINGERPRINTS, PIPELINE_RUNS, PUBLICATIONS)),
+    ("Runs that go on", LIVE_TABLES),
 )
 """Tables as the page lists them."""
 

@@ -20,6 +20,7 @@ from jobs.runtime.settings_sections import (
     HealthSettings,
     HistorySettings,
     LandingSettings,
+    LiveSettings,
     MaintenanceSettings,
     PathSettings,
     PowerSettings,
@@ -58,6 +59,7 @@ class Settings(Section):
     revision: RevisionSettings
     power: PowerSettings
     watch: WatchSettings
+    live: LiveSettings
     drain: DrainSettings
     maintenance: MaintenanceSettings
     report: ReportSettings

@@ -99,6 +99,13 @@ class WatchSettings(Section):
     rise: Annotated[float, Field(gt=0)]
 
 
+class LiveSettings(Section):
+    """What the command watch looks at: last steps of each run, on the latest days of the landing."""
+
+    window_steps: Annotated[int, Field(ge=10)]
+    days: Annotated[int, Field(ge=1)]
+
+
 _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 """A rack of GPUs draws less: more is a slip of the unit, and would make a fleet's megawatts infinite."""
 
@@ -142,9 +149,10 @@ class DrainSettings(Section):
 
 
 class MaintenanceSettings(Section):
-    """Age at which recorded ops expire. [d]"""
+    """Age at which recorded ops, and rows of live tables, expire. [d]"""
 
     rank_steps_days: Annotated[int, Field(ge=1)]
+    live_days: Annotated[int, Field(ge=1)]
 
 
 class ReportSettings(Section):

@@ -156,12 +156,26 @@ def _attempt(root: str, holder: Holder) -> Lease | None:
     before = holder_in(found.content)
     is_free = found.content == _FREE
     if not is_free:
-        is_dead = before is not None and not before.may_live
-        if not is_dead and _now_s(root) - found.modified_s < LEASE_S:
+        if _is_held(root, found):
             return None
         _LOG.warning("the lock of %s has ended", before or "another process")
     mark = objects.replace(root, LOCK_NAME, _content(holder), found.mark)
     return Lease(root, holder, mark, was_left=not is_free) if mark else None
+
+
+def leaseholder(root: str) -> Holder | None:
+    """Who holds the lock of a warehouse in a store; None if nobody does."""
+    found = objects.version(root, LOCK_NAME)
+    if found is None or found.content == _FREE or not _is_held(root, found):
+        return None
+    return holder_in(found.content)
+
+
+def _is_held(root: str, found: objects.Version) -> bool:
+    """Whether the holder of a lock that was not given back may live and has renewed it in time."""
+    before = holder_in(found.content)
+    is_dead = before is not None and not before.may_live
+    return not is_dead and _now_s(root) - found.modified_s < LEASE_S
 
 
 def _now_s(root: str) -> float:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 
-from dags.operators.alerts import alert_failure
+from dags.operators.alerts import alert_failure, alert_warnings
 from jobs.emitter.rank_log_writer import finish_day
 from tests.dags.conftest import Run, stand_in
 from tests.support.examples import DAY
@@ -125,6 +126,14 @@ def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's 
         dag_id, task_id, run_id = "nightly_what_if", "ingest_rank_logs", "manual"
 
     return {"task_instance": Task(), "exception": error, "ds": "2026-01-05"}
+
+
+def test_what_began_or_ended_in_a_round_of_watch_is_posted(posts: Posts) -> None:
+    summary = {"kind": "live", "warnings": [{"kind": "cause_began", "text": "slow"}]}
+    names = {"dag_id": "watch_landing", "task_id": "watch_landing", "run_id": "manual"}
+    task: Any = SimpleNamespace(**names, xcom_pull=lambda task_ids: summary if task_ids else None)
+    alert_warnings({"task_instance": task})
+    assert notified(posts) == [("live_warnings", "slow")]
 
 
 def test_a_killed_task_is_posted_too(posts: Posts) -> None:

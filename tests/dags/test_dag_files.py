@@ -29,6 +29,7 @@ TASKS = {
         "publish_night",
     ],
     "refresh_changed_days": ["refresh_changed_days"],
+    "watch_landing": ["watch_landing"],
 }
 """The tasks of every DAG, in the order in which they run."""
 
@@ -83,10 +84,12 @@ def test_every_task_keeps_to_the_policy(dag_bag: DagBag) -> None:
             assert task.execution_timeout is not None
             assert task.retry_delay >= timedelta(minutes=1)
             assert task.retry_exponential_backoff > 1
-            pool = "default_pool" if task.task_id == "wait_for_day" else "what_if_writers"
+            is_beside = task.task_id in ("wait_for_day", "watch_landing")  # a night never waits for them
+            pool = "default_pool" if is_beside else "what_if_writers"
             assert (task.pool, task.pool_slots) == (pool, 1)
             assert tuple(task.on_failure_callback) == (alert_failure,)
-            assert (alert_warnings in task.on_success_callback) == (task.task_id == "publish_night")
+            warns = task.task_id in ("publish_night", "watch_landing")
+            assert (alert_warnings in task.on_success_callback) == warns
 
 
 def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly: DAG) -> None:

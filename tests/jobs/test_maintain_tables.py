@@ -10,13 +10,18 @@ from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
 from jobs.entry_points.command import reader_of
+from jobs.entry_points.writing import no_round
 from jobs.runtime.settings import Settings
+from jobs.warehouse.lock import LockedError
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.upkeep import compact
+from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
+    LIVE_TABLES,
     PUBLICATIONS,
     RANK_STEPS,
     RESULT_TABLES,
@@ -97,6 +102,26 @@ def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Se
         (NEXT_DAY, "ingest"),
         (NEXT_DAY, "simulate"),
     ]
+
+
+def test_rows_of_live_tables_expire_when_no_round_writes_them(
+    warehouse: Warehouse, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in LIVE_TABLES:
+        rows = table_rows(name, [{"log_date": day} for day in (DAY, NEXT_DAY, NEXT_DAY + timedelta(days=6))])
+        warehouse.append(TABLES[name], rows)
+    newest(warehouse, 30)
+
+    def beside(made: Warehouse, table: Table) -> tuple[int, int]:
+        with pytest.raises(LockedError), no_round(settings, "watch_landing", wait=False):
+            pass
+        return compact(made, table)
+
+    monkeypatch.setattr(maintain_tables, "compact", beside)
+    done = maintain(warehouse, settings, 8)
+    assert {name: expired for name, (expired, *_) in done.items() if expired} == dict.fromkeys(LIVE_TABLES, 1)
+    for name in LIVE_TABLES:
+        assert days_of(warehouse, name) == [NEXT_DAY, NEXT_DAY + timedelta(days=6)]
 
 
 def test_small_files_become_one_and_say_the_same(warehouse: Warehouse, settings: Settings) -> None:

@@ -204,6 +204,19 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "saved_fraction_if_ideal": 0.06, "saved_gpu_hours_if_ideal": 23.04,
         "saved_fraction_if_twice_as_fast": 0.15, "saved_gpu_hours_if_twice_as_fast": 57.6,
     },
+    "live_slowdown": {
+        **_UNIT, "status": "analysed", "steps": 60, "first_step": 1200, "last_step": 1259,
+        "first_time": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
+        "last_time": datetime(2026, 1, 5, 8, 5, tzinfo=UTC), "actual_step_s": 5.1, "slowdown": 1.25,
+        "lost_fraction": 0.125, "world_size": 8, "rejects": 0, "simulator_version": "1.0.0",
+        "log_bytes": {"rank-00000.jsonl": 4096},
+    },
+    "live_causes": {
+        **_UNIT, "cause": "slow_worker", "first_step": 1240,
+        "first_time": datetime(2026, 1, 5, 8, 4, tzinfo=UTC), "last_step": 1259,
+        "last_time": datetime(2026, 1, 5, 8, 5, tzinfo=UTC), "is_now": True, "lost_fraction": 0.125,
+        "culprits": [culprit(0.5)], "is_told": True,
+    },
     "publications": {
         "publication": 1, "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "phase": "ingest",
         "log_dates": [DAY], "versions": {"jobs": 1},

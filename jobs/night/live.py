@@ -1,0 +1,195 @@
+"""One round of watching: runs that go on, to live_slowdown and live_causes, and what began or ended is told.
+
+The night's reader, simulator and gates, over the last window of each run. What is written depends on the
+landing and on the rows before alone, in an order in which the next round makes up for one that was ended:
+causes first, then which logs were read, then that what changed was told.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psutil
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.entry_points.run_summary import Summary, leave
+from jobs.entry_points.writing import no_round, writer_of
+from jobs.gates.watch import Notice
+from jobs.gates.write_audit_publish import check_rows
+from jobs.history.phases import simulation
+from jobs.landing.accounts import whole_unit
+from jobs.landing.files import Landing
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.growing import grown, rank_logs
+from jobs.landing.windows import Where, windows_of
+from jobs.report.culprit_words import where
+from jobs.report.wording import percent, short_title
+from jobs.runtime.settings import Settings
+from jobs.warehouse.lock import LockedError
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
+from udfs.live import Row, causes_after
+
+_LOG: Final = logging.getLogger(__name__)
+_MOST_CULPRITS: Final = 3
+
+
+@dataclass
+class Told:
+    """What a round did: what it has told, runs read and left, and what that took.
+
+    gpu_hours : that the runs which it read have gone on since they were last read
+    """
+
+    notices: list[Notice] = field(default_factory=list)
+    read: int = 0
+    runs: int = 0
+    bytes_read: int = 0
+    cpu_s: float = 0.0
+    gpu_hours: float = 0.0
+
+    @property
+    def summary(self) -> Summary:
+        """Return it for a DAG, which posts the warnings."""
+        warnings = [notice._asdict() for notice in self.notices]
+        figures = {name: getattr(self, name) for name in ("read", "runs", "bytes_read", "cpu_s", "gpu_hours")}
+        return {"kind": "live", "warnings": warnings, **figures}
+
+    def __str__(self) -> str:
+        """Sentence with runs, bytes and CPU time."""
+        share = f", {self.cpu_s / self.gpu_hours:.2f} a GPU-hour of theirs" if self.gpu_hours else ""
+        return (
+            f"{self.read} of {self.runs} runs have grown: {self.bytes_read / 1e6:.1f} MB read, "
+            f"{self.cpu_s:.1f} s of CPU{share}"
+        )
+
+
+def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> Told:
+    """Do one round, unless another process writes the warehouse or its live tables: they go first.
+
+    summary : file for what was told, as JSON
+    """
+    warehouse, told = Warehouse.of(spark, settings), Told()
+    leave(told.summary, summary)
+    if (writer := writer_of(warehouse.root)) is not None:
+        _LOG.warning("this round is left out: %s is being written by %s", warehouse.root, writer)
+        return told
+    try:
+        with no_round(settings, "watch_landing", wait=False):
+            _round(warehouse, settings, told, summary)
+    except LockedError as error:
+        _LOG.warning("this round is left out: %s", error)
+        return told
+    _LOG.info(told)
+    return told
+
+
+def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | None) -> None:
+    started_s = _own_cpu_s()
+    root, live = settings.paths.landing, settings.live
+    days = Landing(root, []).all_days[-live.days :]
+    going_on = set(days) - Landing(root, days).finished_days()
+    landing = Landing(root, sorted(going_on))
+    before = _by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
+    known = {unit: dict(row["log_bytes"]) for unit, (row,) in before.items()}
+    causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
+    _tell(warehouse, causes, told, summary)  # what a round that was killed has not
+    some = grown(landing.units, known)
+    how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
+    parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
+    windows = dict(zip(some, windows_of(warehouse.spark, how, parts), strict=True))
+    slowdowns, after = {}, {}
+    for unit, window in windows.items():
+        sizes = {file.name: file.size for file in rank_logs(some[unit])}
+        row = {**unit._asdict(), **window.slowdown, "log_bytes": list(sizes.items())}
+        slowdowns[unit] = [row]
+        so_far = causes.get(unit) or ([] if unit in before else _carried(unit, causes))
+        after[unit] = [each | unit._asdict() for each in causes_after(row, window.causes, so_far)]
+        told.gpu_hours += _gpu_hours(row, before.get(unit, [None])[0])
+        told.bytes_read += window.bytes_read
+        told.cpu_s += window.cpu_s
+    _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
+    _tell(warehouse, after, told, summary)
+    told.read, told.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
+    told.cpu_s += _own_cpu_s() - started_s
+    leave(told.summary, summary)
+
+
+def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
+    """Causes that held at the end of the run's day before, for the first window of another day."""
+    days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
+    return [row for row in causes[max(days)] if row["is_now"]] if days else []
+
+
+def _gpu_hours(row: Row, before: Row | None) -> float:
+    """GPU-hours that a run has gone on since it was last read, or over its window."""
+    times = [row["first_time"], *([before["last_time"]] if before else [])]
+    known = [each for each in times if each is not None]
+    if row["last_time"] is None or not known or row["world_size"] is None:
+        return 0.0
+    hours: float = max((row["last_time"] - max(known)).total_seconds(), 0.0) / 3600
+    return hours * int(row["world_size"])
+
+
+def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row]]]) -> None:
+    """Replace the rows of some runs, table after table, once all pass their gates."""
+    rows = {
+        name: pa.Table.from_pylist(
+            [row for each in units.values() for row in each], TABLES[name].arrow_schema
+        )
+        for name, units in tables.items()
+    }
+    units: Collection[Unit] = set().union(*tables.values())
+    if units:
+        check_rows(warehouse, rows, units)
+    for name in filter(lambda _: units, rows):
+        warehouse.replace(TABLES[name], rows[name], sorted({unit.log_date for unit in units}), units)
+
+
+def _tell(
+    warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], told: Told, summary: str | None
+) -> None:
+    """Warn of what began or ended and was not told yet, then note that it was."""
+    new = {unit: rows for unit, rows in causes.items() if not all(row["is_told"] for row in rows)}
+    notices = [_notice(row) for rows in new.values() for row in rows if not row["is_told"]]
+    for notice in notices:
+        _LOG.warning(notice.text)
+    told.notices += notices
+    leave(told.summary, summary)
+    for rows in new.values():
+        for row in rows:
+            row["is_told"] = True
+    _write(warehouse, {LIVE_CAUSES: new})
+
+
+def _notice(row: Row) -> Notice:
+    named = [where(each) for each in row["culprits"]]
+    more = [f"{len(named) - _MOST_CULPRITS} more"] if len(named) > _MOST_CULPRITS else []
+    places = f" ({', '.join([*named[:_MOST_CULPRITS], *more])})" if named else ""
+    which = "first" if row["is_now"] else "last"
+    at = row[f"{which}_time"]
+    step = f"step {row[f'{which}_step']}" + (f", {at:%H:%M} UTC" if at is not None else "")
+    what = f"{row['log_date']}: job {row['job_id']}, run {row['run_id']}: {short_title(row['cause'])}{places}"
+    if row["is_now"]:
+        return Notice(
+            "cause_began", f"{what} since {step}, loses {percent(row['lost_fraction'])} of its time"
+        )
+    return Notice("cause_ended", f"{what} has ended: last seen in {step}")
+
+
+def _by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
+    found: dict[Unit, list[dict[str, Any]]] = {}
+    for row in rows.to_pylist(maps_as_pydicts="strict"):
+        found.setdefault(Unit(*(row[name] for name in UNIT_KEY)), []).append(row)
+    return found
+
+
+def _own_cpu_s() -> float:
+    """CPU time so far of this process and of the JVM that it has started, without Spark's workers. [s]"""
+    own = psutil.Process()
+    times = [each.cpu_times() for each in (own, *own.children())]
+    return float(sum(each.user + each.system for each in times))

@@ -1,0 +1,63 @@
+"""Watch: warn of causes that begin and end in runs that go on, minutes after their first slow step.
+
+The last window of each run in progress is simulated as a night does, into tables of its own: live_slowdown
+and live_causes. The night goes first, and reads none of them.
+"""
+
+import logging
+import re
+import sys
+import time
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.entry_points import inputs
+from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_summary import SUMMARY
+from jobs.night import live
+from jobs.runtime.arguments import Arguments, option
+from jobs.runtime.errors import PlainError
+from jobs.runtime.settings import Settings
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+_LOG: Final = logging.getLogger(__name__)
+
+
+def interval_s(text: str) -> float:
+    """Parse a time such as 10m; raises ValueError."""
+    found = re.fullmatch(r"([0-9]{1,6})([smh])", text)
+    if found is None or not int(found[1]):
+        raise ValueError(f"{text!r} is not a time such as 30s, 10m or 1h")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+@entry_point(
+    "watch_landing",
+    option("--every TIME", "from the start of a round to that of the next", interval_s, default="10m"),
+    option("--once", "do one round, and end"),
+    SUMMARY,
+    writes_to=None,
+    reads=inputs.a_landing,
+)
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
+    """Warn of causes that begin or end in runs in progress, until it is ended.
+
+    It can be ended at any moment: the next round makes up for it. A round is left out while a night, or
+    another command that writes, is going on.
+    """
+    while True:
+        started_s = time.monotonic()
+        try:
+            live.run(spark, settings, args.summary)
+        except (PlainError, OSError):
+            if args.once:
+                raise
+            _LOG.exception("this round failed; the next one makes up for it")
+        if args.once:
+            return {}
+        time.sleep(max(started_s + args.every - time.monotonic(), 0.0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

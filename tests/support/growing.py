@@ -1,0 +1,34 @@
+"""A landing that is written while it is watched: steps of a generated job, line by line."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from jobs.synthetic.log_files import run_folder, write_rank_logs
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.shape import JobIdentity, JobShape
+from tests.support.random_jobs import generate_job
+
+
+class GrowingRun:
+    """A run whose producers have logged all steps before `step`, and half a line of it."""
+
+    def __init__(
+        self, root: Path, day: date, mechanisms: Sequence[Mechanism], steps: int, job_id: str = "alpha"
+    ) -> None:
+        job = generate_job(
+            JobShape(dp_size=4, pp_size=1, steps=steps), mechanisms, 7, JobIdentity(job_id, "r1")
+        )
+        written = write_rank_logs(root / "whole", day, job)
+        self.lines = {
+            each.name: each.read_bytes().splitlines(keepends=True) for each in written.glob("rank-*.jsonl")
+        }
+        self.folder = run_folder(root / "landing", day, job_id, "r1")
+        self.folder.mkdir(parents=True)
+        (self.folder / "job.json").write_bytes((written / "job.json").read_bytes())
+
+    def log_to(self, step: int, *, with_half_a_line: bool = True) -> None:
+        """Log the steps before this one on all ranks; the last of them is behind by half a line."""
+        for name, lines in self.lines.items():
+            half = lines[step][: len(lines[step]) // 2] if with_half_a_line and step < len(lines) else b""
+            (self.folder / name).write_bytes(b"".join(lines[:step]) + half)

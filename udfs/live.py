@@ -1,0 +1,98 @@
+"""A run that goes on: its last window as rows of the live tables, and when its causes begin and end."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    NEWS_FRACTION,
+    STEP_SLOWDOWN,
+    Status,
+)
+
+Row = dict[str, Any]
+
+_OF_RESULTS: Final = (
+    "status",
+    "status_detail",
+    "slowdown",
+    "actual_step_s",
+    "world_size",
+    "simulator_version",
+)
+"""Columns of job_slowdown that live_slowdown has too."""
+
+
+def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
+    """Row of live_slowdown of a window, without the run's key and what was read.
+
+    results : of the simulation. rows : those of rank_steps that it was of
+    """
+    job: Row
+    (job,) = results[JOB_SLOWDOWN].select(_OF_RESULTS).to_pylist()
+    replayed = results[STEP_SLOWDOWN]["step"]
+    steps = replayed if len(replayed) else rows["step"]
+    first, last = pc.min(steps).as_py(), pc.max(steps).as_py()
+    times = {f"{name}_time": _began(rows, step) for name, step in (("first", first), ("last", last))}
+    lost = pc.sum(results[JOB_CAUSES]["lost_fraction"]).as_py() if job["status"] == Status.ANALYSED else None
+    return job | {
+        "steps": len(replayed),
+        "first_step": first,
+        "last_step": last,
+        **times,
+        "lost_fraction": lost,
+    }
+
+
+def _began(rows: pa.Table, step: int | None) -> datetime | None:
+    """When a step began, on the first of its ranks."""
+    at_us = None if step is None else pc.min(rows.filter(pc.equal(rows["step"], step))["t0_us"]).as_py()
+    try:
+        return datetime.fromtimestamp(at_us / 1e6, UTC) if at_us else None
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999, as the platform says it
+        return None
+
+
+def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> list[Row]:
+    """Rows of live_causes of a run after another window.
+
+    window, causes : its row of live_slowdown, and rows of job_causes
+    before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be told
+    """
+    if window["status"] != Status.ANALYSED:
+        return list(before)
+    found = {(row["cause"], row["first_step"]): row for row in before}
+    goes_on = {row["cause"]: row for row in before if row["is_now"]}
+    holds = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    for row in holds:
+        so_far = goes_on.pop(row["cause"], None)
+        if so_far is None and row["lost_fraction"] < NEWS_FRACTION:
+            continue
+        began = so_far or _first(row, window) | {"cause": row["cause"], "is_told": False}
+        key = row["cause"], began["first_step"]
+        seen = {name: row[name] for name in ("lost_fraction", "culprits")}
+        found[key] = began | seen | _last(row, window) | {"is_now": True}
+    ended = {
+        (row["cause"], row["first_step"]): row | {"is_now": False, "is_told": False}
+        for row in goes_on.values()
+    }
+    return [*(found | ended).values()]
+
+
+def _first(cause: Row, window: Row) -> Row:
+    """First step of a cause in a window, and when it began."""
+    known = [each for each in cause["culprits"] if each["first_step"] is not None]
+    first = min(known, key=lambda each: each["first_step"], default=window)
+    return {name: first[name] for name in ("first_step", "first_time")}
+
+
+def _last(cause: Row, window: Row) -> Row:
+    known = [each for each in cause["culprits"] if each["last_step"] is not None]
+    last = max(known, key=lambda each: each["last_step"], default=window)
+    return {name: last[name] for name in ("last_step", "last_time")}
