@@ -8,6 +8,8 @@ from typing import Any
 Event = Mapping[str, Any]
 Span = tuple[float, float]
 STARTS = ("start", "restart")
+STILL = ("checkpoint", "evaluation", "data_loading")
+"""Events in which training stands still."""
 ENDS = ("failure", "stop")
 
 
@@ -46,7 +48,7 @@ class Try:
             is_last = event is self.events[-1]
             is_mark = event.get("step") is not None and not (is_last and is_doubted)
             times = [event["at_us"] / 1e6] if is_mark else []
-            if is_mark and event["event"] == "checkpoint":
+            if is_mark and event["event"] in STILL:
                 times.append(end(event))
             for at in times:
                 found.append((max(at, found[-1][0]) if found else at, event["step"]))
@@ -64,19 +66,36 @@ class Try:
         known = [step for step in steps if step is not None]
         return known[-1] if known else None
 
+    def early(self) -> list[Span]:
+        """When it loaded data, or evaluated, before the first step."""
+        if self.kinds[0] not in STARTS:
+            return []
+        before = [event for event in self.events if event not in self.work]
+        return [(end(e) - lasts(e), end(e)) for e in before if e["event"] in ("evaluation", "data_loading")]
+
     def startup(self) -> list[Span]:
         if self.kinds[0] not in STARTS:
             return []
         if "first_step" in self.kinds:
             return [(end(self.events[0]), self.work[0]["at_us"] / 1e6)]
-        has_ended = len(self.kinds) > 1 and self.kinds[1] in ENDS
-        return [(end(self.events[0]), end(self.events[1]))] if has_ended else []
+        between = [event for event in self.events[1:] if event["event"] not in ("evaluation", "data_loading")]
+        has_ended = bool(between) and between[0]["event"] in ENDS
+        return [(end(self.events[0]), end(between[0]))] if has_ended else []
+
+
+def cut(span: Span, window: Span) -> Span:
+    """What both have in common, perhaps from behind [s]."""
+    return max(span[0], window[0]), min(span[1], window[1])
 
 
 def end(event: Event) -> float:
     """When an event is over [s]."""
-    lasts_us = (event.get("duration_us") or 0) if event["event"] == "checkpoint" else 0
-    return float(event["at_us"] / 1e6 + lasts_us / 1e6)
+    return float(event["at_us"] / 1e6 + lasts(event))
+
+
+def lasts(event: Event) -> float:
+    """How long training stands still for it [s]."""
+    return float((event.get("duration_us") or 0) / 1e6) if event["event"] in STILL else 0.0
 
 
 def parts(
@@ -92,7 +111,7 @@ def parts(
 
     window : when the run was scheduled; step_s : T_actual, T, T_ideal; is_split : whether K is known. [s]
     """
-    tries, outages, wrong = followed(events)
+    tries, outages, queues, wrong = followed(events)
     actual_s, simulated_s, ideal_s = step_s
     works = [worked(tries, place, window, actual_s) for place in range(len(tries))] if is_split else []
     kept_s = sum(kept for kept, _ in works)
@@ -101,8 +120,12 @@ def parts(
         "straggling": kept_s * (simulated_s - ideal_s) / actual_s,
         "late_start": kept_s * (actual_s - simulated_s) / actual_s,
         "lost_work": sum(lost for _, lost in works),
-        "startup": sum(shared(span, window) for each in tries for span in each.startup()),
-        "checkpoint": sum(shared(span, window) for each in tries for span in stalls(each)),
+        "startup": sum(
+            shared(span, window) - sum(shared(load, cut(span, window)) for load in each.early())
+            for each in tries
+            for span in each.startup()
+        ),
+        **{kind: sum(shared(span, window) for each in tries for span in stalls(each, kind)) for kind in STILL},
     }
     found = {name: part_s * gpus / 3600 for name, part_s in found_s.items()}
     outage = sum(shared(span, window) for span in outages) * gpus / 3600
@@ -110,13 +133,20 @@ def parts(
     if sum(found.values()) > 1.01 * hours:
         found = dict.fromkeys(found, 0.0)
         wrong += 1
-    return found | {"unknown": hours - sum(found.values()), "contradictions": wrong}
+    waits = [until - since for since, until in queues if window[0] <= until < window[1]]
+    found |= {"unknown": hours - sum(found.values()), "contradictions": wrong}
+    return found | {"queued": sum(waits) * gpus / 3600}
 
 
-def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
-    """Attempts, outages, and how many events contradict the one before."""
+def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
+    """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict the one before.
+
+    A wait since minus infinity is of a start that tells no submission.
+    """
     tries: list[Try] = []
     outages: list[Span] = []
+    queues: list[Span] = []
+    queued_at: float | None = None
     now: Try | None = None
     wrong, last_end = 0, -inf
     said = [tuple(event.get(name) for name in ("event", "at_us", "step", "duration_us")) for event in events]
@@ -127,18 +157,30 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
         kind, step, is_start = event["event"], event.get("step"), event["event"] in STARTS
         marks = now.marks(is_doubted=False) if now is not None else []
         is_lower = bool(marks) and step is not None and step < marks[-1][1] and not is_start
-        if (
-            event["at_us"] / 1e6 < last_end - 1
-            or is_lower
-            or (now is not None and not now.can_go_on_with(kind))
-        ):
+        can_follow = (
+            kind in (*STARTS, "stop")
+            if queued_at is not None
+            else now is None or kind == "submitted" or now.can_go_on_with(kind)
+        )
+        is_lower = is_lower and kind != "submitted"
+        if event["at_us"] / 1e6 < last_end - 1 or is_lower or not can_follow:
             wrong += 1
+            if queued_at is not None:  # what the submission said of the attempt before is not believed either
+                now, queued_at = None, None
+                if tries:
+                    tries[-1].died = False
             if now is not None:
                 now.is_doubted = True
             now = None
             continue
         last_end = max(last_end, end(event))
-        if now is not None and not is_start:
+        if queued_at is not None:
+            if is_start:
+                queues.append((queued_at, event["at_us"] / 1e6))
+            queued_at, now = None, Try([event])
+            tries.append(now)
+            continue
+        if now is not None and not is_start and kind != "submitted":
             now.events.append(event)
             continue
         if now is not None and now.kinds[-1] == "failure":
@@ -146,9 +188,14 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
             outages.append((first["at_us"] / 1e6, event["at_us"] / 1e6))
         elif now is not None and now.kinds[-1] != "stop":
             now.died = True
+        if kind == "submitted":
+            queued_at = event["at_us"] / 1e6
+            continue
+        if kind == "start":
+            queues.append((-inf, event["at_us"] / 1e6))
         now = Try([event])
         tries.append(now)
-    return tries, outages, wrong
+    return tries, outages, queues, wrong
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
@@ -181,9 +228,11 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
     return at_work * kept / steps, at_work * (steps - kept) / steps
 
 
-def stalls(attempt: Try) -> list[Span]:
-    """Checkpoints from the first step on."""
-    return [(each["at_us"] / 1e6, end(each)) for each in attempt.work if each["event"] == "checkpoint"]
+def stalls(attempt: Try, *kinds: str) -> list[Span]:
+    """When training stood still; to save, from the first step on."""
+    still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
+    counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
+    return [(each["at_us"] / 1e6, end(each)) for each in counted]
 
 
 def shared(span: Span, window: Span) -> float:
