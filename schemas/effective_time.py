@@ -72,8 +72,8 @@ JOB_TIME: Final = Table(
         col.seconds("outage_s", "from failures to the next starts, by the events alone", minimum=0),
         col.gpu_hours(
             "queued_gpu_hours",
-            "what the run waited for before its starts on this day, from submission to start, in full; no part "
-            "of scheduled_gpu_hours; null: a start whose submission is in no event",
+            "what the run waited for before its starts on this day, from submission to start, in full; no "
+            "part of scheduled_gpu_hours; null: a start whose submission is in no event",
             minimum=0,
         ),
         col.count("starts", "starts and restarts"),

@@ -85,7 +85,16 @@ class DemoJob(NamedTuple):
         )
 
 
-SAVING: Final = RunHabits(startup_s=480, save_every=2000, save_s=25, mark_every=500, outage_s=1500)
+SAVING: Final = RunHabits(
+    startup_s=480,
+    save_every=2000,
+    save_s=25,
+    mark_every=500,
+    outage_s=1500,
+    evaluate_every=4000,
+    evaluate_s=90,
+    queued_s=1800,
+)
 BASE: Final = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=14, batched=True)
 VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True)
 JOBS: Final = (

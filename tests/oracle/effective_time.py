@@ -8,13 +8,17 @@ from typing import Any
 Event = Mapping[str, Any]
 Span = tuple[float, float]
 STARTS = ("start", "restart")
+SUBMITTED = "submitted"
 STILL = ("checkpoint", "evaluation", "data_loading")
 """Events in which training stands still."""
 ENDS = ("failure", "stop")
 
 
 class Try:
-    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not."""
+    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not.
+
+    A wait for GPUs is one too, without work.
+    """
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -28,7 +32,7 @@ class Try:
     @property
     def work(self) -> list[Event]:
         """Events from its first step on."""
-        if self.kinds[0] in ENDS:
+        if self.kinds[0] in (*ENDS, SUBMITTED):
             return []
         if self.kinds[0] not in STARTS:
             return self.events
@@ -36,6 +40,10 @@ class Try:
 
     def can_go_on_with(self, kind: str) -> bool:
         if kind in STARTS:
+            return True
+        if self.kinds[-1] == SUBMITTED:
+            return kind == "stop"
+        if kind == SUBMITTED:
             return True
         if self.kinds[-1] in ENDS:
             return self.kinds[-1] == "failure" and kind in ENDS
@@ -125,7 +133,9 @@ def parts(
             for each in tries
             for span in each.startup()
         ),
-        **{kind: sum(shared(span, window) for each in tries for span in stalls(each, kind)) for kind in STILL},
+        **{
+            kind: sum(shared(span, window) for each in tries for span in stalls(each, kind)) for kind in STILL
+        },
     }
     found = {name: part_s * gpus / 3600 for name, part_s in found_s.items()}
     outage = sum(shared(span, window) for span in outages) * gpus / 3600
@@ -139,14 +149,13 @@ def parts(
 
 
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
-    """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict the one before.
+    """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict others.
 
     A wait since minus infinity is of a start that tells no submission.
     """
     tries: list[Try] = []
     outages: list[Span] = []
     queues: list[Span] = []
-    queued_at: float | None = None
     now: Try | None = None
     wrong, last_end = 0, -inf
     said = [tuple(event.get(name) for name in ("event", "at_us", "step", "duration_us")) for event in events]
@@ -154,48 +163,47 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span]
         if place and said[place] == said[place - 1]:
             wrong += 1
             continue
-        kind, step, is_start = event["event"], event.get("step"), event["event"] in STARTS
-        marks = now.marks(is_doubted=False) if now is not None else []
-        is_lower = bool(marks) and step is not None and step < marks[-1][1] and not is_start
-        can_follow = (
-            kind in (*STARTS, "stop")
-            if queued_at is not None
-            else now is None or kind == "submitted" or now.can_go_on_with(kind)
-        )
-        is_lower = is_lower and kind != "submitted"
-        if event["at_us"] / 1e6 < last_end - 1 or is_lower or not can_follow:
+        is_new = event["event"] in (*STARTS, SUBMITTED)
+        if is_contrary(event, now, last_end):
             wrong += 1
-            if queued_at is not None:  # what the submission said of the attempt before is not believed either
-                now, queued_at = None, None
-                if tries:
-                    tries[-1].died = False
             if now is not None:
                 now.is_doubted = True
             now = None
             continue
         last_end = max(last_end, end(event))
-        if queued_at is not None:
-            if is_start:
-                queues.append((queued_at, event["at_us"] / 1e6))
-            queued_at, now = None, Try([event])
-            tries.append(now)
-            continue
-        if now is not None and not is_start and kind != "submitted":
+        if now is not None and not is_new:
             now.events.append(event)
             continue
-        if now is not None and now.kinds[-1] == "failure":
-            first = next(each for each in now.events if each["event"] == "failure")
-            outages.append((first["at_us"] / 1e6, event["at_us"] / 1e6))
-        elif now is not None and now.kinds[-1] != "stop":
-            now.died = True
-        if kind == "submitted":
-            queued_at = event["at_us"] / 1e6
-            continue
-        if kind == "start":
-            queues.append((-inf, event["at_us"] / 1e6))
+        leave(now, event, outages, queues)
         now = Try([event])
         tries.append(now)
     return tries, outages, queues, wrong
+
+
+def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
+    """Whether an event cannot be true after those of an attempt."""
+    if event["at_us"] / 1e6 < last_end - 1:
+        return True
+    if now is None:
+        return False
+    kind, step, marks = event["event"], event.get("step"), now.marks(is_doubted=False)
+    is_lower = bool(marks) and step is not None and step < marks[-1][1]
+    return (is_lower and kind not in (*STARTS, SUBMITTED)) or not now.can_go_on_with(kind)
+
+
+def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
+    """What ends where an attempt, or a wait for GPUs, begins."""
+    at = event["at_us"] / 1e6
+    last = None if before is None else before.kinds[-1]
+    if before is not None and last == "failure":
+        first = next(each for each in before.events if each["event"] == "failure")
+        outages.append((first["at_us"] / 1e6, at))
+    elif before is not None and last not in ("stop", SUBMITTED):
+        before.died = True
+    if before is not None and last == SUBMITTED:
+        queues.append((before.events[0]["at_us"] / 1e6, at))
+    elif event["event"] == "start":
+        queues.append((-inf, at))
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:

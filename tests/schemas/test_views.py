@@ -337,7 +337,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
     units = [{"log_date": day, "job_id": str(day), "gpu_hours": 64.0} for day in days]
     times = [{"log_date": day, "job_id": str(day), "scheduled_gpu_hours": 64.0} for day in days]
     rows = view("effective_time_window", {JOBS: units, JOB_TIME: times, JOB_SLOWDOWN: units})
-    found = {(row["last_day"], row["window_days"]): (row["days"], row["scheduled_gpu_hours"]) for row in rows}
+    found = {(row.last_day, row.window_days): (row.days, row.scheduled_gpu_hours) for row in rows}
     assert len(found) == 3 * len(days)
     assert found[days[0], 30] == (1, 64.0)
     assert [found[days[2], window] for window in (1, 7, 30)] == [(1, 64.0), (3, 192.0), (3, 192.0)]
@@ -346,7 +346,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Of 192 GPU-hours allocated on 64 GPUs: 119 in steps that stayed, 8 of an outage that takes 64 in all."""
+    """Of 192 GPU-hours allocated on 64 GPUs: 119 in kept steps, 8 of an outage that takes 64 in all."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]

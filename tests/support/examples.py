@@ -129,7 +129,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "data_loading_gpu_hours": 1.0, "unknown_gpu_hours": 40.0,
         "ettr": 119 / 192, "productive_fraction": 0.5, "lost_to_causes_gpu_hours": 30.0,
         "steps_kept": 800.0, "steps_lost": 100.5,
-        "outage_s": 3600.0, "queued_gpu_hours": 64.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
+        "outage_s": 3600.0, "queued_gpu_hours": 64.0,
+        "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "job_power": {
         **_UNIT, "actual_step_s": 5.0, "computing_share": [0.25, 0.75], "computing_share_low": [0.125, 0.5],

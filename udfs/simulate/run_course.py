@@ -79,10 +79,6 @@ class Attempt:
         """First step of the attempt; None if unknown."""
         return self.steps[0] if self.steps else self.resumes_at
 
-    def stand_still(self, kind: str, span: Span) -> None:
-        """Record that training stood still for an event of a kind."""
-        self.stalls.setdefault(kind, []).append(span)
-
     def mark(self, at_s: float, step: int | None) -> None:
         """Record which step comes next at a time."""
         if step is not None:
@@ -146,8 +142,8 @@ class _Follower:
         before = self._attempt.steps[-1:] if self._attempt is not None else []
         is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S
-        names_step = not is_new and kind != RunEvent.SUBMITTED and step is not None
-        undoes = names_step and bool(before) and step < before[0]
+        is_mark = not is_new and kind != RunEvent.SUBMITTED
+        undoes = is_mark and step is not None and bool(before) and step < before[0]
         if goes_back or undoes or self._state not in _ALLOWED[kind]:
             self.course.contradictions += 1
             if self._attempt is not None:
@@ -165,7 +161,8 @@ class _Follower:
         if is_new:
             self._begins(kind, at_s, step)
         elif kind == RunEvent.SUBMITTED:
-            self._queues(at_s)
+            self._leaves(at_s)
+            self._state, self._since_s, self._attempt = _QUEUED, at_s, None
         elif kind in (RunEvent.FAILURE, RunEvent.STOP):
             self._ends(at_s, step, has_failed=kind == RunEvent.FAILURE)
         elif kind in STALLS and self._state in _IN_STARTUP:
@@ -184,10 +181,6 @@ class _Follower:
         self._open(step)
         self._state, self._since_s, self._failed_s, self._early = _STARTING, at_s, None, []
 
-    def _queues(self, at_s: float) -> None:
-        self._leaves(at_s)
-        self._state, self._since_s = _QUEUED, at_s
-
     def _leaves(self, at_s: float) -> None:
         """End what went on before a start or a submission."""
         self._failed_s = self._since_s if self._state == _DOWN else None
@@ -197,10 +190,12 @@ class _Follower:
             self._attempt.has_failed = True  # it died without an event
 
     def _stalls_early(self, kind: str, span: Span) -> None:
-        if kind == RunEvent.CHECKPOINT:  # without a first step to come, the run was at work and did not say so
+        if (
+            kind == RunEvent.CHECKPOINT
+        ):  # without a first step to come, the run was at work and did not say so
             self._state = _SAVED_EARLY
         elif self._attempt is not None:
-            self._attempt.stand_still(kind, span)
+            self._attempt.stalls.setdefault(kind, []).append(span)
             self._early.append(span)
 
     def _is_up(self, at_s: float) -> None:
@@ -214,7 +209,7 @@ class _Follower:
         attempt = self._attempt or self._open(None)
         attempt.mark(at_s, step)
         if kind in STALLS:
-            attempt.stand_still(kind, Span(at_s, at_s + stall_s))
+            attempt.stalls.setdefault(kind, []).append(Span(at_s, at_s + stall_s))
             attempt.mark(at_s + stall_s, step)
         if kind == RunEvent.CHECKPOINT and step is not None:
             attempt.saved_step = step

@@ -201,7 +201,12 @@ def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -
 
 
 def test_a_run_that_is_submitted_while_it_works_has_died() -> None:
-    events = [event("first_step", 0, 0), event("step", 50, 50), event("submitted", 80), event("start", 100, 20)]
+    events = [
+        event("first_step", 0, 0),
+        event("step", 50, 50),
+        event("submitted", 80),
+        event("start", 100, 20),
+    ]
     assert seconds(events, 0.1) == {"productive": 15, "straggling": 2.5, "late_start": 2.5, "lost_work": 30,
                                     "unknown": 310}  # fmt: skip
     withdrawn = [event("submitted", 0), event("stop", 50), event("start", 90)]
@@ -215,7 +220,12 @@ def test_evaluations_and_loads_of_data_are_parts_of_their_own() -> None:
         event("evaluation", 160, 100, 30), event("data_loading", 290, 200, 10), event("stop", 400, 300),
     ]  # fmt: skip
     found = seconds(events, 0.5)
-    assert (found["startup"], found["evaluation"], found["data_loading"], found["productive"]) == (55, 30, 15, 225)
+    assert (found["startup"], found["evaluation"], found["data_loading"], found["productive"]) == (
+        55,
+        30,
+        15,
+        225,
+    )
     lost = seconds([*events[:-1], event("failure", 400, 300)], 0.5)
     assert (lost["lost_work"], lost.get("productive")) == (300, None), "neither saves anything"
 
@@ -264,7 +274,16 @@ def random_events(draw: random.Random) -> list[Event]:
             "restart": ["first_step"],
         }
         likely |= {"submitted": ["start"]}
-        at_work = ["step", "step", "checkpoint", "evaluation", "data_loading", "failure", "restart", "submitted"]
+        at_work = [
+            "step",
+            "step",
+            "checkpoint",
+            "evaluation",
+            "data_loading",
+            "failure",
+            "restart",
+            "submitted",
+        ]
         kind = draw.choice(likely.get(kind, at_work) if draw.random() < 0.9 else EVENTS)
         at_s += draw.choice([0, 0.25, 200, -0.5, -5] if draw.random() < 0.1 else [50, 300])
         goes_back = kind in ("start", "restart") or draw.random() < 0.05

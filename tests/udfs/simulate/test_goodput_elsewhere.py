@@ -1,9 +1,9 @@
 """Runs for which another project publishes what it counts, beside what is counted here.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
-ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), told in events of a run: five steps of 3 s after
-a start-up of 5 s, a disruption of 5 s, a first step that takes 5 s longer. `theirs` are the seconds by which
-its tests expect a bucket or the productive time; `ours` are all parts here, which must add up to the time elapsed.
+ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), told in events of a run: five steps of 3 s
+after a start-up of 5 s, a disruption of 5 s, a first step that takes 5 s longer. `theirs` are seconds that
+its tests expect of a bucket, or of productive time; `ours` are all parts here, which add up to the elapsed.
 What its anomalous steps expect is switched off there, and has no scenario.
 """
 
@@ -109,7 +109,8 @@ SCENARIOS = {
     "an evaluation": Scenario(
         "BadputTest.test_badput_calculator_custom_sync_badput",
         [
-            event("start", 0), event("first_step", 6, 0), event("evaluation", 21, 5, 5), event("stop", 41, 10),
+            event("start", 0), event("first_step", 6, 0),
+            event("evaluation", 21, 5, 5), event("stop", 41, 10),
         ],
         41,
         {"productive": 30, "custom_badput_events": 5},
@@ -148,6 +149,8 @@ def test_the_first_buckets_of_a_start_are_one_part_here() -> None:
 
 
 def test_the_time_of_recovery_there_is_outage_and_the_last_step_here() -> None:
-    quiet, told = (SCENARIOS[name] for name in ("steps lost, and no event of the failure", "the same, with the event"))
+    quiet, told = (
+        SCENARIOS[name] for name in ("steps lost, and no event of the failure", "the same, with the event")
+    )
     last_step_s = told.ours["lost_work"] - quiet.ours["lost_work"]
     assert told.theirs["infrastructure_recovery_from_disruption"] == told.ours["outage"] + last_step_s
