@@ -123,6 +123,13 @@ def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))
     assert [row["other_host_days_with"] for row in found] == [2]
     assert [row["chance"] for row in found] == pytest.approx([1.5 / 51])
+    found = beside(
+        *days,
+        span(-5, 60, "other-1", log_date=before),
+        culprits=[slow(course="always")],
+        trained=(before, DAY),
+    )
+    assert [row["chance"] for row in found] == pytest.approx([3.5 / 102]), "a host counts once"
 
 
 def test_what_explains_far_worse_than_another_span_is_not_named() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ class _Left(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What a file says: how many lines that are not blank, bytes, and the events and rejects that they are."""
+    """What a file says: lines that are not blank, all bytes, and the events and rejects that lines are."""
 
     lines: int
     bytes: int
@@ -70,7 +70,8 @@ def _tables(
 
     names : of the file that each check was first in
     """
-    schema, spans = TABLES[HOST_HEALTH].arrow_schema, []
+    schema = TABLES[HOST_HEALTH].arrow_schema
+    spans: list[dict[str, Any]] = []
     for check in list(events):
         spans += ({"log_date": log_date, **span} for span in spans_of(check, events.pop(check), names[check]))
         if len(spans) >= _SPANS_TOGETHER or not events:
