@@ -50,7 +50,8 @@ SUMMARY: Final = (
         "What to fix first: GPU-hours lost, which add up, and what each fix alone would save",
         """SELECT cause, host, concat_ws(', ', job_ids) AS job_ids, units, flagged_units,
                   round(lost_gpu_hours) AS lost_gpu_hours,
-                  round(recoverable_gpu_hours) AS recoverable_gpu_hours
+                  round(recoverable_gpu_hours) AS recoverable_gpu_hours,
+                  concat_ws(', ', explained_by) AS explained_by
            FROM fix_first LIMIT 8""",
     ),
     (

@@ -16,6 +16,8 @@ KNOWN_PARTS: Final = {
     "outage": "from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
     "startup": "GPU-hours from a start to the first step",
     "checkpoint": "GPU-hours in which training stood still to save a checkpoint",
+    "evaluation": "GPU-hours in which training stood still for an evaluation",
+    "data_loading": "GPU-hours in which training stood still to load data, between steps",
 }
 """Parts of a run's time that its events show, by the beginnings of their columns."""
 MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
@@ -68,6 +70,12 @@ JOB_TIME: Final = Table(
             minimum=0,
         ),
         col.seconds("outage_s", "from failures to the next starts, by the events alone", minimum=0),
+        col.gpu_hours(
+            "queued_gpu_hours",
+            "what the run waited for before its starts on this day, from submission to start, in full; no "
+            "part of scheduled_gpu_hours; null: a start whose submission is in no event",
+            minimum=0,
+        ),
         col.count("starts", "starts and restarts"),
         col.count("failures", "failures"),
         col.count("checkpoints", "checkpoints"),

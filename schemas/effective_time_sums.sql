@@ -7,10 +7,17 @@
     sum(outage_gpu_hours) AS outage_gpu_hours,
     sum(startup_gpu_hours) AS startup_gpu_hours,
     sum(checkpoint_gpu_hours) AS checkpoint_gpu_hours,
+    sum(evaluation_gpu_hours) AS evaluation_gpu_hours,
+    sum(data_loading_gpu_hours) AS data_loading_gpu_hours,
     sum(unknown_gpu_hours) AS unknown_gpu_hours,
     sum(failures) AS failures,
-    try_divide(
-        sum(productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours), sum(measured_gpu_hours)
-    ) AS ettr,
+    try_divide(sum(kept_gpu_hours), sum(measured_gpu_hours)) AS ettr,
     try_divide(sum(productive_gpu_hours), sum(measured_gpu_hours)) AS productive_fraction,
+    try_divide(sum(kept_gpu_hours), sum(elapsed_gpu_hours)) AS goodput,
+    try_divide(sum(stepped_gpu_hours), sum(elapsed_gpu_hours)) AS training_time_rate,
+    try_divide(
+        sum(CASE WHEN queued_gpu_hours IS NOT NULL THEN measured_gpu_hours END),
+        sum(queued_gpu_hours + measured_gpu_hours)
+    ) AS scheduling_fraction,
+    try_divide(sum(productive_gpu_hours), sum(kept_gpu_hours)) AS program_fraction,
     1 - sum(unknown_gpu_hours) / sum(scheduled_gpu_hours) AS known_fraction

@@ -312,8 +312,9 @@ RUN_EVENTS: Final = Table(
         col.text(
             "event",
             "start and restart: its processes begin to start; first_step: the first step after that begins; "
-            "step: a step begins; checkpoint: training stands still to save; failure: training ends without "
-            "being asked to; stop: it ends for good",
+            "step: a step begins; checkpoint, evaluation, data_loading: training stands still to save, to "
+            "evaluate, to load data; failure: training ends without being asked to; stop: it ends for good; "
+            "submitted: the run begins to wait for GPUs",
             allowed=EVENTS,
         ),
         col.integer("at_us", "Unix time at which it happened, or began", unit="us", minimum=0),
@@ -322,7 +323,7 @@ RUN_EVENTS: Final = Table(
         ),
         col.real(
             "duration_us",
-            "of a checkpoint, how long training stood still; null: not logged",
+            "how long training stood still; null: not logged",
             unit="us",
             nullable=True,
             minimum=0,

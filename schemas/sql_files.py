@@ -50,6 +50,7 @@ VIEW_NAMES: Final = (
     "effective_time",
     "effective_time_month",
     "effective_time_job",
+    "effective_time_window",
     "exposed_month",
     "slower_than_before",
     "waterfall",

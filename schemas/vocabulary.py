@@ -72,9 +72,14 @@ class RunEvent:
     FAILURE: Final = "failure"
     RESTART: Final = "restart"
     STOP: Final = "stop"
+    SUBMITTED: Final = "submitted"
+    EVALUATION: Final = "evaluation"
+    DATA_LOADING: Final = "data_loading"
 
 
 EVENTS: Final = _values(RunEvent)
+STALLS: Final = (RunEvent.CHECKPOINT, RunEvent.EVALUATION, RunEvent.DATA_LOADING)
+"""Events with a duration, in which training stands still."""
 
 HEALTH_COMPONENTS: Final = ("gpu", "nic", "link", "disk", "node")
 HEALTH_STARTS: Final = "starts"

@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -65,16 +65,31 @@ class RunEvents:
             self._note("first_step" if self._is_first else "step", now_us, number)
             self._is_first = False
 
-    @contextmanager
-    def checkpoint(self, step: int | None = None) -> Iterator[None]:
+    def submitted(self, at_s: float) -> None:
+        """Record, before the start, since when the run has waited for GPUs: Unix time [s]."""
+        self._note("submitted", round(at_s * 1e6), None, day_us=_now_us())
+
+    def checkpoint(self, step: int | None = None) -> AbstractContextManager[None]:
         """Record a checkpoint saved in the block and its duration; nothing if the block raises.
 
         step : the step that comes next; by default the one after that which began last
         """
+        return self._stands_still("checkpoint", step)
+
+    def evaluation(self, step: int | None = None) -> AbstractContextManager[None]:
+        """Record an evaluation in the block, as `checkpoint` does."""
+        return self._stands_still("evaluation", step)
+
+    def data_loading(self, step: int | None = None) -> AbstractContextManager[None]:
+        """Record that training waits in the block for data, outside of steps, as `checkpoint` does."""
+        return self._stands_still("data_loading", step)
+
+    @contextmanager
+    def _stands_still(self, event: str, step: int | None) -> Iterator[None]:
         begun_us = _now_us()
         yield
         lasted_us = max(_now_us() - begun_us, 0)
-        self._note("checkpoint", begun_us, self._next if step is None else step, lasted_us)
+        self._note(event, begun_us, self._next if step is None else step, lasted_us)
 
     def failure(self, step: int | None = None) -> None:
         """Record an unplanned end of training, by default within the step begun last."""
@@ -104,19 +119,26 @@ class RunEvents:
         self._note(event, _now_us(), step)
 
     @never_raises
-    def _note(self, event: str, at_us: int, step: int | None, duration_us: int | None = None) -> None:
+    def _note(
+        self,
+        event: str,
+        at_us: int,
+        step: int | None,
+        duration_us: int | None = None,
+        day_us: int | None = None,
+    ) -> None:
         if self._has_given_up:
             return
         ids = {"format": RUN_EVENTS_FORMAT, "job_id": self.run.job_id, "run_id": self.run.run_id}
         facts = {"event": event, "at_us": at_us, "step": step, "duration_us": duration_us}
         known = {name: value for name, value in facts.items() if value is not None}
-        self._lines.put((at_us, {**ids, **known}))
+        self._lines.put((at_us if day_us is None else day_us, {**ids, **known}))
 
     def _append(self, event: tuple[int, dict[str, object]], left_out: int) -> None:
-        at_us, facts = event
+        day_us, facts = event
         said = {"left_out": left_out} if left_out else {}
         line = json.dumps({**facts, **said}, separators=(",", ":")).encode() + b"\n"
-        log_date = EPOCH + timedelta(microseconds=at_us)
+        log_date = EPOCH + timedelta(microseconds=day_us)
         path = self.run.folder(self.landing, log_date) / "events.jsonl"
         if not (path.parent / "job.json").exists():
             write_manifest(self.landing, self.run, log_date)

@@ -130,10 +130,14 @@ def beside_culprits(
     if not any(warehouse.rows_by_day(TABLES[name], log_dates) for name in (HOST_HEALTH, CAUSE_EVIDENCE)):
         return {}
     before = days_before(log_dates, days)
-    health, causes = (
-        warehouse.rows(TABLES[name], [*before, *log_dates]) for name in (HOST_HEALTH, JOB_CAUSES)
-    )
+    causes = warehouse.rows(TABLES[JOB_CAUSES], [*before, *log_dates])
     earlier = warehouse.rows(TABLES[HOST_DAY], before)
     columns = ["log_date", "host"]
     hosts = pa.concat_tables([earlier.select(columns), host_day.select(columns)])
+    with_health = warehouse.rows_by_day(TABLES[HOST_HEALTH], [*before, *log_dates])
+
+    def health(day: date) -> pa.Table:
+        table = TABLES[HOST_HEALTH]
+        return warehouse.rows(table, [day]) if day in with_health else table.arrow_schema.empty_table()
+
     return {CAUSE_EVIDENCE: cause_evidence(health, causes, hosts, log_dates, days)}

@@ -22,6 +22,8 @@ _SPENT_ON: Final = {
     "outage": "outages, from a failure to the next start",
     "startup": "start-ups, until the first step",
     "checkpoint": "checkpoints",
+    "evaluation": "evaluations",
+    "data_loading": "loads of data, between steps",
     "unknown": "not known",
 }
 _KEPT: Final = ("productive", "straggling", "late_start")

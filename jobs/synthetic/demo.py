@@ -3,8 +3,10 @@
 One host slows three jobs, and some logs are broken in ways that real ones are.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -22,11 +24,13 @@ from jobs.synthetic.run_events import RunHabits
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan
 from jobs.synthetic.whole import Run, WholeSimulation
-from schemas.vocabulary import Status
+from schemas.vocabulary import HEALTH_ENDS, HEALTH_FORMAT, HEALTH_STARTS, HEALTH_WARNING, Status
 
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
 """The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
+IDLE_HOST: Final = "node-0088"
+"""A host of a job that is not analysed."""
 TIRED_HOST: Final = "node-0110"
 """The host that turns slow in one job while this runs."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
@@ -85,7 +89,16 @@ class DemoJob(NamedTuple):
         )
 
 
-SAVING: Final = RunHabits(startup_s=480, save_every=2000, save_s=25, mark_every=500, outage_s=1500)
+SAVING: Final = RunHabits(
+    startup_s=480,
+    save_every=2000,
+    save_s=25,
+    mark_every=500,
+    outage_s=1500,
+    evaluate_every=4000,
+    evaluate_s=90,
+    queued_s=1800,
+)
 BASE: Final = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=14, batched=True)
 VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True)
 JOBS: Final = (
@@ -222,10 +235,23 @@ def demo_fleet(seed: int = 0) -> Fleet:
     return Fleet([job.in_fleet(seed + own) for own, job in zip(seeds, JOBS, strict=True)])
 
 
+def _health(log_date: date) -> Iterator[dict[str, Any]]:
+    """What checks of hosts say on a day: the slow host throttles, another's disk is nearly full."""
+    about = {"format": HEALTH_FORMAT, "severity": HEALTH_WARNING}
+    hot = {"host": SICK_HOST, "component": "gpu", "index": 3, "check": "throttle_thermal"}
+    full = {"host": IDLE_HOST, "component": "disk", "check": "nearly_full"}
+    for check, at, state in ((hot, "00:00", HEALTH_STARTS), (full, "11:00", HEALTH_STARTS),
+                             (full, "12:00", HEALTH_ENDS), (hot, "23:59", HEALTH_ENDS)):  # fmt: skip
+        yield {**about, **check, "time": f"{log_date}T{at}:00Z", "state": state}
+
+
 def write_demo(landing: Path, seed: int = 0) -> Fleet:
     """Write the fleet's logs into a landing folder, and damage some. The same seed gives the same bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
+    for log_date in map(fleet.log_date, range(DAYS)):
+        lines = (json.dumps(each) + "\n" for each in _health(log_date))
+        (landing / f"log_date={log_date}" / "health.jsonl").write_text("".join(lines))
     for job in demo_whole(seed).recorded():
         write_rank_logs(landing, fleet.log_date(0), job)
     torn = run_folder(landing, fleet.log_date(0), "gpt-70b", "r1") / "rank-00008.jsonl"

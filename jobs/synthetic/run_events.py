@@ -28,7 +28,9 @@ class RunHabits:
     failures    : how often it fails; each time it goes on from the last checkpoint
     silent      : share of failures that leave no event
     slow_first_s : what the first step after a start takes longer
-    evaluate_every, evaluate_s : pauses that no event names; 0: none
+    evaluate_every, evaluate_s : how often and how long it evaluates; 0: never
+    names_evaluations : whether its events tell evaluations
+    queued_s    : from its submission to its start; 0: no event tells it
     """
 
     startup_s: float = 240.0
@@ -41,20 +43,24 @@ class RunHabits:
     slow_first_s: float = 20.0
     evaluate_every: int = 0
     evaluate_s: float = 0.0
+    names_evaluations: bool = True
+    queued_s: float = 0.0
 
 
 @dataclass
 class RunCourse:
     """Simulated course of a run: its events without ids, and the time spent on each part.
 
-    spent_s    : seconds by part: startup, checkpoint, outage, lost_work; other is in no event
+    spent_s    : seconds by part: startup, checkpoint, evaluation, outage, lost_work; other is in no event
     lost_steps : steps that were done again, for each time that they were lost
     """
 
     part: "Part"
     events: list[dict[str, Any]] = field(default_factory=list)
     spent_s: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("startup", "checkpoint", "outage", "lost_work", "other"), 0.0)
+        default_factory=lambda: dict.fromkeys(
+            ("startup", "checkpoint", "evaluation", "outage", "lost_work", "other"), 0.0
+        )
     )
     lost_steps: list[int] = field(default_factory=list)
     now_s: float = field(init=False)
@@ -98,6 +104,9 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
     course = RunCourse(part)
     failing = sorted(int(step) for step in rng.choice(len(step_s), habits.failures, replace=False))
     saved, begins = 0, RunEvent.STEP if part.goes_on else RunEvent.START
+    if habits.queued_s and not part.goes_on:
+        submitted_us = round((part.begin_s - habits.queued_s) * 1e6)
+        course.events.append({"event": RunEvent.SUBMITTED, "at_us": submitted_us})
     while True:
         course.note(begins, saved)
         if begins != RunEvent.STEP:
@@ -133,7 +142,9 @@ def _work(
         if is_over:
             return saved, True
         if habits.evaluate_every and done % habits.evaluate_every == 0:
-            course.spend("other", habits.evaluate_s)
+            if habits.names_evaluations:
+                course.note(RunEvent.EVALUATION, done, habits.evaluate_s)
+            course.spend("evaluation" if habits.names_evaluations else "other", habits.evaluate_s)
     return saved, False
 
 

@@ -30,6 +30,7 @@ QUERY_NAMES: Final = (
     "weeks",
     "mixed_hardware",
     "waterfall",
+    "goodput",
     *_OF_VIEWS,
 )
 

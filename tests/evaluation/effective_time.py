@@ -36,6 +36,7 @@ PARTS: Final = (
     "outage",
     "startup",
     "checkpoint",
+    "evaluation",
     "unknown",
 )
 FIXED: Final = "ettr less lost to causes"
@@ -57,6 +58,7 @@ def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabit
         slow_first_s=step_s * rng.uniform(0, 5),
         evaluate_every=int(rng.choice([0, steps // 4])),
         evaluate_s=whole_s * rng.uniform(0, 0.01),
+        names_evaluations=bool(rng.integers(0, 2)),
     )
 
 

@@ -28,6 +28,7 @@ from schemas.vocabulary import HOST_HEALTH, JOB_CAUSES, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from tests.support.random_jobs import generate_job
+from tests.udfs.test_health import by_day
 from udfs.health.evidence import cause_evidence
 from udfs.what_if import simulate_job
 
@@ -189,7 +190,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
     """Draw a fleet; returns a row for each culprit on a sick host, and counts of what was named."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
-    evidence = cause_evidence(fleet.health, fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
+    evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
     named = [row for row in evidence if row["explains"]]
     by_host: dict[tuple[str, date], list[dict[str, Any]]] = {}
     for row in named:

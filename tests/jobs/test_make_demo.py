@@ -59,6 +59,7 @@ def test_the_whole_demo(demo: Demo) -> None:
     title = next(number for number, line in enumerate(lines) if line.startswith("What to fix first"))
     first = re.split(r"\s{2,}", lines[title + 4].strip())
     assert first[:3] == ["slow_worker", "node-0013", "chat-70b, draft-13b, gpt-175b"]
+    assert (first[-1], demo.printed.count("throttle_thermal")) == ("gpu 3 throttle_thermal", 1)
     assert "judged_by_history" in demo.printed
     assert {"not_json", "unknown_op", "missing_workers", "no_manifest", "too_few_steps"} <= set(rows)
     commands = [line for line in demo.printed.splitlines() if line.startswith("straggler query")]

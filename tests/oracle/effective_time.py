@@ -8,11 +8,17 @@ from typing import Any
 Event = Mapping[str, Any]
 Span = tuple[float, float]
 STARTS = ("start", "restart")
+SUBMITTED = "submitted"
+STILL = ("checkpoint", "evaluation", "data_loading")
+"""Events in which training stands still."""
 ENDS = ("failure", "stop")
 
 
 class Try:
-    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not."""
+    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not.
+
+    A wait for GPUs is one too, without work.
+    """
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -26,7 +32,7 @@ class Try:
     @property
     def work(self) -> list[Event]:
         """Events from its first step on."""
-        if self.kinds[0] in ENDS:
+        if self.kinds[0] in (*ENDS, SUBMITTED):
             return []
         if self.kinds[0] not in STARTS:
             return self.events
@@ -34,6 +40,10 @@ class Try:
 
     def can_go_on_with(self, kind: str) -> bool:
         if kind in STARTS:
+            return True
+        if self.kinds[-1] == SUBMITTED:
+            return kind == "stop"
+        if kind == SUBMITTED:
             return True
         if self.kinds[-1] in ENDS:
             return self.kinds[-1] == "failure" and kind in ENDS
@@ -46,7 +56,7 @@ class Try:
             is_last = event is self.events[-1]
             is_mark = event.get("step") is not None and not (is_last and is_doubted)
             times = [event["at_us"] / 1e6] if is_mark else []
-            if is_mark and event["event"] == "checkpoint":
+            if is_mark and event["event"] in STILL:
                 times.append(end(event))
             for at in times:
                 found.append((max(at, found[-1][0]) if found else at, event["step"]))
@@ -64,19 +74,36 @@ class Try:
         known = [step for step in steps if step is not None]
         return known[-1] if known else None
 
+    def early(self) -> list[Span]:
+        """When it loaded data, or evaluated, before the first step."""
+        if self.kinds[0] not in STARTS:
+            return []
+        before = [event for event in self.events if event not in self.work]
+        return [(end(e) - lasts(e), end(e)) for e in before if e["event"] in ("evaluation", "data_loading")]
+
     def startup(self) -> list[Span]:
         if self.kinds[0] not in STARTS:
             return []
         if "first_step" in self.kinds:
             return [(end(self.events[0]), self.work[0]["at_us"] / 1e6)]
-        has_ended = len(self.kinds) > 1 and self.kinds[1] in ENDS
-        return [(end(self.events[0]), end(self.events[1]))] if has_ended else []
+        between = [event for event in self.events[1:] if event["event"] not in ("evaluation", "data_loading")]
+        has_ended = bool(between) and between[0]["event"] in ENDS
+        return [(end(self.events[0]), end(between[0]))] if has_ended else []
+
+
+def cut(span: Span, window: Span) -> Span:
+    """What both have in common, perhaps from behind [s]."""
+    return max(span[0], window[0]), min(span[1], window[1])
 
 
 def end(event: Event) -> float:
     """When an event is over [s]."""
-    lasts_us = (event.get("duration_us") or 0) if event["event"] == "checkpoint" else 0
-    return float(event["at_us"] / 1e6 + lasts_us / 1e6)
+    return float(event["at_us"] / 1e6 + lasts(event))
+
+
+def lasts(event: Event) -> float:
+    """How long training stands still for it [s]."""
+    return float((event.get("duration_us") or 0) / 1e6) if event["event"] in STILL else 0.0
 
 
 def parts(
@@ -92,7 +119,7 @@ def parts(
 
     window : when the run was scheduled; step_s : T_actual, T, T_ideal; is_split : whether K is known. [s]
     """
-    tries, outages, wrong = followed(events)
+    tries, outages, queues, wrong = followed(events)
     actual_s, simulated_s, ideal_s = step_s
     works = [worked(tries, place, window, actual_s) for place in range(len(tries))] if is_split else []
     kept_s = sum(kept for kept, _ in works)
@@ -101,8 +128,14 @@ def parts(
         "straggling": kept_s * (simulated_s - ideal_s) / actual_s,
         "late_start": kept_s * (actual_s - simulated_s) / actual_s,
         "lost_work": sum(lost for _, lost in works),
-        "startup": sum(shared(span, window) for each in tries for span in each.startup()),
-        "checkpoint": sum(shared(span, window) for each in tries for span in stalls(each)),
+        "startup": sum(
+            shared(span, window) - sum(shared(load, cut(span, window)) for load in each.early())
+            for each in tries
+            for span in each.startup()
+        ),
+        **{
+            kind: sum(shared(span, window) for each in tries for span in stalls(each, kind)) for kind in STILL
+        },
     }
     found = {name: part_s * gpus / 3600 for name, part_s in found_s.items()}
     outage = sum(shared(span, window) for span in outages) * gpus / 3600
@@ -110,13 +143,19 @@ def parts(
     if sum(found.values()) > 1.01 * hours:
         found = dict.fromkeys(found, 0.0)
         wrong += 1
-    return found | {"unknown": hours - sum(found.values()), "contradictions": wrong}
+    waits = [until - since for since, until in queues if window[0] <= until < window[1]]
+    found |= {"unknown": hours - sum(found.values()), "contradictions": wrong}
+    return found | {"queued": sum(waits) * gpus / 3600}
 
 
-def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
-    """Attempts, outages, and how many events contradict the one before."""
+def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
+    """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict others.
+
+    A wait since minus infinity is of a start that tells no submission.
+    """
     tries: list[Try] = []
     outages: list[Span] = []
+    queues: list[Span] = []
     now: Try | None = None
     wrong, last_end = 0, -inf
     said = [tuple(event.get(name) for name in ("event", "at_us", "step", "duration_us")) for event in events]
@@ -124,31 +163,47 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
         if place and said[place] == said[place - 1]:
             wrong += 1
             continue
-        kind, step, is_start = event["event"], event.get("step"), event["event"] in STARTS
-        marks = now.marks(is_doubted=False) if now is not None else []
-        is_lower = bool(marks) and step is not None and step < marks[-1][1] and not is_start
-        if (
-            event["at_us"] / 1e6 < last_end - 1
-            or is_lower
-            or (now is not None and not now.can_go_on_with(kind))
-        ):
+        is_new = event["event"] in (*STARTS, SUBMITTED)
+        if is_contrary(event, now, last_end):
             wrong += 1
             if now is not None:
                 now.is_doubted = True
             now = None
             continue
         last_end = max(last_end, end(event))
-        if now is not None and not is_start:
+        if now is not None and not is_new:
             now.events.append(event)
             continue
-        if now is not None and now.kinds[-1] == "failure":
-            first = next(each for each in now.events if each["event"] == "failure")
-            outages.append((first["at_us"] / 1e6, event["at_us"] / 1e6))
-        elif now is not None and now.kinds[-1] != "stop":
-            now.died = True
+        leave(now, event, outages, queues)
         now = Try([event])
         tries.append(now)
-    return tries, outages, wrong
+    return tries, outages, queues, wrong
+
+
+def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
+    """Whether an event cannot be true after those of an attempt."""
+    if event["at_us"] / 1e6 < last_end - 1:
+        return True
+    if now is None:
+        return False
+    kind, step, marks = event["event"], event.get("step"), now.marks(is_doubted=False)
+    is_lower = bool(marks) and step is not None and step < marks[-1][1]
+    return (is_lower and kind not in (*STARTS, SUBMITTED)) or not now.can_go_on_with(kind)
+
+
+def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
+    """What ends where an attempt, or a wait for GPUs, begins."""
+    at = event["at_us"] / 1e6
+    last = None if before is None else before.kinds[-1]
+    if before is not None and last == "failure":
+        first = next(each for each in before.events if each["event"] == "failure")
+        outages.append((first["at_us"] / 1e6, at))
+    elif before is not None and last not in ("stop", SUBMITTED):
+        before.died = True
+    if before is not None and last == SUBMITTED:
+        queues.append((before.events[0]["at_us"] / 1e6, at))
+    elif event["event"] == "start":
+        queues.append((-inf, at))
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
@@ -181,9 +236,11 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
     return at_work * kept / steps, at_work * (steps - kept) / steps
 
 
-def stalls(attempt: Try) -> list[Span]:
-    """Checkpoints from the first step on."""
-    return [(each["at_us"] / 1e6, end(each)) for each in attempt.work if each["event"] == "checkpoint"]
+def stalls(attempt: Try, *kinds: str) -> list[Span]:
+    """When training stood still; to save, from the first step on."""
+    still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
+    counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
+    return [(each["at_us"] / 1e6, end(each)) for each in counted]
 
 
 def shared(span: Span, window: Span) -> float:

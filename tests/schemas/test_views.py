@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import zipfile
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +330,44 @@ def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know(
         measured, scheduled = hours.pop("measured_gpu_hours"), hours.pop("scheduled_gpu_hours")
         assert sum(value for value in hours.values() if value is not None) == scheduled, "parts add up"
         assert measured == (0.0 if row is nameless else scheduled)
+
+
+def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
+    days = [DAY + timedelta(days) for days in (0, 1, 6, 7, 29, 30)]
+    units = [{"log_date": day, "job_id": str(day), "gpu_hours": 64.0} for day in days]
+    times = [{"log_date": day, "job_id": str(day), "scheduled_gpu_hours": 64.0} for day in days]
+    rows = view("effective_time_window", {JOBS: units, JOB_TIME: times, JOB_SLOWDOWN: units})
+    found = {(row.last_day, row.window_days): (row.days, row.scheduled_gpu_hours) for row in rows}
+    assert len(found) == 3 * len(days)
+    assert found[days[0], 30] == (1, 64.0)
+    assert [found[days[2], window] for window in (1, 7, 30)] == [(1, 64.0), (3, 192.0), (3, 192.0)]
+    assert found[days[3], 7] == (3, 192.0)
+    assert [found[days[4], 30][0], found[days[5], 30][0]] == [5, 5]
+
+
+def test_each_definition_of_goodput_has_its_own_base() -> None:
+    """Of 192 GPU-hours allocated on 64 GPUs: 119 in kept steps, 8 of an outage that takes 64 in all."""
+    units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
+    units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
+    times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]
+    replays = [each | {"actual_step_s": 6.0} for each in units]
+    tables = {JOBS: units, JOB_TIME: times, JOB_SLOWDOWN: replays}
+    rows = answer(QUERIES["goodput"].over(), tables)
+    found = {row["definition"]: row["fraction"] for row in rows}
+    elapsed = 192 - 8 + 64
+    assert found == pytest.approx(
+        {
+            "ettr": 119 / 192, "goodput": 119 / elapsed, "training_time_rate": 800 * 6 * 64 / 3600 / elapsed,
+            "scheduling_goodput": 192 / (192 + 64), "runtime_goodput": 119 / 192, "program_goodput": 96 / 119,
+            "mpg": 0.75 * 119 / 192 * 96 / 119, "productive_fraction": 0.5,
+        }
+    )  # fmt: skip
+    assert {row["known_fraction"] for row in rows} == {2 / 3}
+    (month,) = answer("SELECT * FROM effective_time_month", tables)
+    same = ("ettr", "goodput", "training_time_rate", "productive_fraction")
+    assert [month[name] for name in same] == pytest.approx([found[name] for name in same])
+    factors = (month["scheduling_fraction"], month["program_fraction"])
+    assert factors == pytest.approx((found["scheduling_goodput"], found["program_goodput"]))
 
 
 def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:

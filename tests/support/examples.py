@@ -129,10 +129,12 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "job_time": {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
-        "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
+        "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 2.0, "evaluation_gpu_hours": 2.0,
+        "data_loading_gpu_hours": 1.0, "unknown_gpu_hours": 40.0,
         "ettr": 119 / 192, "productive_fraction": 0.5, "lost_to_causes_gpu_hours": 30.0,
         "steps_kept": 800.0, "steps_lost": 100.5,
-        "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
+        "outage_s": 3600.0, "queued_gpu_hours": 64.0,
+        "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "mitigations": {
         **_UNIT, "mitigation": "layers between stages", "cause": "stage_imbalance", "host": None,

@@ -1,10 +1,11 @@
 """What stands beside a culprit, and what of that explains it: small fleets drawn by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from schemas.health_tables import EXPLAINS_CHANCE, LEAST_LIFT
@@ -30,6 +31,11 @@ def span(begin: float, end: float, host: str = "sick", **changes: object) -> dic
     }  # fmt: skip
 
 
+def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
+    """Rows of a day."""
+    return lambda day: health.filter(pc.equal(health["log_date"], day))
+
+
 def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
     """A culprit on the host that is sick, slow from some minutes after noon on."""
     return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
@@ -46,7 +52,7 @@ def beside(
     hosts = pa.Table.from_pylist(
         [{"log_date": day, "host": host} for day in trained for host in ["sick", *OTHERS]]
     )
-    found = cause_evidence(health, causes, hosts, [DAY], 14)
+    found = cause_evidence(by_day(health), causes, hosts, [DAY], 14)
     assert found.schema == TABLES[CAUSE_EVIDENCE].arrow_schema
     rows_: list[dict[str, Any]] = found.to_pylist()
     return rows_
@@ -117,6 +123,13 @@ def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))
     assert [row["other_host_days_with"] for row in found] == [2]
     assert [row["chance"] for row in found] == pytest.approx([1.5 / 51])
+    found = beside(
+        *days,
+        span(-5, 60, "other-1", log_date=before),
+        culprits=[slow(course="always")],
+        trained=(before, DAY),
+    )
+    assert [row["chance"] for row in found] == pytest.approx([3.5 / 102]), "a host counts once"
 
 
 def test_what_explains_far_worse_than_another_span_is_not_named() -> None:

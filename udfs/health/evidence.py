@@ -3,11 +3,12 @@
 Equations: udfs/README.md, "Health of hosts".
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,39 @@ _REACHES: Final = ("worker", "host", "link")
 _LINKS: Final = ("nic", "link")
 """Components whose spans also count at the other end."""
 _KEY: Final = ("host", "component", "device", "check_name", "peer")
+_READ: Final = (*_KEY, "log_date", "severity", "first_at", "last_at", "began_before", "is_open")
+_COUNTED: Final = ["component", "check_name", "host", "log_date"]
+_RATES: Final = """
+    WITH served AS (SELECT host, log_date FROM trained UNION SELECT host, log_date FROM slow),
+    steady AS (SELECT host FROM served EXCEPT SELECT host FROM slow),
+    days AS (
+        SELECT
+            (SELECT count(*) FROM slow) AS slow,
+            (SELECT count(*) FROM served) - (SELECT count(*) FROM slow) AS other,
+            (SELECT count(*) FROM steady) AS hosts
+    ),
+    kinds AS (
+        SELECT
+            component,
+            check_name,
+            count(slow.host) AS slow_with,
+            count(served.host) - slow_with AS other_with,
+            count(DISTINCT steady.host) AS hosts_with,
+            sum(count_all) / count(*) AS spans_a_day
+        FROM failing
+        LEFT JOIN served USING (host, log_date)
+        LEFT JOIN slow USING (host, log_date)
+        LEFT JOIN steady ON steady.host = served.host
+        GROUP BY ALL
+    )
+    SELECT
+        component, check_name, slow, slow_with, other, other_with, hosts, spans_a_day,
+        sum(other_with) OVER (ORDER BY other_with RANGE UNBOUNDED PRECEDING)::BIGINT,
+        sum(hosts_with) OVER (ORDER BY hosts_with RANGE UNBOUNDED PRECEDING)::BIGINT
+    FROM kinds, days"""
+_LASTING: Final = """
+    SELECT component, check_name, host FROM failing SEMI JOIN near USING (host)
+    GROUP BY ALL HAVING count(*) > 1"""
 _DAY_S: Final = 86_400.0
 _TOLERANCE: Final = timedelta(seconds=WITH_IT_S)
 
@@ -44,9 +78,11 @@ class _Culprit(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """How often a check fails on host-days that are slow and on others, and on hosts that never are slow.
+    """How often a check fails on host-days that are slow and on others.
 
-    lasting : hosts on which it fails on several days
+    spans_a_day : on hosts on which it fails
+    rare_days, rare_hosts : host-days that are not slow, and hosts that never are, with a check that fails as
+        rarely, each check for itself
     """
 
     slow: int
@@ -54,50 +90,92 @@ class _Rate(NamedTuple):
     other: int
     other_with: int
     hosts: int
-    hosts_with: int
     spans_a_day: float
-    lasting: frozenset[str]
+    rare_days: int
+    rare_hosts: int
 
     @property
     def lift(self) -> float:
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
-    def as_rare(self, all_: Iterable["_Rate"], *, is_lasting: bool) -> float:
+    def by_chance(self, *, is_lasting: bool) -> float:
         """How many spans of checks that fail as rarely, or more rarely, a host has by chance on a day.
 
         Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """
-        by_day = sum(each.other_with for each in all_ if each.other_with <= self.other_with)
-        by_host = sum(each.hosts_with for each in all_ if each.hosts_with <= self.hosts_with)
-        daily = _share(by_day, self.other)
-        return max(daily, _share(by_host, self.hosts)) if is_lasting else daily
+        daily = _share(self.rare_days, self.other)
+        return max(daily, _share(self.rare_hosts, self.hosts)) if is_lasting else daily
+
+
+class _Failures(NamedTuple):
+    """What fails over the days looked back on: rates by check; checks of a host that fail on several days."""
+
+    rates: Mapping[Kind, _Rate]
+    lasting: frozenset[tuple[str, str, str]]
 
 
 def cause_evidence(
-    health: pa.Table, causes: pa.Table, hosts: pa.Table, log_dates: Iterable[date], days: int
+    health: Callable[[date], pa.Table],
+    causes: pa.Table,
+    hosts: pa.Table,
+    log_dates: Iterable[date],
+    days: int,
 ) -> pa.Table:
     """Rows of cause_evidence of these days, from tables of these days and of the `days` before each.
 
-    health : host_health;  causes : job_causes;  hosts : host_day
+    health : rows of host_health of a day: a day's may be many, and few of them stand beside a culprit
+    causes : job_causes;  hosts : host_day
     """
-    is_ok = pc.equal(health["severity"], HEALTH_OK)
-    failing = health.filter(pc.invert(is_ok))
-    of_open = failing.filter(failing["is_open"]).select(_KEY)
-    passed = health.filter(is_ok).select([*_KEY, "log_date", "first_at"])
-    passed = passed.join(of_open, list(_KEY), join_type="left semi")
-    passed_at = {_seen(row): row["first_at"] for row in passed.to_pylist()}
-    failed = failing.to_pylist()
     held = causes.filter(pc.and_(causes["is_cause"], pc.greater(pc.list_value_length(causes["culprits"]), 0)))
     named = held.select([*UNIT_KEY, "cause", "culprits"]).to_pylist()
-    trained = set(zip(hosts["host"].to_pylist(), hosts["log_date"].to_pylist(), strict=True))
+    failing: dict[date, pa.Table] = {}
     found: list[Row] = []
     for day in sorted(set(log_dates)):
-        first = day - timedelta(days=days)
-        spans = [span for span in failed if first <= span["log_date"] <= day]
+        first, yesterday = day - timedelta(days=days), day - timedelta(days=1)
         rows = [row for row in named if first <= row["log_date"] <= day]
-        on_day = _on_day(day, spans, passed_at)
-        found += _of_day(day, on_day, spans, rows, {each for each in trained if first <= each[1] <= day})
+        culprits = list(_culprits(row for row in rows if row["log_date"] == day))
+        if not culprits:
+            continue
+        beside = pa.array(sorted(frozenset().union(*(each.hosts for each in culprits))))
+        near: list[pa.Table] = []
+        for each in (first + timedelta(days=n) for n in range(days + 1)):
+            if each not in failing or each >= yesterday:
+                read = health(each)
+                failing[each] = _by_host(read)
+                if each >= yesterday:
+                    is_near = pc.or_(pc.is_in(read["host"], beside), pc.is_in(read["peer"], beside))
+                    near.append(read.filter(is_near).select(_READ))
+        spans = pa.concat_tables(near).to_pylist()
+        slow = {(host, row["log_date"]) for row in rows for one in row["culprits"] for host in _hosts(one)}
+        trained = hosts.filter(
+            pc.and_(pc.greater_equal(hosts["log_date"], first), pc.less_equal(hosts["log_date"], day))
+        )
+        within = pa.concat_tables(failing[each] for each in sorted(failing) if first <= each <= day)
+        failures = _failures(within, slow, trained, beside)
+        found += _of_day(day, list(_on_day(day, spans)), culprits, failures)
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
+
+
+def _by_host(health: pa.Table) -> pa.Table:
+    """How many spans of each check failed on each host and day."""
+    failed = health.filter(pc.not_equal(health["severity"], HEALTH_OK))
+    return failed.group_by(_COUNTED).aggregate([([], "count_all")])
+
+
+def _failures(failing: pa.Table, slow: Collection[HostDay], trained: pa.Table, beside: pa.Array) -> _Failures:
+    """How often each check fails beside slow hosts and beside others.
+
+    failing : of the days looked back on, as _by_host counts;  trained : host-days
+    beside  : hosts of which the checks that fail on several days are wanted
+    """
+    names = ["host", "log_date"]
+    with duckdb.connect(":memory:") as connection:
+        connection.register("failing", failing)
+        connection.register("trained", trained.select(names))
+        connection.register("slow", pa.table([*map(pa.array, zip(*sorted(slow), strict=True))], names))
+        connection.register("near", pa.table([beside], ["host"]))
+        rates = {row[:2]: _Rate(*row[2:]) for row in connection.execute(_RATES).fetchall()}
+        return _Failures(rates, frozenset(connection.execute(_LASTING).fetchall()))
 
 
 def _seen(row: Row) -> Seen:
@@ -105,29 +183,29 @@ def _seen(row: Row) -> Seen:
 
 
 def _of_day(
-    day: date, on_day: Iterable[Row], spans: Sequence[Row], rows: Sequence[Row], trained: set[HostDay]
+    day: date, on_day: Iterable[Row], culprits: Iterable[_Culprit], failures: _Failures
 ) -> Iterator[Row]:
     beside: defaultdict[str, list[Row]] = defaultdict(list)
     for span in on_day:
         beside[span["host"]].append(span)
         if span["peer"] and span["component"] in _LINKS:
             beside[span["peer"]].append(span)
-    slow = {(host, row["log_date"]) for row in rows for each in row["culprits"] for host in _hosts(each)}
-    rates = _rates(spans, slow, trained | slow)
-    for culprit in _culprits(row for row in rows if row["log_date"] == day):
-        yield from _beside(culprit, beside, rates, day)
+    for culprit in culprits:
+        yield from _beside(culprit, beside, failures, day)
 
 
-def _on_day(day: date, spans: Sequence[Row], passed_at: Mapping[Seen, datetime]) -> Iterator[Row]:
-    """Spans of a day, and those that were open at the end of the day before and did not fail since.
+def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
+    """Failing spans of a day, and those that were open at the end of the day before and did not fail since.
 
-    passed_at : when a check was first seen to pass on a day; then an open span of the day before has ended
+    Where such a check was seen to pass on the day, its span has ended then.
     """
-    failed = {_seen(span) for span in spans if span["log_date"] == day}
-    for span in spans:
+    failing = [span for span in spans if span["severity"] != HEALTH_OK]
+    passed_at = {_seen(span): span["first_at"] for span in spans if span["severity"] == HEALTH_OK}
+    failed = {_seen(span) for span in failing if span["log_date"] == day}
+    for span in failing:
         if span["log_date"] == day:
             yield span
-        elif span["is_open"] and span["log_date"] == day - timedelta(days=1):
+        elif span["is_open"]:
             seen = _seen({**span, "log_date": day})
             if seen not in failed:
                 ended = passed_at.get(seen)
@@ -153,27 +231,8 @@ def _culprits(rows: Iterable[Row]) -> Iterator[_Culprit]:
                 yield _Culprit(unit, row["cause"], number, host, hosts, slow_from, is_always)
 
 
-def _rates(spans: Sequence[Row], slow: set[HostDay], trained: set[HostDay]) -> dict[Kind, _Rate]:
-    """How often each check fails beside slow hosts and beside others."""
-    failing: defaultdict[Kind, defaultdict[HostDay, int]] = defaultdict(lambda: defaultdict(int))
-    for span in spans:
-        failing[span["component"], span["check_name"]][span["host"], span["log_date"]] += 1
-    others = trained - slow
-    names = {host for host, _ in trained} - {host for host, _ in slow}
-    found = {}
-    for kind, by_host in failing.items():
-        with_it = by_host.keys() & trained
-        hosts_with = {host for host, _ in with_it} & names
-        a_day = sum(by_host.values()) / len(by_host)
-        days = Counter(host for host, _ in by_host)
-        lasting = frozenset(host for host, number in days.items() if number > 1)
-        counts = len(slow), len(with_it & slow), len(others), len(with_it & others)
-        found[kind] = _Rate(*counts, len(names), len(hosts_with), a_day, lasting)
-    return found
-
-
 def _beside(
-    culprit: _Culprit, beside: Mapping[str, Sequence[Row]], rates: Mapping[Kind, _Rate], day: date
+    culprit: _Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures, day: date
 ) -> Iterator[Row]:
     """Spans beside a culprit; those that explain it are known once all are."""
     midnight = datetime.combine(day, time(), UTC)
@@ -184,20 +243,20 @@ def _beside(
         goes_on = span["is_open"] or span["last_at"] >= culprit.slow_from - _TOLERANCE
         if begin <= culprit.slow_from + _TOLERANCE and goes_on:
             lead_s = (culprit.slow_from - begin).total_seconds()
-            rows.append(_row(culprit, span, rates, lead_s))
+            rows.append(_row(culprit, span, failures, lead_s))
     least = min((row["chance"] for row in rows), default=0.0)
     for row in rows:
         is_rare = row["chance"] <= EXPLAINS_CHANCE and row["lift"] >= LEAST_LIFT
         yield row | {"explains": is_rare and row["chance"] <= MOST_WORSE * least}
 
 
-def _row(culprit: _Culprit, span: Row, rates: Mapping[Kind, _Rate], lead_s: float) -> dict[str, Any]:
-    rate = rates[span["component"], span["check_name"]]
-    is_lasting = span["began_before"] or span["host"] in rate.lasting
+def _row(culprit: _Culprit, span: Row, failures: _Failures, lead_s: float) -> dict[str, Any]:
+    kind = span["component"], span["check_name"]
+    rate = failures.rates[kind]
+    is_lasting = span["began_before"] or (*kind, span["host"]) in failures.lasting
     near = 1.0
     if not culprit.is_always:
         near = min(1.0, rate.spans_a_day * (max(lead_s, 0.0) + 2 * WITH_IT_S) / _DAY_S)
-    by_chance = rate.as_rare(rates.values(), is_lasting=is_lasting)
     return {
         **dict(zip(UNIT_KEY, culprit.unit, strict=True)),
         "cause": culprit.cause,
@@ -211,7 +270,7 @@ def _row(culprit: _Culprit, span: Row, rates: Mapping[Kind, _Rate], lead_s: floa
         "other_host_days": rate.other,
         "other_host_days_with": rate.other_with,
         "lift": rate.lift,
-        "chance": min(1.0, near * by_chance),
+        "chance": min(1.0, near * rate.by_chance(is_lasting=is_lasting)),
     }
 
 

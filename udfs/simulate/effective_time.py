@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.vocabulary import RunEvent, Status
+from schemas.vocabulary import STALLS, RunEvent, Status
 from udfs.simulate.run_course import Attempt, Course, Span, course_of
 
 Row = dict[str, Any]
@@ -59,10 +59,9 @@ def time_rows(
         return []
     course, window = course_of(events), _window(facts)
     work = _work(course, window, times.actual_s) if _are_trusted(job["status"], times) else Work()
-    outage_s = _length_s(course.outages, window)
     spent_s = _spent_s(course, window, work, times)
     scheduled_s = scheduled * _HOUR_S / gpus
-    spent_s["outage"] = min(outage_s, max(scheduled_s - sum(spent_s.values()), 0.0))
+    spent_s["outage"] = min(_length_s(course.held, window), max(scheduled_s - sum(spent_s.values()), 0.0))
     is_overdrawn = sum(spent_s.values()) > scheduled_s * (1 + MOST_OVERDRAWN)
     if is_overdrawn:  # the manifest and the events contradict each other: neither is believed
         spent_s, work = dict.fromkeys(spent_s, 0.0), Work()
@@ -79,7 +78,8 @@ def time_rows(
             "lost_to_causes_gpu_hours": None if lost_fraction is None else kept * lost_fraction,
             "steps_kept": work.steps_kept,
             "steps_lost": work.steps_lost,
-            "outage_s": outage_s,
+            "outage_s": _length_s(course.outages, window),
+            "queued_gpu_hours": _queued(course, window, gpus),
             **{name: _count(course, window, kinds) for name, kinds in _COUNTED.items()},
             "contradictions": course.contradictions + is_overdrawn,
         }
@@ -95,15 +95,27 @@ def _are_trusted(status: str, times: StepTimes) -> bool:
 def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
     """Seconds of the run spent on each known part, without outages. [s]"""
     steps = work.kept_s / times.actual_s
-    stalls = [stall for attempt in course.attempts for stall in attempt.stalls]
     return {
         "productive": steps * times.ideal_s,
         "straggling": steps * (times.simulated_s - times.ideal_s),
         "late_start": steps * (times.actual_s - times.simulated_s),
         "lost_work": work.lost_s,
-        "startup": _length_s(course.startups, window),
-        "checkpoint": _length_s(stalls, window),
+        "startup": _length_s(course.startups, window) - _length_s(course.early, window),
+        **{kind: sum(_stalled_s(attempt, kind, window) for attempt in course.attempts) for kind in STALLS},
     }
+
+
+def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
+    """How long training stood still for one kind of event. [s]"""
+    return _length_s(attempt.stalls.get(kind, ()), window)
+
+
+def _queued(course: Course, window: Span, gpus: int) -> float | None:
+    """GPU-hours for which starts within a window waited, in full; None: one tells no submission."""
+    if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
+        return None
+    ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
+    return math.fsum(span.length_s for span in ended) * gpus / _HOUR_S
 
 
 def _work(course: Course, window: Span, step_s: float) -> Work:
@@ -122,7 +134,8 @@ def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float
     last = float(np.interp(inside.end_s, times_s, steps))
     if last <= first:
         return Work()
-    at_work_s = min((last - first) * step_s, inside.length_s - _length_s(attempt.stalls, inside))
+    stalled_s = sum(_stalled_s(attempt, kind, inside) for kind in STALLS)
+    at_work_s = min((last - first) * step_s, inside.length_s - stalled_s)
     kept = min(max(kept_below - first, 0.0), last - first)
     each_s = at_work_s / (last - first)
     return Work(kept, last - first - kept, kept * each_s, (last - first - kept) * each_s)

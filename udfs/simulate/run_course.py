@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from schemas.vocabulary import UNIT_KEY, RunEvent
+from schemas.vocabulary import STALLS, UNIT_KEY, RunEvent
 
 CLOCK_SLACK_S: Final = 1.0
 """By so much an event may begin before the one before it ends: clocks are set a little now and then."""
@@ -21,16 +21,20 @@ _STARTING: Final = "starting"
 _SAVED_EARLY: Final = "starting, and saved before the first step"
 _DOWN: Final = "down"
 _STOPPED: Final = "stopped"
+_QUEUED: Final = "queued"
 _UNKNOWN: Final = "unknown"
-_STATES: Final = frozenset({_AT_WORK, _STARTING, _SAVED_EARLY, _DOWN, _STOPPED, _UNKNOWN})
+_IN_STARTUP: Final = frozenset({_STARTING, _SAVED_EARLY})
+_RUNNING: Final = _IN_STARTUP | {_AT_WORK, _UNKNOWN}
+_STATES: Final = _RUNNING | {_DOWN, _STOPPED, _QUEUED}
 _ALLOWED: Final = {
     RunEvent.START: _STATES,
     RunEvent.RESTART: _STATES,
     RunEvent.FIRST_STEP: {_STARTING, _SAVED_EARLY, _UNKNOWN},
     RunEvent.STEP: {_AT_WORK, _UNKNOWN},
-    RunEvent.CHECKPOINT: {_AT_WORK, _STARTING, _SAVED_EARLY, _UNKNOWN},
-    RunEvent.FAILURE: _STATES - {_STOPPED},
+    **dict.fromkeys(STALLS, _RUNNING),
+    RunEvent.FAILURE: _RUNNING | {_DOWN},
     RunEvent.STOP: _STATES - {_STOPPED},
+    RunEvent.SUBMITTED: _STATES - {_QUEUED},
 }
 """States of a run in which an event contradicts nothing; a run may die without one, and start again."""
 
@@ -58,7 +62,7 @@ class Attempt:
 
     resumes_at : step that its start names; None: none
     times_s, steps : marks in order, at which time which step came next
-    stalls     : checkpoints: training stands still
+    stalls     : when training stood still, by the kind of event: one of STALLS
     saved_step : step that comes next after the last checkpoint; None: none is known
     has_failed : whether it ended without being asked to
     """
@@ -66,7 +70,7 @@ class Attempt:
     resumes_at: int | None = None
     times_s: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    stalls: list[Span] = field(default_factory=list)
+    stalls: dict[str, list[Span]] = field(default_factory=dict)
     saved_step: int | None = None
     has_failed: bool = False
 
@@ -91,13 +95,21 @@ class Course:
     """Everything that a run's events show. Times are Unix times. [s]
 
     startups, outages : from a start to the first step, and from a failure to the next start
+    early   : parts of startups in which the run loaded data or evaluated
+    held    : outages as far as the run keeps its GPUs: until it is submitted again, or starts
+    queues  : from a submission to the start
+    unqueued_s : of starts that follow no submission; a restart needs none
     times_s : of believed events, by kind
     contradictions : events that cannot be true together with the one before
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     startups: list[Span] = field(default_factory=list)
+    early: list[Span] = field(default_factory=list)
     outages: list[Span] = field(default_factory=list)
+    held: list[Span] = field(default_factory=list)
+    queues: list[Span] = field(default_factory=list)
+    unqueued_s: list[float] = field(default_factory=list)
     times_s: dict[str, list[float]] = field(default_factory=dict)
     contradictions: int = 0
 
@@ -121,6 +133,8 @@ class _Follower:
         self._state, self._since_s, self._last_s = _UNKNOWN, 0.0, -math.inf
         self._attempt: Attempt | None = None
         self._marks, self._had_failed = 0, False  # of the attempt, before the last event
+        self._failed_s: float | None = None  # when it failed that is queued again
+        self._early: list[Span] = []  # of the startup
         self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
@@ -128,7 +142,8 @@ class _Follower:
         before = self._attempt.steps[-1:] if self._attempt is not None else []
         is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S
-        undoes = not is_new and step is not None and bool(before) and step < before[0]
+        is_mark = not is_new and kind != RunEvent.SUBMITTED
+        undoes = is_mark and step is not None and bool(before) and step < before[0]
         if goes_back or undoes or self._state not in _ALLOWED[kind]:
             self.course.contradictions += 1
             if self._attempt is not None:
@@ -136,7 +151,7 @@ class _Follower:
                 self._attempt.has_failed = self._had_failed
             if self._last_kind is not None:
                 self.course.times_s[self._last_kind].pop()
-            self._state, self._attempt, self._last_kind = _UNKNOWN, None, None
+            self._state, self._attempt, self._last_kind, self._failed_s = _UNKNOWN, None, None, None
             return
         self.course.times_s.setdefault(kind, []).append(at_s)
         self._last_kind = kind
@@ -144,36 +159,65 @@ class _Follower:
         if self._attempt is not None:
             self._marks, self._had_failed = len(self._attempt.steps), self._attempt.has_failed
         if is_new:
-            self._begins(at_s, step)
+            self._begins(kind, at_s, step)
+        elif kind == RunEvent.SUBMITTED:
+            self._leaves(at_s)
+            self._state, self._since_s, self._attempt = _QUEUED, at_s, None
         elif kind in (RunEvent.FAILURE, RunEvent.STOP):
             self._ends(at_s, step, has_failed=kind == RunEvent.FAILURE)
-        elif kind == RunEvent.CHECKPOINT and self._state in (_STARTING, _SAVED_EARLY):
-            self._state = _SAVED_EARLY  # without a first step to come, the run was at work and did not say so
+        elif kind in STALLS and self._state in _IN_STARTUP:
+            self._stalls_early(kind, Span(at_s, at_s + stall_s))
         else:
-            self._goes_on(at_s, step, stall_s if kind == RunEvent.CHECKPOINT else None)
+            self._goes_on(kind, at_s, step, stall_s)
 
-    def _begins(self, at_s: float, step: int | None) -> None:
-        if self._state == _DOWN:
-            self.course.outages.append(Span(self._since_s, at_s))
-        elif self._state in (_AT_WORK, _STARTING, _SAVED_EARLY) and self._attempt is not None:
-            self._attempt.has_failed = True  # it died without an event
+    def _begins(self, kind: str, at_s: float, step: int | None) -> None:
+        if self._state == _QUEUED:
+            self.course.queues.append(Span(self._since_s, at_s))
+        else:
+            self._leaves(at_s)
+            self.course.unqueued_s += [at_s] if kind == RunEvent.START else []
+        if self._failed_s is not None:
+            self.course.outages.append(Span(self._failed_s, at_s))
         self._open(step)
-        self._state, self._since_s = _STARTING, at_s
+        self._state, self._since_s, self._failed_s, self._early = _STARTING, at_s, None, []
 
-    def _goes_on(self, at_s: float, step: int | None, stall_s: float | None) -> None:
-        if self._state in (_STARTING, _SAVED_EARLY):
-            self.course.startups.append(Span(self._since_s, at_s))
+    def _leaves(self, at_s: float) -> None:
+        """End what went on before a start or a submission."""
+        self._failed_s = self._since_s if self._state == _DOWN else None
+        if self._failed_s is not None:
+            self.course.held.append(Span(self._failed_s, at_s))
+        elif self._state in _RUNNING and self._attempt is not None:
+            self._attempt.has_failed = True  # it died without an event
+
+    def _stalls_early(self, kind: str, span: Span) -> None:
+        if (
+            kind == RunEvent.CHECKPOINT
+        ):  # without a first step to come, the run was at work and did not say so
+            self._state = _SAVED_EARLY
+        elif self._attempt is not None:
+            self._attempt.stalls.setdefault(kind, []).append(span)
+            self._early.append(span)
+
+    def _is_up(self, at_s: float) -> None:
+        startup = Span(self._since_s, at_s)
+        self.course.startups.append(startup)
+        self.course.early += (span.within(startup) for span in self._early)
+
+    def _goes_on(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
+        if self._state in _IN_STARTUP:
+            self._is_up(at_s)
         attempt = self._attempt or self._open(None)
         attempt.mark(at_s, step)
-        if stall_s is not None:
-            attempt.stalls.append(Span(at_s, at_s + stall_s))
+        if kind in STALLS:
+            attempt.stalls.setdefault(kind, []).append(Span(at_s, at_s + stall_s))
             attempt.mark(at_s + stall_s, step)
-            attempt.saved_step = attempt.saved_step if step is None else step
+        if kind == RunEvent.CHECKPOINT and step is not None:
+            attempt.saved_step = step
         self._state = _AT_WORK
 
     def _ends(self, at_s: float, step: int | None, *, has_failed: bool) -> None:
         if self._state == _STARTING:
-            self.course.startups.append(Span(self._since_s, at_s))
+            self._is_up(at_s)
         if self._attempt is not None:
             self._attempt.has_failed |= has_failed
             if self._state == _AT_WORK:
@@ -206,6 +250,6 @@ def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
             follower.course.contradictions += 1
             continue
         before = same
-        stall_s = (stall_us or 0.0) * _US if kind == RunEvent.CHECKPOINT else 0.0
+        stall_s = (stall_us or 0.0) * _US if kind in STALLS else 0.0
         follower.take(kind, event["at_us"] * _US, event.get("step"), stall_s)
     return follower.course

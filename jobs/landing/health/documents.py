@@ -133,7 +133,7 @@ def _time(value: object, given: Given) -> datetime | None:
         if isinstance(seconds, int | float) and isinstance(nanos, int | float):
             return unix_time(seconds, nanos)
         return None
-    return given.time_of(value) if isinstance(value, str) and value else None
+    return given.known_time(value) if isinstance(value, str) else None
 
 
 def _gpu(entities: object) -> int | None:

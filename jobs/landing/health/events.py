@@ -50,10 +50,10 @@ def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
     """Read `sinfo -R`: one line per reason, the user who gave it, since when, and its nodes."""
     for line in lines:
         reason, *found = line.rsplit(None, 3) or [""]
-        if len(found) < 3 or not _SINCE.fullmatch(found[1]):
+        at = given.known_time(found[1]) if len(found) == 3 and _SINCE.fullmatch(found[1]) else None
+        if at is None:
             given.left_out["lines without reason, user, time and nodes"] += bool(line.strip())
             continue
-        at = given.time_of(found[1])
         for host in nodes(found[2]):
             yield record(at, host, "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=reason.strip())
 
@@ -67,13 +67,14 @@ def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
             continue
         reason = _REASON.search(block)
         since = _SET_BY.search(reason[1]) if reason else None
+        at = given.known_time(since[1]) if since else None
         if not any(word in state[1] for word in _TAKEN_OUT):
             if given.at is not None:
                 yield record(given.at, name[1], "node", "drained", HEALTH_SAMPLE, HEALTH_OK)
-        elif reason is None or since is None:
+        elif reason is None or since is None or at is None:
             given.left_out["nodes taken out without a time"] += 1
         else:
-            at, message = given.time_of(since[1]), f"{reason[1][: since.start()].rstrip()} ({state[1]})"
+            message = f"{reason[1][: since.start()].rstrip()} ({state[1]})"
             yield record(at, name[1], "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=message)
 
 
@@ -103,12 +104,12 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
         if xid is None:
             given.left_out["lines without an XID"] += bool(line.strip())
             continue
-        before = line[: xid.start()]
+        before, at = line[: xid.start()], None
         if found := _ISO.match(before):
-            at = given.time_of(found[1])
+            at = given.known_time(found[1])
         elif found := _SYSLOG.match(before):
             at = _of_year(found[1], given)
-        else:
+        if not found or at is None:
             given.left_out["XIDs without a time of day"] += 1
             continue
         host = given.host or found[2] or given.named_host()
@@ -117,15 +118,18 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
         yield record(at, host, "gpu", f"xid_{xid[2]}", HEALTH_SAMPLE, severity, message=message)
 
 
-def _of_year(text: str, given: Given) -> datetime:
-    """A syslog's time, which has no year: of the year in which the output was taken, or the one before."""
+def _of_year(text: str, given: Given) -> datetime | None:
+    """A syslog's time, which has no year: of the year in which the output was taken, or the one before.
+
+    None for a date that neither has.
+    """
     taken = given.taken_at()
     for year in (taken.year, taken.year - 1):
         with suppress(ValueError, OverflowError):  # one of them may have no 29 February
             at = datetime.strptime(f"{year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=given.zone)
             if at <= taken.replace(hour=23, minute=59, second=59):
                 return at
-    raise SourceError(f"no time: {text!r}")
+    return None
 
 
 def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:

@@ -1,7 +1,8 @@
 """Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -15,15 +16,26 @@ from schemas.tables import TABLES
 from schemas.vocabulary import HOST_HEALTH, Reason
 
 MOST_LINES: Final = 1_000_000
-"""Lines of a day's files together: they are in memory until they are folded."""
+MOST_BYTES: Final = 256 << 20
+"""Lines of a day's files together, and their bytes: they are in memory until they are folded."""
 MOST_CHECKS: Final = 100_000
 """Checks of a day: eight on each GPU of ten thousand."""
+_SPANS_TOGETHER: Final = 10_000
+"""Rows that are Python objects at once: each takes ten times what it does in a table."""
+
+
+class _Left(NamedTuple):
+    """What a day's files may still hold."""
+
+    lines: int
+    bytes: int
 
 
 class _File(NamedTuple):
-    """What a file says: how many lines that are not blank, and the events and rejects that they are."""
+    """What a file says: lines that are not blank, all bytes, and the events and rejects that lines are."""
 
     lines: int
+    bytes: int
     events: Mapping[Check, Sequence[Event]]
     rejects: Sequence[Reject]
 
@@ -32,40 +44,52 @@ def read_health(rows: UnitRows) -> None:
     """Read the files of a unit of the day; their spans are the health of its account."""
     events: dict[Check, list[Event]] = {}
     names: dict[Check, str] = {}
-    read = 0
+    left = _Left(MOST_LINES, MOST_BYTES)
     for file in rows.part.logs:
         try:
-            found = _read(rows, file, MOST_LINES - read, events)
+            found = _read(rows, file, left, events)
         except FileError as error:
             rows.refuse(file, error.reject)
             continue
         for check, more in found.events.items():
             events.setdefault(check, []).extend(more)
             names.setdefault(check, file.source_file)
-        read += found.lines
+        left = _Left(left.lines - found.lines, left.bytes - found.bytes)
         rows.add_file(file, found.lines, found.lines - len(found.rejects), found.rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
-    spans = [
-        {"log_date": rows.part.unit.log_date, **span}
-        for check, some in events.items()
-        for span in spans_of(check, some, names[check])
-    ]
-    if spans:
-        rows.account.health = pa.Table.from_pylist(spans, TABLES[HOST_HEALTH].arrow_schema)
+    if events:
+        rows.account.health = pa.concat_tables(_tables(rows.part.unit.log_date, events, names))
 
 
-def _read(rows: UnitRows, file: LandedFile, most_lines: int, known: Collection[Check]) -> _File:
+def _tables(
+    log_date: date, events: dict[Check, list[Event]], names: Mapping[Check, str]
+) -> Iterator[pa.Table]:
+    """Rows of host_health, some at a time; the events are used up.
+
+    names : of the file that each check was first in
+    """
+    schema = TABLES[HOST_HEALTH].arrow_schema
+    spans: list[dict[str, Any]] = []
+    for check in list(events):
+        spans += ({"log_date": log_date, **span} for span in spans_of(check, events.pop(check), names[check]))
+        if len(spans) >= _SPANS_TOGETHER or not events:
+            yield pa.Table.from_pylist(spans, schema)
+            spans = []
+
+
+def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check]) -> _File:
     """Judge every line of a file. Raises FileError where it has too many, or hardly any that is one.
 
     known : checks of the files before it
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
-    number = lines = 0
+    number = lines = size = 0
     with rows.files.content(file) as content:
         for block in content.lines(is_packed=file.name.endswith(".gz")):
+            size += sum(map(len, block))
             for line in block:
                 number += 1
                 if not line.strip():
@@ -77,10 +101,10 @@ def _read(rows: UnitRows, file: LandedFile, most_lines: int, known: Collection[C
                 except LineError as error:
                     rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
-            if lines > most_lines or len(known) + new > MOST_CHECKS:
-                most = f"{MOST_LINES} lines of health on a day, or {MOST_CHECKS} checks"
+            if lines > left.lines or size > left.bytes or len(known) + new > MOST_CHECKS:
+                most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
                 raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
             if len(rejects) > rows.bounds.rejects and 2 * len(rejects) > lines:
                 detail = f"{len(rejects)} rejects in {lines} lines"
                 raise FileError(Reason.TOO_MANY_REJECTS, detail)
-    return _File(lines, events, rejects)
+    return _File(lines, size, events, rejects)

@@ -63,6 +63,13 @@ class Given:
             raise SourceError(f"no time: {text[:60]!r}") from None
         return found
 
+    def known_time(self, text: str) -> datetime | None:
+        """Return the same; None for what is no time."""
+        try:
+            return self.time_of(text)
+        except SourceError:
+            return None
+
 
 def unix_time(seconds: float, nanos: float = 0) -> datetime | None:
     """Return a Unix time; None for one that no calendar has."""

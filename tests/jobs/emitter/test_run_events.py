@@ -59,12 +59,17 @@ def test_a_run_that_fails_and_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def train() -> None:
         with RunEvents(tmp_path, RUN, mark_every_s=5) as events:
+            events.submitted(START_US / 1e6 - 100)
             events.start()
+            with events.data_loading():
+                pass
             for number in range(8):
                 events.begin_step(number)
                 if number == 3:
                     with events.checkpoint():
                         clock.now_us += 7 * SECOND_US
+                    with events.evaluation():
+                        clock.now_us += SECOND_US
             raise RuntimeError("lost")
 
     with pytest.raises(RuntimeError, match="lost"):
@@ -73,13 +78,15 @@ def test_a_run_that_fails_and_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
         events.restart(4)
         events.begin_step(4)
     assert shown(tmp_path) == [
-        ("start", None), ("first_step", 0), ("checkpoint", 4), ("step", 4), ("failure", 7),
+        ("submitted", None), ("start", None), ("data_loading", None), ("first_step", 0),
+        ("checkpoint", 4), ("evaluation", 4), ("step", 4), ("failure", 7),
         ("restart", 4), ("first_step", 4), ("stop", 5),
     ]  # fmt: skip
     rows = written(tmp_path)
     assert {row["event"] for row in rows} == set(EVENTS)
-    assert [row["duration_us"] for row in rows if row["duration_us"] is not None] == [8 * SECOND_US]
-    assert course_of(rows).contradictions == 0
+    lasted_us = [row["duration_us"] for row in rows if row["duration_us"] is not None]
+    assert lasted_us == [SECOND_US, 8 * SECOND_US, 2 * SECOND_US]
+    assert (rows[0]["at_us"], course_of(rows).contradictions) == (START_US - 100 * SECOND_US, 0)
     manifest = json.loads(next(tmp_path.rglob("job.json")).read_text())
     assert manifest["world_size"] == 1
 
@@ -92,6 +99,14 @@ def test_a_day_has_a_file_and_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyP
     files = {path.parts[-4]: len(path.read_bytes().splitlines()) for path in tmp_path.rglob("events.jsonl")}
     assert files == {f"log_date={date(2026, 1, 5)}": 1, f"log_date={date(2026, 1, 6)}": 3}
     assert shown(tmp_path) == [("first_step", 0), ("step", 1), ("step", 2), ("stop", 3)]
+
+
+def test_a_submission_lies_with_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, BEFORE_MIDNIGHT_US + SECOND_US)
+    with RunEvents(tmp_path, RUN) as events:
+        events.submitted(BEFORE_MIDNIGHT_US / 1e6 - 7200)
+        events.start()
+    assert [path.parts[-4] for path in tmp_path.rglob("events.jsonl")] == ["log_date=2026-01-06"]
 
 
 def test_a_checkpoint_that_raises_is_none_and_one_may_name_its_step(tmp_path: Path) -> None:

@@ -321,7 +321,8 @@ def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None
     page = Page(job_page(tables, "warehouse"))
     assert "0 % of 192 GPU-hours went into steps that stayed" in page.text
     assert "2 starts, 1 failure, 0 checkpoints." in page.text
-    assert "start-ups, until the first step 64 33.3 % checkpoints 0 0 % not known 64 33.3 %" in page.text
+    assert "start-ups, until the first step 64 33.3 % checkpoints 0 0 % evaluations 0 0 %" in page.text
+    assert "loads of data, between steps 0 0 % not known 64 33.3 %" in page.text
     assert "Contradictions" not in page.text
     (row,) = tables.further["job_time"]
     wrong = replace(tables, further={"job_time": [{**row, "contradictions": 2}]})

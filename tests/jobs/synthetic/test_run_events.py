@@ -1,6 +1,7 @@
 """A generated run's course: every second is spent on something, and its events say what happened."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,15 @@ def test_its_events_contradict_nothing_and_show_its_start_ups_and_outages() -> N
     assert sum(span.length_s for span in found.outages) == pytest.approx(course.spent_s["outage"])
     silent = run_through(RunHabits(failures=2, silent=1.0), STEP_S, Part(0.0), np.random.default_rng(2))
     assert "failure" not in {event["event"] for event in silent.events}
+
+
+def test_a_run_that_is_queued_says_since_when() -> None:
+    waits = replace(HABITS, queued_s=60.0)
+    course = run_through(waits, STEP_S, Part(100.0), np.random.default_rng(2))
+    (wait,) = course_of(course.events).queues
+    assert (wait.begin_s, wait.end_s) == (40.0, 100.0)
+    later = run_through(waits, STEP_S, Part(100.0, goes_on=True), np.random.default_rng(2))
+    assert course_of(later.events).queues == []
 
 
 def test_a_day_of_a_run_that_goes_on_begins_and_ends_at_work() -> None:

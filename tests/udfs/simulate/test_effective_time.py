@@ -32,16 +32,26 @@ def event(kind: str, at_s: float, step: int | None = None, lasts_s: float | None
 
 
 def rows(
-    events: list[Event], hours: float, status: str = "analysed", **facts: object
+    events: list[Event],
+    hours: float,
+    status: str = "analysed",
+    times: StepTimes = TIMES,
+    **facts: object,
 ) -> list[dict[str, Any]]:
     """Rows of job_time of a run on one GPU."""
     job = {"status": status, "gpu_hours": hours, "world_size": 1}
-    return time_rows({"events": events, "log_date": DAY} | facts, job, TIMES, 0.25)
+    return time_rows({"events": events, "log_date": DAY} | facts, job, times, 0.25)
 
 
-def seconds(events: list[Event], hours: float, **facts: date | str) -> dict[str, float]:
-    """Seconds of each part that is not 0, and contradictions where there are some."""
-    (row,) = rows(events, hours, "analysed", **facts)
+def seconds(
+    events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
+) -> dict[str, float]:
+    """Seconds of each part that is not 0, and contradictions where there are some.
+
+    step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
+    """
+    times = TIMES if step_s is None else StepTimes(step_s, step_s, step_s)
+    (row,) = rows(events, hours, "analysed", times, **facts)
     found = {name: round(row[f"{name}_gpu_hours"] * HOUR_S, 6) for name in (*KNOWN_PARTS, "unknown")}
     assert sum(found.values()) == pytest.approx(hours * HOUR_S)
     found |= {"contradictions": row["contradictions"]}
@@ -177,6 +187,49 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
     assert "contradictions" not in seconds(events, 1.0)
 
 
+def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -> None:
+    again = [*RUN[:4], event("submitted", 1700), *RUN[4:]]
+    told = [event("submitted", -500), *again]
+    (row,) = rows(told, 1.0)
+    assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), "that of the day before in full"
+    assert (row["outage_s"], row["contradictions"]) == (300, 0)
+    assert seconds(told, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
+    assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start tells no submission"
+    assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs none"
+    started = datetime.fromtimestamp(MIDNIGHT_S + 2000, UTC)
+    assert rows(again, 1.0, started_at=started)[0]["queued_gpu_hours"] == 0
+
+
+def test_a_run_that_is_submitted_while_it_works_has_died() -> None:
+    events = [
+        event("first_step", 0, 0),
+        event("step", 50, 50),
+        event("submitted", 80),
+        event("start", 100, 20),
+    ]
+    assert seconds(events, 0.1) == {"productive": 15, "straggling": 2.5, "late_start": 2.5, "lost_work": 30,
+                                    "unknown": 310}  # fmt: skip
+    withdrawn = [event("submitted", 0), event("stop", 50), event("start", 90)]
+    assert (rows(withdrawn, 1.0)[0]["queued_gpu_hours"], seconds(withdrawn, 1.0)) == (None, {"unknown": 3600})
+    assert seconds([event("submitted", 0), event("failure", 50)], 1.0)["contradictions"] == 1
+
+
+def test_evaluations_and_loads_of_data_are_parts_of_their_own() -> None:
+    events = [
+        event("start", 0), event("data_loading", 20, None, 5), event("first_step", 60, 0),
+        event("evaluation", 160, 100, 30), event("data_loading", 290, 200, 10), event("stop", 400, 300),
+    ]  # fmt: skip
+    found = seconds(events, 0.5)
+    assert (found["startup"], found["evaluation"], found["data_loading"], found["productive"]) == (
+        55,
+        30,
+        15,
+        225,
+    )
+    lost = seconds([*events[:-1], event("failure", 400, 300)], 0.5)
+    assert (lost["lost_work"], lost.get("productive")) == (300, None), "neither saves anything"
+
+
 def test_a_checkpoint_before_the_first_step_is_part_of_the_startup() -> None:
     early = [event("start", 0), event("checkpoint", 20, 0, 5), event("first_step", 60, 0)]
     assert seconds(early, 0.5) == {"startup": 60, "unknown": 1740}
@@ -220,7 +273,17 @@ def random_events(draw: random.Random) -> list[Event]:
             "start": ["first_step"],
             "restart": ["first_step"],
         }
-        at_work = ["step", "step", "checkpoint", "checkpoint", "failure", "restart", "stop"]
+        likely |= {"submitted": ["start"]}
+        at_work = [
+            "step",
+            "step",
+            "checkpoint",
+            "evaluation",
+            "data_loading",
+            "failure",
+            "restart",
+            "submitted",
+        ]
         kind = draw.choice(likely.get(kind, at_work) if draw.random() < 0.9 else EVENTS)
         at_s += draw.choice([0, 0.25, 200, -0.5, -5] if draw.random() < 0.1 else [50, 300])
         goes_back = kind in ("start", "restart") or draw.random() < 0.05
@@ -241,6 +304,8 @@ def test_random_days_beside_the_twin() -> None:
         (row,) = time_rows(facts, job, times, None)
         window = (MIDNIGHT_S, min(ended, MIDNIGHT_S + 24 * HOUR_S))
         wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
+        waited = wanted.pop("queued")
+        assert row["queued_gpu_hours"] == (None if math.isinf(waited) else pytest.approx(waited, abs=ROUNDED))
         for name, value in wanted.items():
             column = name if name == "contradictions" else f"{name}_gpu_hours"
             assert row[column] == pytest.approx(value, abs=ROUNDED), (name, events)

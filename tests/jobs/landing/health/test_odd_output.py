@@ -63,6 +63,26 @@ def test_odd_output_is_events_or_left_out(
     assert (len(records), given.left_out.total()) == (wanted, left_out)
 
 
+NO_TIMES = ("noon", "", "2026-13-40T25:00:00", "0001-01-01T00:00:00+2300")
+
+
+@pytest.mark.parametrize("time", NO_TIMES)
+@pytest.mark.parametrize("source", ["nvsentinel", "npd", "sinfo", "scontrol", "kernel"])
+def test_one_bad_time_costs_what_has_it_and_nothing_else(source: str, time: str) -> None:
+    good = "2026-01-05T14:02:11"
+    outputs = {
+        "nvsentinel": lambda at: json.dumps(NVSENTINEL | {"generatedTimestamp": at}),
+        "npd": lambda at: json.dumps(_node(lastTransitionTime=at)),
+        "sinfo": lambda at: f"bad fan root {at} node-a",
+        "scontrol": lambda at: f"NodeName=node-a State=DRAIN\n Reason=bad fan [root@{at}]",
+        "kernel": lambda at: f"{at}+00:00 node-a kernel: NVRM: Xid (PCI:0): 79, gone",
+    }
+    given = Given(zone=UTC)
+    text = "\n".join([outputs[source](good + "Z" * (source in ("nvsentinel", "npd"))), outputs[source](time)])
+    records = converted(text.encode(), source, given, 100)
+    assert (len(records), given.left_out.total()) == (1, 1)
+
+
 def test_more_events_than_a_day_may_hold_are_refused() -> None:
     """A line of Slurm's may name 100,000 nodes."""
     with pytest.raises(SourceError, match="split it"):

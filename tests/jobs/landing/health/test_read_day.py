@@ -174,6 +174,24 @@ def test_a_days_files_are_read_beside_its_runs(tmp_path: Path) -> None:
     assert not [row for row in found.tables["jobs"] if not row["job_id"]]
 
 
+def test_bytes_of_a_day_are_those_of_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_day, "MOST_BYTES", len(text(GOOD)))
+    found = landed(tmp_path, dict.fromkeys(["health-1.jsonl", "health-2.jsonl"], text(GOOD)))
+    assert found.reasons("") == {"health-2.jsonl": "file_too_large"}
+
+
+def test_spans_are_made_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {"health.jsonl": b"\n".join(text(GOOD | {"index": n}) for n in range(7))}
+    whole = landed(tmp_path / "whole", lines).accounts[""].health
+    monkeypatch.setattr(read_day, "_SPANS_TOGETHER", 3)
+    parts = landed(tmp_path / "parts", lines).accounts[""].health
+    assert whole is not None
+    assert parts is not None
+    same = [{**row, "source_file": ""} for row in parts.to_pylist()]
+    assert same == [{**row, "source_file": ""} for row in whole.to_pylist()]
+    assert len(same) == 7
+
+
 def test_a_day_of_too_many_lines_or_checks_is_one_reject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

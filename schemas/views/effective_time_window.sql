@@ -1,0 +1,15 @@
+-- One row per day, length of window (1, 7 and 30 days, which end with it) and team: what the GPU-hours of its units were spent
+-- on, as in effective_time_month. A window that begins before the first day holds the days that there are: `days` counts them.
+SELECT
+    last_day,
+    window_days,
+    team,
+    count(DISTINCT log_date) AS days,
+    count(DISTINCT job_id) AS jobs,
+    count(*) AS units,
+$effective_time_sums
+FROM effective_time
+INNER JOIN (
+    SELECT DISTINCT log_date AS last_day, explode(array(1, 7, 30)) AS window_days FROM jobs
+) ON datediff(last_day, log_date) BETWEEN 0 AND window_days - 1
+GROUP BY last_day, window_days, team
