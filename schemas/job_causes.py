@@ -234,7 +234,8 @@ JOB_CAUSES: Final = Table(
         Expectation(
             "revised_rows_say_so",
             f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
-            " AND (unrevised IS NOT NULL) = coalesce(map_contains_key(evidence, 'revised_from'), false)",
+            " AND (unrevised IS NOT NULL)"
+            " = coalesce(array_contains(map_keys(evidence), 'revised_from'), false)",
             f"a row flagged {JUDGED_BY_HISTORY}, and only such a row, has revised_from and its values before",
         ),
     ),

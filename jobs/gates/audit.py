@@ -1,148 +1,172 @@
 """Audit: check rows against their table's declaration before they become visible.
 
-One plain query over all tables of a phase finds whether anything is wrong. Only then does Great
-Expectations count each expectation: importing it takes seven seconds.
+DuckDB judges rows where they are, in the driver or in files: nothing is converted to be checked. Expectations
+are Spark SQL, transpiled like questions; both engines give one answer (tests/jobs/gates/test_engines.py).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
-from functools import reduce
-from importlib import import_module
+from functools import lru_cache
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+import duckdb
+import pyarrow as pa
+from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
+from jobs.runtime.places import is_url
+from jobs.warehouse.delta_tables import ALONE, quoted, read_parquet
+from jobs.warehouse.dialect import SETTINGS, WHOLE, condition
+from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Expectation, Table
 
-_RUNNER: Final = "jobs.gates.expectation_runner"
+_ROWS: Final = "rows_of_table"
+_MOST_KEPT: Final = 100_000
+"""Broken rows of a table that are returned: enough to see why."""
 
 
-def all_hold(
-    frames: Sequence[tuple[Table, DataFrame]],
-    extra: Sequence[Expectation] = (),
-    sound: Collection[str] = (),
-) -> bool:
-    """Whether all rows pass the expectations of their tables and `extra`, in one query.
+def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[Check]:
+    """Return every expectation of a table, and of `extra`, that rows break.
 
-    sound : tables whose lists of numbers their writer has checked already (arrays_valid).
-
-    What cannot be evaluated does not pass: checking each alone then finds which one it is.
+    Raises GateError if one could not be evaluated, which never counts as a pass.
     """
-    if any(differences(table, frame) for table, frame in frames):
-        return False
-    try:
-        broken = [rows for table, frame in frames for rows in _violations(table, frame, extra, sound)]
-        found = [rows.select(F.lit(1).alias("broken")) for rows in broken]
-        return not found or not reduce(DataFrame.union, found).count()
-    except (PySparkException, Py4JError):
-        return False
-
-
-def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> list[Check]:
-    """Return every expectation of a table, and of `extra`, that rows break; persist the DataFrame first.
-
-    Raises GateError if one could not be evaluated.
-    Only one audit at a time: Great Expectations gives every batch the same view name.
-    """
-    wrong = "; ".join(differences(table, frame))
-    if wrong:
-        return [Check(table.name, SCHEMA_EXPECTATION, frame.count(), wrong)]
-    return [] if all_hold([(table, frame)], extra) else _detail(table, frame, extra)
-
-
-def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Check]:
-    """Return warning-only expectations that published rows break, day by day, in one query."""
-    rules = [
-        (table.name, frame, each)
-        for table, frame in frames
-        for each in table.all_expectations()
-        if each.severity == "warns"
-    ]
-    broken = [
-        frame.where(_broken([each])).select(F.lit(number).alias("rule"), LOG_DATE)
-        for number, (_, frame, each) in enumerate(rules)
-    ]
-    found = reduce(DataFrame.union, broken).groupBy("rule", LOG_DATE).count().collect() if broken else []
+    if wrong := _differences(table, rows):
+        return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
+    source = rows.in_files if isinstance(rows, StagedRows) else rows
+    expectations = _expectations(table, source, extra)
+    with _lent(table, source, expectations) as connection:
+        counts = _counts(connection, table, expectations)
+        days = _days(connection, table, expectations) if any(counts) else {}
     return [
-        Check(rules[number][0], rules[number][2].name, rows, rules[number][2].meaning, (day,), "warns")
-        for number, day, rows in sorted(found)
+        Check(table.name, each.name, count, each.meaning, known_days(days.get(each.name, ())), each.severity)
+        for each, count in zip(expectations, counts, strict=True)
+        if count
     ]
 
 
-def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
-    """Rows that break an expectation, with its name in `broken`; all rows if the schema differs."""
-    if differences(table, frame):
-        return frame
-    same_keys = F.count("*").over(Window.partitionBy(*table.grain))
-    is_broken = {each.name: F.expr(_broken([each])) for each in (*table.all_expectations(), *extra)}
-    is_broken[KEY_EXPECTATION] = same_keys > 1
-    names = [F.when(rule, F.lit(name)) for name, rule in is_broken.items()]
-    rows = frame.withColumn("broken", F.array_compact(F.array(*names)))
-    return rows.where(F.size("broken") > 0)
+def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> pa.Table:
+    """Rows that break an expectation, with the names in `broken`; all rows if the schema differs."""
+    if isinstance(rows, pa.Table) and _differences(table, rows):
+        return rows.slice(0, _MOST_KEPT)
+    source = rows.in_files if isinstance(rows, StagedRows) else rows
+    expectations = _expectations(table, source, extra)
+    with _lent(table, source, table.all_expectations()) as connection:
+        return connection.sql(f"{_broken(table, expectations)} LIMIT {_MOST_KEPT}").to_arrow_table()
 
 
-def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> list[Check]:
-    """Count the rows that each expectation refuses."""
-    of_keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
-    expectations = {each.name: each for each in (*table.all_expectations(), *extra, of_keys)}
-    queries = {
-        name: f"SELECT 1 FROM {{batch}} WHERE {_broken([each])}" for name, each in expectations.items()
-    }
-    queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
-    runner = import_module(_RUNNER)  # imports Great Expectations, so only when needed
-    counts: dict[str, int] = runner.count_rows(table.name, frame, queries)
-    if not any(counts.values()):
-        raise GateError(f"{table.name}: not the same rows at a second look; persist the frame")
-    days = _days_by_name(broken_rows(table, frame, extra))
-    return [
-        Check(
-            table.name,
-            name,
-            rows,
-            expectations[name].meaning,
-            known_days(days.get(name, ())),
-            expectations[name].severity,
-        )
-        for name, rows in counts.items()
-        if rows
-    ]
-
-
-def _days_by_name(broken: DataFrame) -> dict[str, set[date | None]]:
-    """Log dates of the rows that break each expectation."""
-    found: dict[str, set[date | None]] = {}
-    if LOG_DATE in broken.columns:
-        for day, name in broken.select(LOG_DATE, F.explode("broken")).distinct().collect():
-            found.setdefault(name, set()).add(day)
+def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]:
+    """Return warning-only expectations that published rows break, day by day."""
+    found = []
+    for table, rows in tables:
+        rules = [each for each in table.all_expectations() if each.severity == "warns"]
+        with _lent(table, rows, rules) as connection:
+            for each in rules:
+                of_rows = f"FROM {_ROWS} WHERE {_breaks(each)} GROUP BY ALL ORDER BY ALL"
+                found += [
+                    Check(table.name, each.name, count, each.meaning, (day,), each.severity)
+                    for day, count in connection.execute(f"SELECT {LOG_DATE}, count(*) {of_rows}").fetchall()
+                ]
     return found
 
 
-def differences(table: Table, frame: DataFrame) -> list[str]:
-    """Return one sentence for each difference between the DataFrame's columns and the table's."""
-    return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
+def _differences(table: Table, rows: Rows) -> str:
+    """What the columns lack; staged rows were written with those of the table."""
+    return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
-def _violations(
-    table: Table, frame: DataFrame, extra: Sequence[Expectation], sound: Collection[str]
-) -> tuple[DataFrame, DataFrame]:
-    """Rows that break any expectation, and one row per duplicate key."""
-    several = frame.groupBy(*table.grain).count().where("count > 1")
-    expectations = table.expectations_of_scalars() if table.name in sound else table.all_expectations()
-    return frame.where(_broken([*expectations, *extra])), several
+def _expectations(table: Table, rows: pa.Table | FileRows, extra: Sequence[Expectation]) -> list[Expectation]:
+    """All that rows must fulfil, their key last; lists that their writer has checked are left out."""
+    is_sound = isinstance(rows, FileRows) and rows.are_sound
+    declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
+    keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
+    return [*declared, *extra, keys]
 
 
-def _broken(expectations: Sequence[Expectation]) -> str:
-    """SQL condition for rows that break any of these expectations; null counts as broken."""
-    holds = " AND ".join(f"coalesce(({each.condition}), false)" for each in expectations)
-    return f"NOT ({holds})"
+@contextmanager
+def _lent(
+    table: Table, rows: pa.Table | FileRows, expectations: Collection[Expectation]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection in which the rows are _ROWS; of a store's files, what expectations need."""
+    with duckdb.connect(":memory:", config=ALONE) as connection:
+        for statement in (*SETTINGS, WHOLE):
+            connection.execute(statement)
+        if isinstance(rows, FileRows) and rows.files and not is_url(rows.path):
+            connection.execute(f"CREATE VIEW {_ROWS} AS FROM {read_parquet(table, rows.path, rows.files)}")
+        else:
+            if isinstance(rows, FileRows):
+                rows = rows.columns(_read_by(table, expectations))
+            connection.register(_ROWS, rows)
+        yield connection
 
 
-def _rows_with_equal_keys(table: Table) -> str:
-    keys = ", ".join(table.grain)
-    equals = f"SELECT count(*) OVER (PARTITION BY {keys}) AS equals FROM {{batch}}"
-    return f"SELECT 1 FROM ({equals}) WHERE equals > 1"
+def _read_by(table: Table, expectations: Collection[Expectation]) -> pa.Schema:
+    """Columns of a table that expectations and its key need."""
+    text = " ".join(each.condition for each in expectations)
+    return pa.schema(
+        [each for each in table.arrow_schema if each.name in (*table.grain, LOG_DATE) or each.name in text]
+    )
+
+
+def _counts(
+    connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
+) -> Sequence[int]:
+    """Number of rows that break each expectation, in one query.
+
+    Raises GateError, which names the first that cannot be evaluated.
+    """
+    try:
+        return _count(connection, table, expectations)
+    except (duckdb.Error, SqlglotError):
+        for each in expectations:
+            try:
+                _count(connection, table, [each])
+            except (duckdb.Error, SqlglotError) as error:
+                what = f"{table.name}: expectation {each.name} could not be evaluated"
+                raise GateError(f"{what}: {str(error).splitlines()[0]}") from error
+        raise
+
+
+def _count(
+    connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
+) -> Sequence[int]:
+    keys = f"SELECT count(*) AS n FROM {_ROWS} GROUP BY {', '.join(table.grain)} HAVING n > 1"
+    counts = [
+        f"(SELECT coalesce(sum(n), 0) FROM ({keys}))"
+        if each.name == KEY_EXPECTATION
+        else f"count(*) FILTER ({_breaks(each)})"
+        for each in expectations
+    ]
+    (found,) = connection.execute(f"SELECT {', '.join(counts)} FROM {_ROWS}").fetchall()
+    return [int(count) for count in found]
+
+
+def _days(
+    connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
+) -> Mapping[str, Sequence[date | None]]:
+    """Log dates of the rows that break each expectation."""
+    if LOG_DATE not in table.column_names:
+        return {}
+    each = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"
+    return dict(connection.execute(f"SELECT name, list(DISTINCT day) FROM ({each}) GROUP BY name").fetchall())
+
+
+def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
+    """Query of the rows that break expectations, with the names of these."""
+    same_keys = f"count(*) OVER (PARTITION BY {', '.join(table.grain)}) > 1"
+    breaks = {each.name: _breaks(each) for each in expectations if each.condition} | {
+        KEY_EXPECTATION: same_keys
+    }
+    names = [f"CASE WHEN {sql} THEN {quoted(name)} END" for name, sql in breaks.items()]
+    named = f"list_filter([{', '.join(names)}], lambda name: name IS NOT NULL) AS broken"
+    return f"SELECT * FROM (SELECT *, {named} FROM {_ROWS}) WHERE len(broken) > 0"
+
+
+def _breaks(expectation: Expectation) -> str:
+    """DuckDB condition for rows that break an expectation; null counts as broken."""
+    return f"NOT coalesce(({_transpiled(expectation.condition)}), false)"
+
+
+@lru_cache(maxsize=4096)
+def _transpiled(sql: str) -> str:
+    return condition(sql)

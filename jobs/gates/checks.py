@@ -68,13 +68,17 @@ class Check:
 
 
 class Rule(NamedTuple):
-    """Outcome of a rule across rows: its name, and the rows that break it."""
+    """Outcome of a rule across rows: its name, and the rows that break it.
+
+    section : heading under which the data docs have it
+    """
 
     name: str
     rows: pa.Table
     table: str = "several"
     meaning: str = "no row breaks this rule"
     severity: Severity = "refuses"
+    section: str = "rules across rows and tables"
 
     @property
     def check(self) -> Check:

@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from jinja2 import Environment
@@ -113,8 +115,8 @@ def table_checks(
         passed = [Check(name, expectation, 0, meaning) for expectation, meaning in meanings.items()]
         checks = [failed.get(check.name, check) for check in passed]
         found.append(TableChecks(name, TABLES[name].meaning, count, checks))
-    if rules:
-        found.append(TableChecks("rules across rows and tables", "", None, [each.check for each in rules]))
+    for section, some in groupby(rules, attrgetter("section")):
+        found.append(TableChecks(section, "", None, [each.check for each in some]))
     return found
 
 

@@ -224,7 +224,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
     """Warn of broken warning-only rules, over tables as published."""
     watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
-    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in watched]):
+    for broken in warnings([(table, warehouse.in_files(table, log_dates)) for table in watched]):
         for day in broken.log_dates:
             found[day].append(Notice(RULE_BROKEN, f"{day}: {broken}"))
     return found

@@ -8,25 +8,22 @@ from dataclasses import replace
 from datetime import date
 from typing import Final, NamedTuple
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+import pyarrow as pa
 
-from jobs.gates.audit import all_hold, audit, broken_rows
+from jobs.gates.audit import audit, broken_rows
 from jobs.gates.checks import (
     OF_EVERY_TABLE,
     ON_TIME_EXPECTATION,
     Check,
-    GateError,
     GateRefusedError,
     GateWork,
     Rule,
 )
 from jobs.gates.quality_docs import LATER, REFUSED, Page, table_checks, write_docs
 from jobs.history.fingerprints import Fingerprint, record
-from jobs.warehouse.frames import Rows, StagedRows, frame_of, scalars_of
 from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import on_units
+from jobs.warehouse.rows import Rows
 from jobs.warehouse.stored import STORE_ERRORS, keep
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table
@@ -36,8 +33,6 @@ from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS, UNIT_KEY
 
 _LOG: Final = logging.getLogger(__name__)
 
-_MOST_KEPT: Final = 100_000
-"""Refused rows of a table that are saved: enough to see why."""
 _AT_A_TIME: Final = 4
 """Tables written at a time. A small one mostly waits: six take 8 s in turn, 3.5 s together."""
 
@@ -54,7 +49,7 @@ class _Broken(NamedTuple):
     """Rows of a table, or of a rule across tables, that break checks."""
 
     name: str
-    rows: DataFrame
+    rows: pa.Table
     checks: Sequence[Check]
 
 
@@ -77,7 +72,7 @@ def publish(
     Nothing is published in either case.
     """
     started = time.monotonic()
-    broken = _broken(warehouse, tables, log_dates, units, rules)
+    broken = _broken(tables, log_dates, units, rules)
     seconds = time.monotonic() - started
     counts = {name: rows.num_rows for name, rows in tables.items()}
     checks = table_checks(counts, rules, [check for each in broken for check in each.checks])
@@ -103,39 +98,18 @@ def check_rows(warehouse: Warehouse, tables: Mapping[str, Rows], units: Collecti
 
 
 def _broken(
-    warehouse: Warehouse,
     tables: Mapping[str, Rows],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
     rules: Sequence[Rule],
 ) -> list[_Broken]:
-    """Audit every table and every rule; returns all failures, not only the first.
-
-    Raises GateError if what was found together is not found again: that is never a pass.
-    """
-    # What has no rows breaks no rule, and Spark would take as long to say so as of a thousand.
-    filled = {TABLES[name]: rows for name, rows in tables.items() if rows.num_rows}
-    frames = [(table, frame_of(warehouse.spark, table, rows)) for table, rows in filled.items()]
-    scalars = [(table, scalars_of(filled[table], frame)) for table, frame in frames]
-    sound = {name for name, rows in tables.items() if isinstance(rows, StagedRows) and rows.are_sound}
-    found: list[_Broken] = []
-    on_time = {table: _on_time(table, log_dates, units) for table in filled}
-    alike: dict[Expectation, list[tuple[Table, DataFrame]]] = {}
-    for table, frame in scalars:
-        alike.setdefault(on_time[table], []).append((table, frame))
-    if not all(all_hold(some, [expected], sound) for expected, some in alike.items()):
-        for table, frame in frames:
-            if checks := audit(table, frame, [on_time[table]]):
-                found.append(_Broken(table.name, broken_rows(table, frame, [on_time[table]]), checks))
-        if not found:
-            named = ", ".join(tables)
-            raise GateError(f"{named}: broken when checked together, but not when each is checked alone")
-    of_rules = [rule for rule in rules if rule.rows.num_rows]
-    spark = warehouse.spark
-    return [
-        *found,
-        *(_Broken(rule.name, spark.createDataFrame(rule.rows), [rule.check]) for rule in of_rules),
-    ]
+    """Audit every table and every rule; returns all failures, not only the first."""
+    found = []
+    for table, rows in ((TABLES[name], rows) for name, rows in tables.items() if rows.num_rows):
+        on_time = [_on_time(table, log_dates, units)]
+        if checks := audit(table, rows, on_time):
+            found.append(_Broken(table.name, broken_rows(table, rows, on_time), checks))
+    return found + [_Broken(rule.name, rule.rows, [rule.check]) for rule in rules if rule.rows.num_rows]
 
 
 def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | None) -> Expectation:
@@ -197,8 +171,8 @@ def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
 def _keep(broken: _Broken, folder: str) -> None:
     """Save refused rows, replacing those saved before for the same days."""
     try:
-        keep(f"{folder}/{broken.name}", broken.rows.limit(_MOST_KEPT).toArrow())
-    except (PySparkException, Py4JError, *STORE_ERRORS) as error:  # the refusal matters more
+        keep(f"{folder}/{broken.name}", broken.rows)
+    except (*STORE_ERRORS, pa.ArrowException) as error:  # the refusal matters more
         _LOG.warning("refused rows of %s could not be saved: %s", broken.name, error)
 
 

@@ -21,7 +21,7 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
 from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings, SettingsError
-from jobs.warehouse.frames import StagedRows, staged_rows
+from jobs.warehouse.rows import Rows, staged_rows
 from jobs.warehouse.staging import STAGED_TABLES
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -68,8 +68,8 @@ def run(
     source_files = _source_files(landed.accounts)
     for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
         _LOG.warning(change)
-    with staged_rows(spark, landed.staged, settings.paths.warehouse) as staged:
-        tables: dict[str, pa.Table | StagedRows] = {
+    with staged_rows(landed.staged, settings.paths.warehouse) as staged:
+        tables: dict[str, Rows] = {
             RANK_STEPS: staged[RANK_STEPS],
             JOBS: landed.jobs,
             REJECTS: staged[REJECTS],

@@ -12,6 +12,7 @@ from jobs.entry_points import inputs
 from jobs.entry_points.cli import Reads, entry_point
 from jobs.entry_points.run_log import phase_work
 from jobs.gates.checks import Rule
+from jobs.gates.suites import Suites
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import Fingerprint
 from jobs.history.phases import PHASES, phase_before
@@ -19,7 +20,7 @@ from jobs.history.records import Records, days_after
 from jobs.runtime.arguments import LOG_DATE, Arguments, Command
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
-from jobs.warehouse.frames import Rows
+from jobs.warehouse.rows import Rows
 from jobs.warehouse.tables import Warehouse
 from schemas.unit import Unit
 from schemas.vocabulary import Phase
@@ -47,6 +48,7 @@ class PhaseRun:
         self._started = time.monotonic()
         self._phase, self._days, self._units = phase, log_dates, units
         self.warehouse = Warehouse.of(spark, settings)
+        self._suites = Suites(settings.gates.suites, phase)
         self.done: Sequence[Fingerprint] = ()
         if phase != Phase.INGEST:
             records = Records(self.warehouse, settings, log_dates, units, phase_before(phase))
@@ -54,6 +56,7 @@ class PhaseRun:
 
     def publish(self, tables: Mapping[str, Rows], rules: Sequence[Rule] = ()) -> dict[str, int]:
         """Publish the phase's tables for these days; returns rows per table, and the phase's work."""
+        rules = [*rules, *self._suites.rules(tables)]
         rows, gates, _ = publish(
             self._phase, self.warehouse, tables, self._days, rules, self._units, self.done
         )

@@ -10,10 +10,10 @@ from typing import Final
 from sqlglot import exp, parse_one
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from jobs.reading.database import SETTINGS, Database, in_duckdb
-from jobs.reading.dialect import WHOLE
+from jobs.reading.database import Database, in_duckdb
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_tables import quoted
+from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.reader import QuestionError
 from schemas.dictionary import type_name
 from schemas.table import Table

@@ -10,21 +10,16 @@ from typing import Final
 
 import duckdb
 
-from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.runtime.nearest import close_match
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
+from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.reader import QuestionError
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
 
-SETTINGS: Final = (
-    "SET TimeZone = 'UTC'",
-    "SET parquet_metadata_cache = true",
-    "SET ieee_floating_point_ops = false",  # a division by zero is an error, as it is to Spark
-)
 IN_ORDER: Final = "SET threads = 1"
 """Sums of floating point numbers add the rows in one order: the same rows, the same bits."""
 

@@ -13,8 +13,8 @@ from typing import Final
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from jobs.reading.dialect import put_over
 from jobs.runtime.nearest import suggestion
+from jobs.warehouse.dialect import put_over
 from jobs.warehouse.reader import QuestionError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES

@@ -20,7 +20,7 @@ ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
 _LEFT_OUT: Final = (PROJECT / "jobs/synthetic", PROJECT / "jobs/make_demo.py", PROJECT / "jobs/make_fleet.py")
 """The generator of fleets, which runs only from a checkout."""
-_SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js")
+_SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js", ".json")
 _ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
 _EMITTER: Final = "straggler_emitter"
 _VERSION: Final = "0.1.0"

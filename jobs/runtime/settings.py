@@ -17,6 +17,7 @@ from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
     DrainSettings,
+    GateSettings,
     HealthSettings,
     HistorySettings,
     LandingSettings,
@@ -57,6 +58,7 @@ class Settings(Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
+    gates: GateSettings = GateSettings()
     power: PowerSettings
     watch: WatchSettings
     live: LiveSettings

@@ -125,6 +125,12 @@ class WattSettings(Section):
         return self
 
 
+class GateSettings(Section):
+    """`suites` is the folder of a team's own suites of Great Expectations; left out, ours alone runs."""
+
+    suites: Annotated[str, Field(min_length=1)] | None = None
+
+
 class PowerSettings(Section):
     """Watts by gpu_type of the manifest; units of other types get no megawatts."""
 

@@ -17,6 +17,7 @@ from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
 from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.warehouse.reader import AnswerError, QuestionError
+from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -186,9 +187,8 @@ class DeltaTables:
         check_opened(
             path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
         )
-        partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
-        paths = [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
-        return Stored(_read_parquet(paths, partition), (*paths, *(f"{path}/{file}" for file in files)))
+        paths = _as_patterns(path, files)
+        return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
 
     def _log(self, path: str, version: int | None) -> DeltaTable:
         """Delta log of a table at a version; in a store cached, if this process has opened it."""
@@ -223,8 +223,18 @@ class DeltaTables:
             raise
 
 
-def _read_parquet(files: Collection[str], partition: Collection[tuple[str, str]]) -> str:
-    """SQL of a table function that reads files; partition : names and types of hive partition columns."""
+def read_parquet(table: Table, path: str, files: Collection[Logged]) -> str:
+    """SQL of a table function that reads files of a table in a folder of this machine."""
+    return _read_parquet(table, _as_patterns(path, [file.name for file in files]))
+
+
+def _as_patterns(path: str, files: Collection[str]) -> list[str]:
+    """Paths of files as patterns that mean these files alone."""
+    return [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
+
+
+def _read_parquet(table: Table, files: Collection[str]) -> str:
+    partition = [each for each in sql_types(table) if each[0] in table.partition_by]
     types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
     folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
     return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"

@@ -1,54 +1,16 @@
 """Convert rows of tables between Arrow, files and Spark."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from jobs.runtime.places import is_url
-from jobs.warehouse.file_frames import as_logged, frame_of_files
-from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove
 from schemas.table import Table
-from schemas.tables import TABLES
-
-_OF_ONE_TASK: Final = 32 << 20
-"""Bytes of rows that travel with one task: Spark's messages hold 128 MB."""
-
-
-@dataclass
-class StagedRows:
-    """Rows of one table in staged files, and whether a commit has adopted these files.
-
-    scalars : the same rows, maybe with null in place of their lists, which may take long to read
-    """
-
-    rows: DataFrame
-    scalars: DataFrame
-    files: Sequence[StagedFile]
-    root: str
-    is_adopted: bool = False
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in the staged files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def are_sound(self) -> bool:
-        """Whether the workers that wrote the files found all lists of numbers valid."""
-        return all(file.is_sound for file in self.files)
-
-
-Rows: TypeAlias = pa.Table | StagedRows
-"""Rows of a table, in the driver, or already in files beside the table."""
 
 
 def spark_schema(table: Table) -> StructType:
@@ -81,42 +43,6 @@ def _as(value: Column, stored: DataType, wanted: DataType) -> Column:
     if isinstance(stored, StructType) and isinstance(wanted, StructType) and stored != wanted:
         return F.when(value.isNotNull(), F.struct(*_fields(value.getField, stored, wanted)))
     return value
-
-
-def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
-    """Convert rows of a table to a DataFrame; rows from the driver are sorted by key."""
-    if isinstance(rows, StagedRows):
-        return rows.rows
-    if table.differences(rows.schema):
-        return spark.createDataFrame(rows)
-    in_order = rows.select(table.column_names).sort_by([(name, "ascending") for name in table.grain])
-    frame = spark.createDataFrame(in_order, spark_schema(table))
-    return frame.coalesce(1) if rows.nbytes < _OF_ONE_TASK else frame
-
-
-def scalars_of(rows: Rows, frame: DataFrame) -> DataFrame:
-    """The DataFrame of rows, or a faster one with null in place of sound lists of numbers."""
-    return rows.scalars if isinstance(rows, StagedRows) and rows.are_sound else frame
-
-
-@contextmanager
-def staged_rows(
-    spark: SparkSession, files: Sequence[StagedFile], root: str
-) -> Iterator[dict[str, StagedRows]]:
-    """Yield the rows staged under a root, by table; files not adopted in the block are removed."""
-    found = {}
-    for name in STAGED_TABLES:
-        some = [file for file in files if file.table == name]
-        where = TABLES[name], f"{root}/{name}", as_logged(some)
-        rows = frame_of_files(spark, *where)
-        scalars = frame_of_files(spark, *where, scalars_only=True) if is_url(root) else rows
-        found[name] = StagedRows(rows, scalars, some, root)
-    try:
-        yield found
-    finally:
-        for each in found.values():
-            if not each.is_adopted:
-                remove(root, each.files)
 
 
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from pyspark import SparkContext
 
 from jobs.warehouse.delta_files import commit, keys_of, with_partition
-from jobs.warehouse.file_frames import groups_of, in_tasks, packed
+from jobs.warehouse.file_frames import in_tasks, packed
+from jobs.warehouse.rows import groups_of
 from jobs.warehouse.staging import StagedFile, Staging, remove
 from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import Filters, Logged, logged

@@ -14,10 +14,11 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse import delta_files, table_log
 from jobs.warehouse.delta_tables import LATEST_PUBLICATION
 from jobs.warehouse.file_frames import frame_of_files
-from jobs.warehouse.frames import Rows, StagedRows, spark_schema, with_columns
+from jobs.warehouse.frames import spark_schema, with_columns
 from jobs.warehouse.publication import Published, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
+from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from jobs.warehouse.small_files import SmallFiles, small_files
 from jobs.warehouse.stored import create, is_stored, opened
 from jobs.warehouse.table_log import logged
@@ -160,11 +161,16 @@ class Warehouse:
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date and path or URL of each file with rows of these days."""
-        if not self.exists(table.name):
-            return []
-        path, days = self.path(table.name), table_log.on_days(table, log_dates)
-        found = logged(opened(path, self._version(table.name)), days)
+        path, found, _ = self.in_files(table, log_dates)
         return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
+
+    def in_files(self, table: Table, log_dates: Sequence[date]) -> FileRows:
+        """Rows of these days, in the files of a table that readers see."""
+        path = self.path(table.name)
+        if not self.exists(table.name):
+            return FileRows(path, [])
+        days = table_log.on_days(table, log_dates)
+        return FileRows(path, logged(opened(path, self._version(table.name)), days))
 
     def replace(
         self,

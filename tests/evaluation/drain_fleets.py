@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from jobs.reading.database import create_views, needed
-from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell
 from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import GPUS_PER_HOST
 from jobs.synthetic.simulation import JobPlan, child_rng
+from jobs.warehouse.dialect import WHOLE
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MACHINE_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
 from tests.support.examples import table_rows

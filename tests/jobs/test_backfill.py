@@ -153,7 +153,6 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
 
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
         patch.setattr("jobs.gates.write_audit_publish.audit", refuse)
         with pytest.raises(GateRefusedError):
             history.fill()

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from jobs.reading.database import create_views
-from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
+from jobs.warehouse.dialect import WHOLE
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from tests.support.examples import table_rows

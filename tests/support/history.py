@@ -21,8 +21,8 @@ from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import run_folder, write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.publication import publication
+from jobs.warehouse.rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES

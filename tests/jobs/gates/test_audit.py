@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs.gates.audit import audit, broken_rows, warnings
 from jobs.gates.checks import KEY_EXPECTATION, Check, GateError, GateRefusedError
@@ -16,28 +15,24 @@ from schemas.vocabulary import (
     REJECTS,
     STAGE_SLOWDOWN,
 )
-from tests.support.examples import DAY, frame
+from tests.support.examples import DAY, table_rows
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 
 
-def refused(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def refused(name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Rows that each broken expectation of a table refuses."""
-    rows = frame(spark, name, changes).persist()
-    try:
-        found = audit(TABLES[name], rows)
-    finally:
-        rows.unpersist()
+    found = audit(TABLES[name], table_rows(name, changes))
     assert {refusal.table for refusal in found} == {name}
     return {refusal.expectation: refusal.rows for refusal in found}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
-def test_a_good_row_passes_every_expectation_of_its_table(spark: SparkSession, table: Table) -> None:
-    assert audit(table, frame(spark, table.name)) == []
+def test_a_good_row_passes_every_expectation_of_its_table(table: Table) -> None:
+    assert audit(table, table_rows(table.name)) == []
 
 
-def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: SparkSession) -> None:
+def test_every_kind_of_violation_of_a_column_is_refused_and_counted() -> None:
     # A slowdown is stored as computed, whatever it is.
     rows: list[dict[str, Any]] = [
         {},
@@ -50,7 +45,7 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: Spark
         {"pp_rank": -1},
         {"pp_rank": -2},
     ]
-    assert refused(spark, STAGE_SLOWDOWN, rows) == {
+    assert refused(STAGE_SLOWDOWN, rows) == {
         "job_id_not_null": 1,
         "slowdown_not_null": 1,
         "slowdown_finite": 4,  # null is not a finite number either
@@ -58,19 +53,15 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: Spark
     }
 
 
-def test_equal_keys_are_refused_and_every_row_that_has_one_counted(spark: SparkSession) -> None:
+def test_equal_keys_are_refused_and_every_row_that_has_one_counted() -> None:
     whole_file = {"line": None, "reason": "unreadable_file", "text": None}
     rows: list[dict[str, Any]] = [{}, {"detail": "again"}, whole_file, whole_file, whole_file, {"line": 4}]
-    assert refused(spark, REJECTS, rows) == {KEY_EXPECTATION: 5}
+    assert refused(REJECTS, rows) == {KEY_EXPECTATION: 5}
 
 
-def test_a_frame_that_is_not_the_table_is_refused_with_every_difference(spark: SparkSession) -> None:
-    rows = (
-        frame(spark, STAGE_SLOWDOWN)
-        .drop("pp_rank")
-        .withColumn("slowdown", F.lit("1"))
-        .withColumn("x", F.lit(1))
-    )
+def test_a_frame_that_is_not_the_table_is_refused_with_every_difference() -> None:
+    rows = pa.table({**table_rows(STAGE_SLOWDOWN).to_pydict(), "slowdown": ["1"], "x": [1]})
+    rows = rows.drop_columns("pp_rank")
     assert audit(STAGES, rows) == [
         Check(
             STAGE_SLOWDOWN,
@@ -94,52 +85,43 @@ def test_the_message_names_table_expectation_and_rows() -> None:
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("nope > 1", "UNRESOLVED_COLUMN"),  # a mistake that analysis finds
-        ("1 / (pp_rank - pp_rank) > 1", "DIVIDE_BY_ZERO"),  # one that only rows show
-        ("pp_rank >", "PARSE_SYNTAX_ERROR"),
+        ("nope > 1", "nope"),  # a mistake that analysis finds
+        ("1 / (pp_rank - pp_rank) > 1", "zero"),  # one that only rows show
+        ("pp_rank >", "missing"),
     ],
 )
 def test_an_expectation_that_cannot_be_evaluated_is_an_error_and_not_a_pass(
-    spark: SparkSession, condition: str, reason: str
+    condition: str, reason: str
 ) -> None:
     with pytest.raises(
         GateError, match=f"stage_slowdown: expectation odd could not be evaluated: .*{reason}"
     ):
-        audit(STAGES, frame(spark, STAGE_SLOWDOWN), [Expectation("odd", condition, "odd")])
+        audit(STAGES, table_rows(STAGE_SLOWDOWN), [Expectation("odd", condition, "odd")])
 
 
-def test_a_condition_that_comes_out_as_null_is_a_violation(spark: SparkSession) -> None:
+def test_a_condition_that_comes_out_as_null_is_a_violation() -> None:
     odd = Expectation("odd", "CAST(null AS boolean)", "never null")
-    found = audit(STAGES, frame(spark, STAGE_SLOWDOWN), [odd])
+    found = audit(STAGES, table_rows(STAGE_SLOWDOWN), [odd])
     assert found == [Check(STAGE_SLOWDOWN, "odd", 1, "never null", (DAY,))]
 
 
-def test_a_rule_that_only_warns_is_found_among_published_rows_and_others_are_not(spark: SparkSession) -> None:
+def test_a_rule_that_only_warns_is_found_among_published_rows_and_others_are_not() -> None:
     """A reject's text is one character too long, and its file, which must not be null, is not named."""
-    rows = frame(spark, REJECTS, [{}, {"line": 4, "text": "x" * 2001, "source_file": None}])
+    rows = table_rows(REJECTS, [{}, {"line": 4, "text": "x" * 2001, "source_file": None}])
     broken = {refusal.expectation: refusal.severity for refusal in audit(TABLES[REJECTS], rows)}
     assert broken == {"text_is_cut": "warns", "source_file_not_null": "refuses"}
-    (found,) = warnings([(TABLES[REJECTS], rows), (STAGES, frame(spark, STAGE_SLOWDOWN))])
+    (found,) = warnings([(TABLES[REJECTS], rows), (STAGES, table_rows(STAGE_SLOWDOWN))])
     assert (found.name, found.rows, found.severity) == ("rejects.text_is_cut", 1, "warns")
 
 
-def test_rows_that_change_between_two_looks_are_an_error(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jobs.gates.expectation_runner.count_rows", lambda *_: {"slowdown_not_null": 0})
-    with pytest.raises(GateError, match="persist"):
-        audit(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": None}]))
-
-
-def test_broken_rows_are_listed_with_what_they_break(spark: SparkSession) -> None:
+def test_broken_rows_are_listed_with_what_they_break() -> None:
     changes: list[dict[str, Any]] = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2}, {"pp_rank": 2}]
-    rows = frame(spark, STAGE_SLOWDOWN, changes)
+    rows = table_rows(STAGE_SLOWDOWN, changes)
     extra = Expectation("first", "pp_rank = 0", "the first stage")
-    found = broken_rows(STAGES, rows, [extra]).select("pp_rank", "broken").collect()
+    found = broken_rows(STAGES, rows, [extra]).select(["pp_rank", "broken"]).to_pylist()
     assert sorted((row["pp_rank"], row["broken"]) for row in found) == [
         (1, ["slowdown_not_null", "slowdown_finite", "first"]),
         (2, ["first", "key_is_unique"]),
         (2, ["first", "key_is_unique"]),
     ]
-    other = rows.drop("pp_rank")
-    assert broken_rows(STAGES, other).count() == 4
+    assert broken_rows(STAGES, rows.drop_columns("pp_rank")).num_rows == 4

@@ -4,8 +4,6 @@ import math
 from datetime import date
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from schemas.job_causes import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -30,7 +28,7 @@ from udfs.kernel.recorded.durations import CLAMP_S
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 
 
-def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) -> None:
+def test_waste_that_is_not_that_of_its_slowdown_is_refused() -> None:
     names = ("gc", "optimizer", "forward-pp-comm", "backward-pp-comm", "forward-compute")
     figures = [
         (0.96, (1 - 1 / 0.96) * (1 + 1e-13)),
@@ -43,11 +41,11 @@ def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) 
         {"op_type": name, "slowdown": slowdown, "waste_fraction": waste}
         for name, (slowdown, waste) in zip(names, figures, strict=True)
     ]
-    assert refused(spark, OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
-    assert refused(spark, OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
+    assert refused(OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
+    assert refused(OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
 
 
-def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs(spark: SparkSession) -> None:
+def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs() -> None:
     rows: list[dict[str, Any]] = [
         {"run_id": "good"},
         {"run_id": "1", "outage_gpu_hours": 9.0},
@@ -57,7 +55,7 @@ def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs(spark: SparkSessi
         {"run_id": "good too", "unknown_gpu_hours": -1.0, "lost_work_gpu_hours": 57.0},
         {"run_id": "5", "startup_gpu_hours": -4.0, "unknown_gpu_hours": 48.0},
     ]
-    assert refused(spark, JOB_TIME, rows) == {
+    assert refused(JOB_TIME, rows) == {
         "parts_add_up": 1,
         "ettr_of_parts": 1,
         "productive_fraction_of_parts": 1,
@@ -66,17 +64,17 @@ def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs(spark: SparkSessi
     }
 
 
-def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ(spark: SparkSession) -> None:
+def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ() -> None:
     assert CLAMP_S == -CLOCK_NOISE_S, "a transfer of this and less is 0 in the replay"
     times_s = {"good": -0.0099, "clamped": -0.01, "infinite": float("inf"), "unknown": None}
     rows = [
         {"run_id": name, "op_types": [{"op_type": "forward-pp-comm", "ideal_duration_s": time_s}]}
         for name, time_s in times_s.items()
     ]
-    assert refused(spark, JOB_BASELINE, rows) == {"times_are_known": 3}
+    assert refused(JOB_BASELINE, rows) == {"times_are_known": 3}
 
 
-def test_identities_of_a_units_figures_are_checked(spark: SparkSession) -> None:
+def test_identities_of_a_units_figures_are_checked() -> None:
     unreplayed = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
     rows: list[dict[str, Any]] = [
         {"run_id": "good"},
@@ -95,7 +93,7 @@ def test_identities_of_a_units_figures_are_checked(spark: SparkSession) -> None:
         | {"run_id": "good three", "status": "failed", "status_detail": "KeyError: 3"}
         | {"failure_traceback": "File <x>, line 7"},
     ]
-    found = refused(spark, JOB_SLOWDOWN, rows)
+    found = refused(JOB_SLOWDOWN, rows)
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
     assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
     assert with_replay["ideal_step_s_with_replay"] == 3
@@ -112,19 +110,19 @@ def test_identities_of_a_units_figures_are_checked(spark: SparkSession) -> None:
     }
 
 
-def test_line_accounting_and_manifests_are_checked(spark: SparkSession) -> None:
+def test_line_accounting_and_manifests_are_checked() -> None:
     files: list[dict[str, Any]] = [
         {"source_file": "a", "lines": 4},
         {"source_file": "b", "lines": None},
         {"source_file": "c"},
     ]
-    assert refused(spark, SOURCE_FILES, files) == {"every_line_is_accounted_for": 1}
+    assert refused(SOURCE_FILES, files) == {"every_line_is_accounted_for": 1}
     arrivals: list[dict[str, Any]] = [
         {"rank": 0, "times_last": 41},
         {"rank": 1, "collectives": 0, "times_last": 0},
         {"rank": 2, "mean_late_us": -1.0},
     ]
-    assert refused(spark, COLLECTIVE_ARRIVAL, arrivals) == {
+    assert refused(COLLECTIVE_ARRIVAL, arrivals) == {
         "last_is_a_part": 1,
         "there_are_some": 1,
         "mean_late_us_in_range": 1,
@@ -136,14 +134,14 @@ def test_line_accounting_and_manifests_are_checked(spark: SparkSession) -> None:
         {"run_id": "4", "manifest_status": "no_manifest"},
         {"run_id": "5", "dp_size": 2**31 - 1, "pp_size": 2**31 - 1},  # the product fits no integer
     ]
-    assert refused(spark, JOBS, manifests) == {
+    assert refused(JOBS, manifests) == {
         "world_size_is_the_product": 2,
         "good_manifest_is_complete": 1,
         "bad_manifest_says_why": 1,
     }
 
 
-def test_counts_and_percentiles_of_the_fleet_are_checked(spark: SparkSession) -> None:
+def test_counts_and_percentiles_of_the_fleet_are_checked() -> None:
     changes: list[dict[str, Any]] = [
         {"jobs": 4},
         {"replayed": 3},
@@ -153,7 +151,7 @@ def test_counts_and_percentiles_of_the_fleet_are_checked(spark: SparkSession) ->
         {"failed": -1},
     ]
     rows = [{**change, "log_date": day} for change, day in zip(changes, JANUARY, strict=False)]
-    assert refused(spark, FLEET_DAY, rows) == {
+    assert refused(FLEET_DAY, rows) == {
         "every_unit_has_one_status": 2,
         "replayed_is_sum": 1,
         "straggling_are_analysed": 1,
@@ -162,7 +160,7 @@ def test_counts_and_percentiles_of_the_fleet_are_checked(spark: SparkSession) ->
     }
 
 
-def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSession) -> None:
+def test_every_kind_of_violation_of_a_list_is_refused_and_counted() -> None:
     lists: list[dict[str, Any]] = [
         {},
         {"op": [], "start_us": [], "duration_us": [], "microbatch": [], "model_chunk": []},
@@ -178,7 +176,7 @@ def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSe
         {"duration_us": [None, None, None]},
     ]
     rows = [{"step": step} | row for step, row in enumerate(lists)]
-    assert refused(spark, RANK_STEPS, rows) == {
+    assert refused(RANK_STEPS, rows) == {
         "op_elements_not_null": 1,
         "op_elements_in_range": 1,
         "start_us_elements_finite": 2,
@@ -193,7 +191,7 @@ def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSe
     }
 
 
-def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
+def test_fractions_hours_and_words_are_checked() -> None:
     rows: list[dict[str, Any]] = [
         {"time_saved_fraction": -0.5, "flag_reason": "clock_skew", "culprits": [], "evidence": {}},
         {"cause": CAUSES[1], "time_saved_fraction": None},
@@ -207,7 +205,7 @@ def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
         {"run_id": "less than nothing", "time_saved_fraction": -1.04},
         {"run_id": "more than all", "lost_fraction": 1.04},
     ]
-    assert refused(spark, JOB_CAUSES, rows) == {
+    assert refused(JOB_CAUSES, rows) == {
         "time_saved_fraction_not_null": 1,
         "time_saved_fraction_finite": 1,
         "time_saved_fraction_in_range": 2,
@@ -222,7 +220,7 @@ def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
     }
 
 
-def test_culprits_are_checked(spark: SparkSession) -> None:
+def test_culprits_are_checked() -> None:
     earlier: dict[str, Any] = {
         "direction": None,
         "course": None,
@@ -247,7 +245,7 @@ def test_culprits_are_checked(spark: SparkSession) -> None:
         None,
     ]
     rows = [{"job_id": str(number), "culprits": each} for number, each in enumerate(culprits)]
-    assert refused(spark, JOB_CAUSES, rows) == {
+    assert refused(JOB_CAUSES, rows) == {
         "culprits_not_null": 1,
         "culprits_are_described": 5,  # a null list cannot be looked into either
         "culprits_have_their_course": 5,
@@ -255,7 +253,7 @@ def test_culprits_are_checked(spark: SparkSession) -> None:
     }
 
 
-def test_evidence_is_checked(spark: SparkSession) -> None:
+def test_evidence_is_checked() -> None:
     evidence: list[Any] = [
         {"peers": 1.0},
         {"peers": math.nan},
@@ -265,14 +263,14 @@ def test_evidence_is_checked(spark: SparkSession) -> None:
         None,
     ]
     rows = [{"job_id": str(number), "evidence": each} for number, each in enumerate(evidence)]
-    assert refused(spark, JOB_CAUSES, rows) == {
+    assert refused(JOB_CAUSES, rows) == {
         "evidence_not_null": 1,
         "evidence_values_finite": 4,
         "evidence_is_known": 2,
     }
 
 
-def test_revised_rows_keep_the_figures_before(spark: SparkSession) -> None:
+def test_revised_rows_keep_the_figures_before() -> None:
     before: tuple[Any, ...] = (True, 0.25, 0.125, None, [], {"peers": 7.0})
     judged = {"flag_reason": "judged_by_history", "evidence": {"revised_from": 0.25, "history_runs": 2.0}}
     rows: list[dict[str, Any]] = [
@@ -284,4 +282,4 @@ def test_revised_rows_keep_the_figures_before(spark: SparkSession) -> None:
         {"evidence": {"revised_from": 0.25}},
     ]
     rows = [row | {"job_id": str(number)} for number, row in enumerate(rows)]
-    assert refused(spark, JOB_CAUSES, rows) == {"revised_rows_say_so": 4}
+    assert refused(JOB_CAUSES, rows) == {"revised_rows_say_so": 4}

@@ -7,18 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs.gates.checks import GateError, GateRefusedError, Rule
 from jobs.gates.write_audit_publish import publish, refused_path
 from jobs.report.links import docs_path
-from jobs.warehouse.frames import StagedRows
-from jobs.warehouse.staging import StagedFile
+from jobs.warehouse.rows import StagedRows
+from jobs.warehouse.staging import Staging
 from jobs.warehouse.tables import Warehouse
-from schemas.table import Table
+from schemas.table import Expectation, Table
 from schemas.tables import TABLES
-from schemas.vocabulary import DP_RANK_SLOWDOWN, REJECTS, STAGE_SLOWDOWN
-from tests.support.examples import DAY, NEXT_DAY, frame, table_rows
+from schemas.vocabulary import DP_RANK_SLOWDOWN, RANK_STEPS, REJECTS, STAGE_SLOWDOWN
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 
 @pytest.fixture
@@ -105,28 +104,28 @@ def test_rows_of_a_day_that_was_not_computed_are_refused(warehouse: Warehouse) -
 
 
 def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
-    spark: SparkSession, published: Warehouse
-) -> None:
-    before = contents(published)
-    odd = frame(spark, STAGE_SLOWDOWN).withColumn("slowdown", F.expr("1 / (pp_rank - pp_rank)"))
-    file = StagedFile(STAGE_SLOWDOWN, (), "part.parquet", 1, rows=1, stats="{}", is_sound=True)
-    frames = {
-        STAGE_SLOWDOWN: StagedRows(odd, odd, [file], published.root),
-        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
-    }
-    with pytest.raises(GateError, match=r"expectation slowdown_\w+ could not be evaluated: .*DIVIDE_BY_ZERO"):
-        publish("simulate", published, frames, [DAY])
-    assert contents(published) == before
-
-
-def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
     published: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(published)
-    monkeypatch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
-    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken when checked together"):
-        publish("simulate", published, {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN)}, [DAY])
+    odd = Expectation("odd", "1 / (pp_rank - pp_rank) > 1", "never zero")
+    monkeypatch.setattr("jobs.gates.write_audit_publish._on_time", lambda *_: odd)
+    with pytest.raises(GateError, match=r"expectation odd could not be evaluated: .* zero"):
+        publish("simulate", published, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}, [DAY])
     assert contents(published) == before
+
+
+def test_rows_in_files_are_judged_where_they_are(warehouse: Warehouse) -> None:
+    """Lists that their writer found valid are not read again; a file that is not sound is judged whole."""
+    for is_sound in (True, False):
+        staging = Staging(warehouse.root, "run")
+        rows = table_rows(RANK_STEPS, [{"step": 7}, {"step": 8, "rank": -1, "duration_us": [-1.0, 0.0, 0.0]}])
+        staging.write(RANK_STEPS, (("log_date", DAY.isoformat()),), rows)
+        files = [file._replace(is_sound=is_sound) for file in staging.close()]
+        with pytest.raises(GateRefusedError) as raised:
+            publish("ingest", warehouse, {RANK_STEPS: StagedRows(RANK_STEPS, files, warehouse.root)}, [DAY])
+        found = [refusal.expectation for refusal in raised.value.refusals]
+        assert found == ["rank_in_range", *([] if is_sound else ["duration_us_elements_in_range"])]
+        assert count_refused(warehouse, "ingest") == {RANK_STEPS: 1}
 
 
 def test_refused_rows_that_cannot_be_saved_do_not_hide_the_refusal(

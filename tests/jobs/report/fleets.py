@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.reading.database import IN_ORDER, create_views
-from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.read import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.write import publication_of
+from jobs.warehouse.dialect import WHOLE
 from schemas.drain import DrainTerms
 from schemas.tables import TABLES
 from schemas.views import VIEWS

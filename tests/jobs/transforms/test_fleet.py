@@ -49,7 +49,7 @@ def rows(spark: SparkSession) -> Rows:
     ]
     units = with_lost(frame(spark, JOB_SLOWDOWN, UNITS), frame(spark, JOB_CAUSES, causes))
     made = group_day(units, frame(spark, JOBS, jobs)).persist()
-    assert audit(TABLES[GROUP_DAY], made) == []
+    assert audit(TABLES[GROUP_DAY], made.toArrow()) == []
     today = made.where("log_date = DATE'2026-01-05'").collect()
     return {(row.dimension, row.value): row.asDict() for row in today}
 
@@ -110,7 +110,7 @@ def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
         {"job_id": "a", "op_type": "gc", "slowdown": 0.8, "waste_fraction": -0.25},
     ]
     made = op_type_day(frame(spark, OP_TYPE_SLOWDOWN, op_types), frame(spark, JOB_SLOWDOWN, UNITS)).persist()
-    assert audit(TABLES[OP_TYPE_DAY], made) == []
+    assert audit(TABLES[OP_TYPE_DAY], made.toArrow()) == []
     found = {
         row.op_type: (row.jobs, row.slowed, row.gpu_hours, row.wasted_gpu_hours) for row in made.collect()
     }

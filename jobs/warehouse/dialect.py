@@ -7,11 +7,18 @@ is an error: an answer that is silently another one would be worse.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
 """DuckDB rounds where a number becomes a whole one; Spark cuts off its decimals."""
+
+SETTINGS: Final = (
+    "SET TimeZone = 'UTC'",
+    "SET parquet_metadata_cache = true",
+    "SET ieee_floating_point_ops = false",  # a division by zero is an error, as it is to Spark
+)
+"""Statements for every connection."""
 
 _UNLIKE: Final = exp.ArrayDistinct | exp.Format | exp.Kurtosis | exp.MonthsBetween | exp.Skewness | exp.Typeof
 """Functions whose results differ."""
@@ -30,6 +37,11 @@ def put_over(question: exp.Expr) -> str:
         elif type(each) in _RULES:
             _RULES[type(each)](each)
     return tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def condition(sql: str) -> str:
+    """Transpile a condition on rows. Raises SqlglotError if impossible."""
+    return put_over(exp.paren(parse_one(sql, read="spark"), copy=False))  # a tree cannot replace its root
 
 
 def _name_columns(tree: exp.Expr) -> None:
@@ -98,6 +110,16 @@ def _date(each: exp.Expr) -> exp.Expr:
     return exp.Cast(this=each, to=exp.DataType.build("date"))
 
 
+def _by_name(each: exp.Expr) -> exp.Expr:
+    """`forall`, which DuckDB lacks: null where no element breaks it and one makes it null."""
+    if each.name.lower() != "forall":
+        return each
+    holds = exp.Anonymous(this="list_transform", expressions=each.expressions)
+    breaks = exp.func("list_contains", holds, exp.false(), dialect="duckdb")
+    known = exp.Anonymous(this="list_count", expressions=[holds.copy()]).eq(exp.func("len", holds.copy()))
+    return exp.Case().when(breaks, exp.false()).when(known, exp.true())
+
+
 def _like(each: exp.Expr) -> exp.Expr:
     is_plain = each.expression.is_string and "\\" not in each.expression.name
     return each if is_plain else exp.Escape(this=each, expression=exp.Literal.string("\\"))
@@ -116,6 +138,7 @@ def _without_safe(each: exp.Expr) -> exp.Expr:
 
 
 _OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
+    exp.Anonymous: _by_name,
     exp.AddMonths: _date,  # a date stays a date, where DuckDB makes it a timestamp
     exp.ArrayPosition: _array_position,  # 0 for what an array lacks, where DuckDB gives null
     exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # of no rows 0, not null

@@ -1,0 +1,106 @@
+"""Runs suites with Great Expectations, in a process of its own: see suites."""
+
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import great_expectations as gx
+import pyarrow as pa
+from great_expectations.core import ExpectationValidationResult
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.exceptions.exceptions import GreatExpectationsError
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+from jobs.gates.checks import GateError, Rule
+from jobs.gates.suites import Suite
+from jobs.runtime.settings import SettingsError
+
+_PLACE = "place"
+_EVERY_ROW = {"result_format": "COMPLETE", "include_unexpected_rows": False}
+
+
+def serve() -> None:
+    """Judge the suites and rows that standard input brings, until it is closed."""
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed must not come between the results
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            suite, rows = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
+            found: object
+            try:
+                found = judged(suite, rows)
+            except Exception as error:  # noqa: BLE001 - raised again where the results are read
+                found = error
+            pickle.dump(found, results)
+            results.flush()
+
+
+def judged(suite: Suite, rows: pa.Table) -> list[Rule]:
+    """Run a suite; returns a rule for each expectation, in the order of the file.
+
+    Raises SettingsError for an expectation that Great Expectations does not accept, GateError for one that
+    it cannot evaluate, which never counts as a pass.
+    """
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    asset = context.data_sources.add_pandas(suite.table).add_dataframe_asset(suite.table)
+    definition = asset.add_batch_definition_whole_dataframe(suite.table)
+    batch = definition.get_batch({"dataframe": rows.to_pandas()})
+    found = batch.validate(_as_suite(suite), result_format=_EVERY_ROW)
+    by_place = {_place(each): each for each in found.results}
+    return [_rule(suite, number, by_place[number], rows) for number in range(len(suite.expectations))]
+
+
+def _as_suite(suite: Suite) -> gx.ExpectationSuite:
+    made = gx.ExpectationSuite(name=suite.file)
+    for number, each in enumerate(suite.expectations):
+        where = f"{suite.file}: expectations.{number}"
+        asked = ExpectationConfiguration(type=each.type, kwargs=each.kwargs, meta={_PLACE: number})
+        try:
+            made.add_expectation_configuration(asked)
+        except GreatExpectationsError:
+            raise SettingsError(f"{where}.type: Great Expectations has no {each.type}") from None
+        except ValueError as error:
+            raise SettingsError(f"{where}.kwargs.{_first(error)}") from None
+    return made
+
+
+def _first(error: ValueError) -> str:
+    """Key and message of the first of pydantic's errors."""
+    first = next(_stated(error), None)
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error).splitlines()[0]
+
+
+def _stated(error: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401  # of pydantic 1, which it brings
+    yield from error.errors() if hasattr(error, "errors") else ()
+
+
+def _place(result: ExpectationValidationResult) -> int:
+    configuration = result.expectation_config
+    return int(configuration.meta[_PLACE]) if configuration and configuration.meta else -1
+
+
+def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
+    """Outcome of an expectation; where it fails over all rows together, one row says what was observed."""
+    each = suite.expectations[number]
+    if reason := _reason(result):
+        raise GateError(f"{suite.file}: expectations.{number} ({each.type}) could not be evaluated: {reason}")
+    broken = rows.slice(0, 0)
+    if not result.success:
+        places = result.result.get("unexpected_index_list")
+        observed = pa.table({"observed": [str(result.result.get("observed_value"))]})
+        broken = rows.take(places) if places else observed
+    same = sum(other.name == each.name for other in suite.expectations[:number])
+    name = f"{each.name}-{same + 1}" if same else each.name
+    return Rule(name, broken, suite.table, each.meaning, each.effect)
+
+
+def _reason(result: ExpectationValidationResult) -> str:
+    """First line of an error; it lies one level deeper if a metric raised it."""
+    info = result.exception_info or {}
+    layers = [info, *(each for each in info.values() if isinstance(each, dict))]
+    messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]
+    return messages[0].strip().splitlines()[0] if messages else ""

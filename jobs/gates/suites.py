@@ -1,0 +1,216 @@
+"""Suites: expectations in Great Expectations' own JSON, which it runs over the rows that a phase publishes.
+
+Declared rules (schemas/) judge single rows, and decide most. A suite says what only many rows can show:
+medians, shares of rows (`mostly`), what is usual in a fleet. Ours is job_slowdown.json; a team's own lie in
+the folder of the setting `gates.suites`. A suite is of the table that its name, or `table` in its meta, says.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, Final, Literal, NamedTuple, cast
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from jobs.gates.checks import GateError, Rule
+from jobs.runtime.extras import missing
+from jobs.runtime.nearest import missing_folder, suggestion
+from jobs.runtime.project import data_root, project_file
+from jobs.runtime.settings import SettingsError
+from jobs.warehouse.rows import Rows, columns_of
+from schemas.table import Severity
+from schemas.tables import TABLES
+from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, JOB_CAUSES, RESULT_TABLES, Phase
+
+_LIBRARY: Final = "great_expectations"
+_SERVE: Final = """
+import sys
+sys.modules.update(pyspark=None, sqlalchemy=None)
+from jobs.gates.suite_runner import serve
+serve()
+"""
+"""What has no module counts as not installed: a fifth less to import, and none of it is used here."""
+_OURS: Final = "job_slowdown.json"
+_TABLES_OF: Final[Mapping[str, Sequence[str]]] = {
+    Phase.INGEST: INGESTED_TABLES,
+    Phase.SIMULATE: RESULT_TABLES,
+    Phase.REVISE: (JOB_CAUSES,),  # a column of job_slowdown too, whose rows simulate has judged
+    Phase.AGGREGATE: FLEET_TABLES,
+}
+_COLUMNS: Final = ("column", "column_A", "column_B")
+_LISTS: Final = ("column_list", "column_set")
+_BY_ROW: Final = "row_condition"
+_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+_Level = Literal["critical", "warning", "info"]
+
+
+class _Stated(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: str | None = None
+    meta: dict[str, Any] | None = None
+    notes: str | list[str] | None = None
+
+
+class StatedExpectation(_Stated):
+    """An expectation as its file states it; what Great Expectations renders or remembers is not read."""
+
+    type: str
+    kwargs: dict[str, Any] = {}
+    description: str | None = None
+    severity: _Level = "critical"
+    rendered_content: Any = None
+    success_on_last_run: bool | None = None
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Columns that it names, each with its key."""
+        one = [(key, self.kwargs[key]) for key in _COLUMNS if key in self.kwargs]
+        return one + [(key, name) for key in _LISTS for name in self.kwargs.get(key) or ()]
+
+    @property
+    def name(self) -> str:
+        """Name by which a release refers to it: its type and columns."""
+        return ".".join([self.type, *(name for _, name in self.columns)])
+
+    @property
+    def meaning(self) -> str:
+        """Its description, else what it asks for."""
+        return self.description or " ".join(
+            [self.type, *(f"{key}={json.dumps(value)}" for key, value in self.kwargs.items())]
+        )
+
+    @property
+    def effect(self) -> Severity:
+        """Effect of a failure: `critical` refuses, all else warns; older files say it in meta."""
+        stated = (self.meta or {}).get("severity", self.severity)
+        return "refuses" if stated == "critical" else "warns"
+
+
+class _File(_Stated):
+    name: str
+    expectations: list[StatedExpectation]
+
+
+class Suite(NamedTuple):
+    """A suite: its file, as errors name it, its table and expectations."""
+
+    file: str
+    table: str
+    expectations: Sequence[StatedExpectation]
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the table that it needs, and its key: by that, rows that fail are found again."""
+        named = {name for each in self.expectations for _, name in each.columns}
+        all_ = any(not each.columns or _BY_ROW in each.kwargs for each in self.expectations)
+        named |= {*TABLES[self.table].grain}
+        return [name for name in TABLES[self.table].column_names if all_ or name in named]
+
+
+class Suites:
+    """Suites of the tables that a phase publishes.
+
+    Raises SettingsError for a suite of any phase that cannot be read: one line with file and key.
+    """
+
+    def __init__(self, folder: str | None, phase: str) -> None:
+        found = read_suites(folder)
+        self._suites = [each for each in found if each.table in _TABLES_OF.get(phase, ())]
+        if self._suites:
+            _process()  # it imports for seconds, while the phase makes its rows
+
+    def rules(self, tables: Mapping[str, Rows]) -> list[Rule]:
+        """Judge the rows of a phase's tables.
+
+        Raises SettingsError for an expectation that Great Expectations refuses, GateError for one that it
+        cannot evaluate.
+        """
+        found = []
+        for suite in self._suites:
+            if suite.table in tables and tables[suite.table].num_rows:
+                started = time.monotonic()
+                rules = _judged(suite, columns_of(suite.table, tables[suite.table], suite.columns))
+                seconds = time.monotonic() - started
+                section = f"suite {suite.file}, run by Great Expectations in {seconds:.1f} s"
+                found += [rule._replace(section=section) for rule in rules]
+        return found
+
+
+def read_suites(folder: str | None) -> list[Suite]:
+    """Read our suite and those in a folder; without Great Expectations none, and a folder is an error."""
+    if find_spec(_LIBRARY) is None:
+        if folder is not None:
+            raise SettingsError(f"gates.suites: {missing(ModuleNotFoundError(name=_LIBRARY))}")
+        return []
+    files: list[tuple[str, Traversable]] = [(_OURS, project_file("jobs", "gates", _OURS))]
+    if folder is not None:
+        place = data_root() / Path(folder).expanduser()
+        if not place.is_dir():
+            raise SettingsError(f"gates.suites: {missing_folder(str(place))}")
+        files += (own := [(str(file), file) for file in sorted(place.rglob("*.json"))])
+        if not own:
+            raise SettingsError(f"gates.suites: {place} has no suite, a file called *.json")
+    return [_read(name, file) for name, file in files]
+
+
+def _read(name: str, file: Traversable) -> Suite:
+    try:
+        stated = _File.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{name}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"{key}: " for key in [".".join(map(str, first["loc"]))] if key)
+        raise SettingsError(f"{name}: {place}{_WORDS.get(first['type'], first['msg'])}") from None
+    meta = stated.meta or {}
+    table, key = (meta["table"], "meta.table") if "table" in meta else (stated.name, "name")
+    if table not in TABLES:
+        hint = suggestion(str(table), [*TABLES])
+        raise SettingsError(f"{name}: {key}: no table is called {table!r}: {hint}")
+    for number, each in enumerate(stated.expectations):
+        for key, column in each.columns:
+            if column not in TABLES[table].column_names:
+                hint = suggestion(str(column), TABLES[table].column_names)
+                raise SettingsError(
+                    f"{name}: expectations.{number}.kwargs.{key}: {table} has no column {column!r}: {hint}"
+                )
+    return Suite(name, table, stated.expectations)
+
+
+def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
+    process = _process()
+    asked, answers = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    try:
+        pickle.dump((suite, rows), asked)
+        asked.flush()
+        found = pickle.load(answers)  # noqa: S301  # from a process of this module
+    except (OSError, EOFError, pickle.UnpicklingError) as error:
+        _process.cache_clear()
+        raise GateError(f"{suite.file}: the process that runs suites ended: {process.wait()}") from error
+    if isinstance(found, Exception):
+        raise found
+    return cast("list[Rule]", found)
+
+
+@cache
+def _process() -> subprocess.Popen[bytes]:
+    """Start the process that runs suites; it ends when this one does, which closes its standard input.
+
+    By itself, because an import of Great Expectations changes logging and takes seconds of both cores' time.
+    """
+    return subprocess.Popen(  # noqa: S603  # this program itself
+        [sys.executable, "-c", _SERVE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "GX_ANALYTICS_ENABLED": "False"},
+    )

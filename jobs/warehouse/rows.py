@@ -1,0 +1,111 @@
+"""Rows of tables on their way: in the driver, or already in files beside their table."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.runtime import objects
+from jobs.runtime.filesystems import filesystem_of
+from jobs.runtime.places import is_url
+from jobs.warehouse.delta_files import FEW_BYTES, with_partition
+from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove
+from jobs.warehouse.table_log import Logged
+from schemas.tables import TABLES
+
+_ROWS = 2000
+"""Of a batch: a row of rank_steps carries a whole step of one worker."""
+
+
+class FileRows(NamedTuple):
+    """Rows of one table in files below its folder.
+
+    are_sound : whether their writers found all lists of numbers valid
+    """
+
+    path: str
+    files: Sequence[Logged]
+    are_sound: bool = False
+
+    def columns(self, schema: pa.Schema) -> pa.Table:
+        """Some columns, in the driver."""
+        parts = (
+            with_partition(some, file.partition, schema)
+            for file in self.files
+            for some in batches_of(self.path, file, schema.names)
+        )
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+
+@dataclass
+class StagedRows:
+    """Rows of one table in staged files, and whether a commit has adopted these files."""
+
+    table: str
+    files: Sequence[StagedFile]
+    root: str
+    is_adopted: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in the staged files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def in_files(self) -> FileRows:
+        """The files as those of a published table."""
+        files = [Logged(*each[2:5], dict(each.partition), {}, {}) for each in self.files]
+        return FileRows(f"{self.root}/{self.table}", files, all(file.is_sound for file in self.files))
+
+
+Rows: TypeAlias = pa.Table | StagedRows
+"""Rows of a table, in the driver, or already in files beside the table."""
+
+
+@contextmanager
+def staged_rows(files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
+    """Yield the rows staged under a root, by table; files not adopted in the block are removed."""
+    found = {
+        name: StagedRows(name, [file for file in files if file.table == name], root) for name in STAGED_TABLES
+    }
+    try:
+        yield found
+    finally:
+        for each in found.values():
+            if not each.is_adopted:
+                remove(root, each.files)
+
+
+def columns_of(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
+    """Some columns of rows, in the driver."""
+    if isinstance(rows, pa.Table):
+        return rows.select(columns)
+    return rows.in_files.columns(pa.schema([TABLES[table].arrow_schema.field(name) for name in columns]))
+
+
+def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a file in batches, with those of these columns that it has."""
+    with opened_file(path, file) as stored:
+        names = [name for name in columns if name in stored.schema_arrow.names]
+        for batch in stored.iter_batches(_ROWS, columns=names):
+            yield pa.table(batch)
+
+
+def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of each row group of a file, with those of these columns that it has."""
+    with opened_file(path, file) as stored:
+        names = [name for name in columns if name in stored.schema_arrow.names]
+        for number in range(stored.num_row_groups):
+            yield stored.read_row_group(number, columns=names)
+
+
+def opened_file(path: str, file: Logged) -> pq.ParquetFile:
+    """Open a Parquet file of a table; a small one in a store is fetched with one request."""
+    if is_url(path) and file.size <= FEW_BYTES:
+        (content,) = objects.contents(path, [file.name])
+        return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+    filesystem, place = filesystem_of(f"{path}/{file.name}")
+    return pq.ParquetFile(place, filesystem=filesystem, page_checksum_verification=True)
