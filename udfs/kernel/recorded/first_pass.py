@@ -118,7 +118,7 @@ def read(
     diagnosed    : whether to keep what the diagnosis needs.
     raises       : TraceDefectError where the ops contradict each other.
     """
-    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, ops_together, diagnosed)
+    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, {}, ops_together, diagnosed)
     listener = None
     if limits is not None and rows.clock.any():
         listener = Listener(rows.clock, rows.time_s, layout, limits)
@@ -152,12 +152,16 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 class _Reading(NamedTuple):
-    """State of the first pass over a job; at_hand: rows of all its steps if stored together."""
+    """State of the first pass over a job.
+
+    at_hand : rows of all its steps if stored together. laid: the same, laid out, if all share a program.
+    """
 
     rows: JobRows
     layout: Layout
     graphs: Graphs
     at_hand: dict[range, list[StageRows]]
+    laid: dict[range, Laid]
     ops_together: int
     diagnosed: bool
 
@@ -267,6 +271,9 @@ class _Reading(NamedTuple):
         return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
+        whole = self.laid.get(range(self.rows.number_of_steps))
+        if whole is not None:
+            return whole.some(np.array(steps), self.layout.dp_size)
         return lay_out(self._stages(steps), self.layout, len(steps))
 
     def _stages(self, steps: range) -> list[StageRows]:
@@ -284,9 +291,12 @@ class _Reading(NamedTuple):
 
     def _trace(self, steps: range) -> Trace:
         try:
-            return build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
-        except TraceDefectError as found:
-            raise TraceDefectError(found.defect, found.ops, steps[found.step_index]) from None
+            found = build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
+        except TraceDefectError as defect:
+            raise TraceDefectError(defect.defect, defect.ops, steps[defect.step_index]) from None
+        if len(self.spans) == 1 and found.laid.is_alike:
+            self.laid[steps] = found.laid
+        return found
 
 
 def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:
