@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -222,8 +222,8 @@ def test_some_steps_of_a_laid_out_job_are_laid_out_as_if_they_were_alone(kind: s
     found = whole.some(np.array(steps), layout.dp_size)
     alone = trace.lay_out(rows.stages(steps.start, steps.stop, steps.step), layout, len(steps))
     for types in ((), ot.TRANSFERS, (ot.FORWARD_RECV,)):
-        of_some, of_alone = (each.classes(Blocking(types)) for each in (found, alone))
-        for one, other in zip(sum(of_some, []), sum(of_alone, []), strict=True):
+        of_some, of_alone = (chain.from_iterable(each.classes(Blocking(types))) for each in (found, alone))
+        for one, other in zip(of_some, of_alone, strict=True):
             assert one.program == other.program
             pairs = zip(_arrays(one), _arrays(other), strict=True)
             assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
