@@ -10,11 +10,11 @@ from udfs.kernel.arrays import Floats
 
 Values = TypeVar("Values", Floats, float)
 
-MANY: Final = 8192
-"""More values are not sorted, and not together with other rows."""
+MANY: Final = 4096
+"""From this many values on, looking first for a narrow bracket around a rank is worth it."""
 
-BRACKETED: Final = 16384
-"""From more values on, looking first for a narrow bracket around a rank is worth it."""
+VERY_FEW: Final = 256
+"""Up to so many, sorting takes less than selecting."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
@@ -31,7 +31,7 @@ SORTED: Final = 1024
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
     """Order statistics of a rank and the next one; values : shape (value,); the last rank repeats."""
     following = min(rank + 1, values.size - 1)
-    if values.size > BRACKETED:
+    if values.size > MANY:
         sample = np.sort(values[:: values.size // SAMPLE])
         at = rank * len(sample) // values.size
         low, high = sample[max(at - MARGIN, 0)], sample[min(at + MARGIN, len(sample) - 1)]
@@ -41,7 +41,10 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
     ordered = values.copy()
-    ordered.partition((rank, following))
+    if values.size > VERY_FEW:
+        ordered.partition((rank, following))
+    else:
+        ordered.sort()
     return float(ordered[rank]), float(ordered[following])
 
 
