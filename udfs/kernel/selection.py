@@ -10,8 +10,11 @@ from udfs.kernel.arrays import Floats
 
 Values = TypeVar("Values", Floats, float)
 
-MANY: Final = 8192
+MANY: Final = 4096
 """From this many values on, looking first for a narrow bracket around a rank is worth it."""
+
+VERY_FEW: Final = 256
+"""Up to so many, sorting takes less than selecting."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
@@ -38,7 +41,10 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
     ordered = values.copy()
-    ordered.partition((rank, following))
+    if values.size > VERY_FEW:
+        ordered.partition((rank, following))
+    else:
+        ordered.sort()
     return float(ordered[rank]), float(ordered[following])
 
 
@@ -69,12 +75,18 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
     Sorting all of a short and contiguous axis takes less than selecting along another.
     """
-    kept = [axis for axis in range(values.ndim) if axis not in axes]
-    ordered = values.transpose(*kept, *axes).copy(order="C")
-    joined = prod(values.shape[axis] for axis in axes)  # known where another axis is empty
-    ordered = ordered.reshape(*(values.shape[axis] for axis in kept), joined)
+    ordered = values.transpose(_axes_last(values.ndim, axes)).copy(order="C")
+    if len(axes) > 1:
+        joined = prod(ordered.shape[-len(axes) :])  # known where another axis is empty
+        ordered = ordered.reshape(*ordered.shape[: -len(axes)], joined)
     ordered.sort(axis=-1)
     return ordered
+
+
+@cache
+def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
+    """Order of axes with some of them behind the others."""
+    return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
 @cache
@@ -87,21 +99,21 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
     """Median along an axis, or the lower of the two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
-    middles = ranked(np.moveaxis(values, axis, 0) if axis else values, ranks)
+    middles = ranked(values, ranks, axis)
     return middles[0] if len(ranks) == 1 else (middles[0] + middles[1]) / 2
 
 
-def ranked(values: Floats, ranks: tuple[int, ...]) -> list[Floats]:
-    """Order statistics of the given ranks along the first axis."""
-    size = len(values)
+def ranked(values: Floats, ranks: tuple[int, ...], axis: int = 0) -> list[Floats]:
+    """Order statistics of the given ranks along an axis."""
+    size = values.shape[axis]
     if size > FEW or values.size < ENOUGH:
         if size > SORTED:
-            ordered = np.ascontiguousarray(np.moveaxis(values, 0, -1))
+            ordered = np.ascontiguousarray(np.moveaxis(values, axis, -1))
             ordered = np.partition(ordered, sorted(set(ranks)), axis=-1)
         else:
-            ordered = ascending(values, 0)
+            ordered = ascending(values, axis)
         return [ordered[..., rank] for rank in ranks]
-    rows = list(values)
+    rows = list(np.moveaxis(values, axis, 0))
     for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
         lower, upper = rows[first], rows[second]
         if is_lower_wanted:

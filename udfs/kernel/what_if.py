@@ -121,10 +121,19 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     rows   : the job's rows, every step complete.
     raises : TraceDefectError if the ops contradict each other, or take no time: nothing is faster than that.
     """
-    recorded = read(rows, layout, how.ops_together, how.limits, diagnosed=how.diagnosed)
-    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], how.ideal)
-    replays = [_Replay.of(block, layout, ideal_s, diagnosed=how.diagnosed) for block in recorded.blocks]
-    times = _in_step_order([each.times for each in replays], recorded.blocks)
+    as_if_none_blocked: list[_Replayed] = []
+
+    def replayed_s(blocks: list[Block]) -> Floats:
+        as_if_none_blocked.append(_Replayed.of(blocks, layout, how.ideal))
+        return as_if_none_blocked[0].times.recorded
+
+    diagnosed = how.diagnosed
+    recorded = read(rows, layout, how.ops_together, how.limits, diagnosed=diagnosed, replayed_s=replayed_s)
+    if recorded.blocking.chosen.types:
+        as_if_none_blocked.clear()
+    ideal_s, replays, times = (
+        as_if_none_blocked.pop() if as_if_none_blocked else _Replayed.of(recorded.blocks, layout, how.ideal)
+    )
     refuse_timeless(recorded.blocks, times.recorded, times.ideal)
     approx = _approximate_worker_slowdown(times)
     is_slowest = _slowest(approx, rows.worker_rank)
@@ -159,7 +168,8 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         for block in recorded.blocks
         if block.diagnosed is not None
     ]
-    exposed = [(each.block.steps, each.exposed) for each in replays if each.exposed is not None]
+    exposed_in = ((each.block.steps, each.exposed()) for each in replays)
+    exposed = [(steps, times) for steps, times in exposed_in if times is not None]
     measured = Found.of(job, blocks)
     diagnosis = within_the_step(diagnose(measured))
     asked = _causes(diagnosis) if how.mitigated is None else how.mitigated
@@ -181,12 +191,12 @@ class _Replay(NamedTuple):
     block: Block
     layout: Layout
     ideal_of_op: Floats
+    shortest_s: Floats
     is_last: list[bool]
     times: ScenarioTimes
-    exposed: ExposedTimes | None
 
     @classmethod
-    def of(cls, block: Block, layout: Layout, ideal_s: Floats, *, diagnosed: bool) -> "_Replay":
+    def of(cls, block: Block, layout: Layout, ideal_s: Floats) -> "_Replay":
         """Replay every scenario that needs no other block's times."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
@@ -196,8 +206,11 @@ class _Replay(NamedTuple):
             times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
         else:
             times = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
-        exposed = replay_exposed(graph, duration_s, shortest_s, is_last) if diagnosed else None
-        return cls(block, layout, ideal_of_op, is_last, times, exposed)
+        return cls(block, layout, ideal_of_op, shortest_s, is_last, times)
+
+    def exposed(self) -> ExposedTimes | None:
+        """Replay without communication; None where the block has none."""
+        return replay_exposed(self.block.graph, self.block.duration_s, self.shortest_s, self.is_last)
 
     def without(self, slow: Mask) -> Floats:
         """Step times with the slow workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
@@ -217,6 +230,21 @@ class _Replay(NamedTuple):
             lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
         step_s: Floats = replay(graph, lanes, (1, *duration_s.shape[1:]), self.is_last)[0]
         return step_s
+
+
+class _Replayed(NamedTuple):
+    """Second pass over all blocks: ideal durations, the replays of each block, and their step times."""
+
+    ideal_s: Floats
+    replays: list[_Replay]
+    times: ScenarioTimes
+
+    @classmethod
+    def of(cls, blocks: list[Block], layout: Layout, ideal: Ideal) -> "_Replayed":
+        """Replay every scenario that needs no other scenario's times."""
+        ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], ideal)
+        replays = [_Replay.of(block, layout, ideal_s) for block in blocks]
+        return cls(ideal_s, replays, _in_step_order([each.times for each in replays], blocks))
 
 
 def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:

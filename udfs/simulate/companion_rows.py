@@ -76,9 +76,10 @@ def cause_rows(
     """
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
+    names = _Names(rows, hosts, [] if racks is None else racks.names)
     halves = np.full((3, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
     causes = [
-        _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours, own)
+        _row(code, found, names, gpu_hours, own)
         for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
         if code in diagnosis.shown
     ]
@@ -93,6 +94,9 @@ class _Names:
         self._rows = rows
         self._hosts = hosts
         self.racks = racks
+        table = rows.table
+        has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
+        self._began_us = (rows.time_s / US).round().tolist() if has_times else None
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
         """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""
@@ -107,10 +111,8 @@ class _Names:
 
     def when(self, first: int, last: int) -> Row:
         """Numbers and start times of the first and last step; null times if the log has no time of day."""
-        steps, table = self._rows.steps, self._rows.table
-        has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
-        began_us = (self._rows.time_s[[first, last]] / US).round() if has_times else None
-        first_time, last_time = (None, None) if began_us is None else map(_moment, began_us.tolist())
+        steps, began_us = self._rows.steps, self._began_us
+        first_time, last_time = (None if began_us is None else _moment(began_us[at]) for at in (first, last))
         return {
             "first_step": int(steps[first]),
             "last_step": int(steps[last]),

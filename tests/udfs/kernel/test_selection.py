@@ -8,7 +8,7 @@ import pytest
 from udfs.kernel import selection
 from udfs.kernel.arrays import Floats
 
-SIZES: Final = [1, 2, 3, 10, selection.MANY, selection.MANY + 1, 30_000, 300_001]
+SIZES: Final = [1, 2, 3, 10, selection.VERY_FEW + 1, selection.MANY, selection.MANY + 1, 30_000, 300_001]
 SHARES: Final = (0.0, 0.15, 0.25, 0.3, 0.85, 1.0)
 
 

@@ -9,7 +9,7 @@ from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
-from udfs.kernel.diagnosis.course import course_of
+from udfs.kernel.diagnosis.course import kinds_of
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.found import Found, order_of
 from udfs.kernel.diagnosis.own_ops import by_worker
@@ -250,6 +250,7 @@ def _struck(
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
     first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
     first_steps, last_steps = positions[first].tolist(), positions[last].tolist()
+    courses = kinds_of(within_s, 0.0)
     return [
         Culprit(
             stage,
@@ -258,7 +259,7 @@ def _struck(
             shares[row],
             first_steps[row],
             last_steps[row],
-            course_of(within_s[row], 0.0).kind,
+            courses[row],
             directions[row],
             lost_s=lost_s[row],
         )

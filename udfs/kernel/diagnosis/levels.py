@@ -259,9 +259,12 @@ def slow_series(
                 worker, but long ops.
     """
     found = np.zeros_like(own)
+    slow_ones = np.argwhere(significant(own, error, healthy)).tolist()
+    if not slow_ones:
+        return found
     typical = np.sqrt(np.square(error).mean(axis=1))
     own_noise = typical if noise is None else noise
-    for p, k, d in np.argwhere(significant(own, error, healthy)).tolist():
+    for p, k, d in slow_ones:
         series = own[p, k, order, d]
         course = course_of(series, float(own_noise[k]))
         least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))

@@ -100,13 +100,23 @@ def _of_ops(left: Tensor) -> Tensor:
     found = np.zeros_like(left)
     for kind in range(k):
         own = left[:, kind]
+        least = max(MANY_OPS * own[..., 0, :].size, LEAST_MANY)
+        # Where too few are long by any scatter, none is needed.
+        if not (_long_ops(own, LEAST_OP) >= least).any():
+            continue
         scatter = MAD_TO_SIGMA * median_of_all(np.abs(own).reshape(-1))
-        is_long = own > max(LEAST_OP, ERRORS_OF_OP * scatter)
-        many = is_long.sum(axis=(0, 1, 2, 4)) >= max(MANY_OPS * own[..., 0, :].size, LEAST_MANY)
+        limit = max(LEAST_OP, ERRORS_OF_OP * scatter)
+        many = _long_ops(own, limit) >= least
         if many.any():
             in_step = np.where(many, 1.0, 0.0).reshape(1, 1, 1, steps, 1)
-            found[:, kind] = np.where(is_long, own, 0.0) * in_step
+            found[:, kind] = np.where(own > limit, own, 0.0) * in_step
     return found
+
+
+def _long_ops(own: Floats, limit: float) -> Ints:
+    """Number of ops beyond a limit in each step, shape (step,). own : shape (p, c, m, s, d)."""
+    number: Ints = np.count_nonzero(own > limit, axis=(0, 1, 2, 4))
+    return number
 
 
 def _slow_in_time(common: Floats, error: Floats) -> Floats:

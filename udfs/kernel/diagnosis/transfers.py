@@ -18,7 +18,6 @@ from udfs.kernel.diagnosis.usual_transfers import (
     Kind,
     Usual,
     limits_of,
-    quiet_time,
     step_factors,
 )
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
@@ -78,7 +77,7 @@ def slow_transfers(
 ) -> list[SlowTransfers]:
     """Find faulty transfers of each block against the usual times of all blocks and of earlier days."""
     parts = [_parts(block) for block in blocks]
-    factors, quiet_s = _congestion(blocks, parts)
+    factors, medians_s = _congestion(blocks, parts)
     calm = [
         {
             kind: part.time_s / factor[kind[0]][:, None] if kind[0] in factor else part.time_s
@@ -95,7 +94,7 @@ def slow_transfers(
         ]
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
     cut = {kind for found in parts for kind, part in found.items() if part.is_cut}
-    limits = limits_of(known, before_s, quiet_s, cut)
+    limits = limits_of(known, before_s, medians_s, cut)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
@@ -144,10 +143,10 @@ def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
 
 def _congestion(
     blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
-) -> tuple[list[dict[int, Floats]], dict[Kind, float]]:
+) -> tuple[list[dict[int, Floats]], dict[Kind, Floats]]:
     """Slowdown factors of congested op types per step, for each block; shape (step,).
 
-    And for each kind what its transfers take in its own quiet steps. [s]
+    And for each kind the median transfer of each step without congestion, shape (step,). [s]
     """
     steps = [block.number_of_steps for block in blocks]
     kinds = sorted({kind for found in parts for kind in found})
@@ -155,21 +154,21 @@ def _congestion(
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
     }
     factors: dict[int, Floats] = {}
-    quiet_s: dict[Kind, float] = {}
+    medians_s: dict[Kind, Floats] = {}
     for traffic, members in together.items():
         if members:
             medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
             median_s = np.concatenate(medians, axis=1)
             of_traffic = step_factors(median_s)
             factors |= dict.fromkeys(traffic, of_traffic)
-            quiet_s |= zip(members, map(quiet_time, median_s / of_traffic), strict=True)
+            medians_s |= zip(members, median_s / of_traffic, strict=True)
     found = [
         {op_type: values[end - count : end] for op_type, values in factors.items()}
         for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
     ]
     return [
         {each: values for each, values in block.items() if (values > 1.0).any()} for block in found
-    ], quiet_s
+    ], medians_s
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:

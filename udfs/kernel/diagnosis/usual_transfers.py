@@ -33,6 +33,9 @@ one direction up to this multiple of the other's: both move as much."""
 
 LEAST_S: Final = 1e-6
 
+CLEARLY: Final = 1.0 - 1e-9
+"""What is below a bound by less may be above it but for rounding."""
+
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
 
@@ -83,23 +86,23 @@ class Band(NamedTuple):
 
 NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)
 NO_DAYS: Final[Mapping[int, float]] = MappingProxyType({})
-NO_STEPS: Final[Mapping[Kind, float]] = MappingProxyType({})
+NO_STEPS: Final[Mapping[Kind, Floats]] = MappingProxyType({})
 
 
 def limits_of(
     known: dict[Kind, Floats],
     before_s: Mapping[int, float] = NO_DAYS,
-    quiet_s: Mapping[Kind, float] = NO_STEPS,
+    medians_s: Mapping[Kind, Floats] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
     """Usual times and fault limits per kind; a kind far slower than its like is judged by those.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
-    quiet_s  : what transfers of a kind take in its own quiet steps. [s]
+    medians_s : median transfer of a kind in each step, without congestion; shape (step,). [s]
     cut      : kinds whose transfers were longer than they look: no measure for others.
     """
-    usual = {kind: _band(values, quiet_s.get(kind)) for kind, values in known.items()}
+    usual = {kind: _band(values, medians_s.get(kind)) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
@@ -126,7 +129,7 @@ def limits_of(
     return limits
 
 
-def quiet_time(median_s: Floats) -> float:
+def _quiet_time(median_s: Floats) -> float:
     """Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
 
     median_s : float64, shape (step,); of each step, nan where it has none. [s]
@@ -142,19 +145,22 @@ def _became(usual_s: float, before_s: float | None) -> float:
     return usual_s / before_s
 
 
-def _band(values: Floats, quiet_s: float | None = None) -> Band:
+def _band(values: Floats, median_s: Floats | None = None) -> Band:
     """Band of usual times around the low quantile, and its median.
 
-    quiet_s : what values of quiet steps are, which alone count where even low ones are far beyond: a kind
-              that became slow. [s]
+    median_s : of each step, nan where it has none. Values like those of the quiet steps alone count where
+               even low ones are far beyond: a kind that became slow. [s]
     """
     if not values.size:
         return Band(LEAST_S, LEAST_S, LEAST_S)
     # Of few, a sorted copy answers all at once.
     ordered = np.sort(values) if values.size <= MANY else None
     low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
-    if quiet_s is not None and not low <= LEAST_FACTOR * quiet_s:
-        return _band(values[values <= LEAST_FACTOR * quiet_s])
+    # Quiet steps take at least what the fastest one does: mostly that tells enough.
+    if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
+        quiet_s = _quiet_time(median_s)
+        if not low <= LEAST_FACTOR * quiet_s:
+            return _band(values[values <= LEAST_FACTOR * quiet_s])
     low_s = max(low, LEAST_S)
     first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
     if ordered is not None:

@@ -104,7 +104,10 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     if stated is not None and not stated:
         return nothing
     plain = sample.lay_out(Blocking(), sample.steps)
-    types = tuple(each for each in ot.TRANSFERS if _may_block(each, plain)) if stated is None else stated
+    types = stated
+    if types is None:
+        ends_s = [block.start_s + block.duration_s for block in plain]
+        types = tuple(each for each in ot.TRANSFERS if _may_block(each, plain, ends_s))
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
     eager = sends if any(_is_eager(each, plain, sample.clock) for each in sends) else ()
@@ -216,29 +219,33 @@ def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: F
     return discrepancy(nearest_s, actual_s)
 
 
-def _may_block(op_type: int, blocks: Sequence[StepBlock]) -> bool:
-    """Whether transfers of a type exist and hardly any overlaps other work of its worker."""
+def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
+    """Whether transfers of a type exist and hardly any overlaps other work of its worker.
+
+    ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
+    """
     overlapping = number = 0
-    for block in blocks:
+    for block, end_s in zip(blocks, ends_s, strict=True):
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
             firsts = cell.program.first_ops
             in_turn = [*ot.COMPUTE, *TAIL]
             if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
                 in_turn.append(ot.GRADS_REDUCE_SCATTER)
             others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
-            overlaps = _overlap(block, slice(base + firsts[op_type], base + firsts[op_type + 1]), others)
-            overlapping += int(overlaps.sum())
-            number += overlaps.size
+            transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
+            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
+            number += end_s[transfers].size
     return number > 0 and overlapping <= OVERLAPPING * number
 
 
-def _overlap(block: StepBlock, transfers: slice, others: Sequence[int]) -> Mask:
+def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
     """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
-    start_s, end_s = block.start_s, block.start_s + block.duration_s
-    found = np.zeros(start_s[transfers].shape, dtype=bool)
-    for other in others:
-        shared_s = np.minimum(end_s[transfers], end_s[other])
-        shared_s -= np.maximum(start_s[transfers], start_s[other])
+    starts_s, ends_s = start_s[transfers], end_s[transfers]
+    shared_s, later_s = np.empty((2, *starts_s.shape))
+    found = np.zeros(starts_s.shape, dtype=bool)
+    for other in others if found.size else ():
+        np.minimum(ends_s, end_s[other], out=shared_s)
+        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
         found |= shared_s > NO_OP_TOLERANCE_S
     return found
 

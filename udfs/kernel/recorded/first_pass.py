@@ -1,6 +1,6 @@
 """First pass over a job: durations of all steps, and every figure that needs recorded times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -108,7 +108,13 @@ class Recorded(NamedTuple):
 
 
 def read(
-    rows: JobRows, layout: Layout, ops_together: int, limits: Limits | None = None, *, diagnosed: bool
+    rows: JobRows,
+    layout: Layout,
+    ops_together: int,
+    limits: Limits | None = None,
+    *,
+    diagnosed: bool,
+    replayed_s: Callable[[list[Block]], Floats] | None = None,
 ) -> Recorded:
     """Durations of all steps, and every figure that needs recorded times.
 
@@ -116,9 +122,11 @@ def read(
     ops_together : ops that are laid out at a time; a step is never divided.
     limits       : offsets of clocks below are left alone; None leaves all alone.
     diagnosed    : whether to keep what the diagnosis needs.
+    replayed_s   : gives step times of blocks, replayed as recorded, shape (step,), for callers that need
+                   them anyway; None: few steps are replayed here. [s]
     raises       : TraceDefectError where the ops contradict each other.
     """
-    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, ops_together, diagnosed)
+    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, {}, ops_together, diagnosed)
     listener = None
     if limits is not None and rows.clock.any():
         listener = Listener(rows.clock, rows.time_s, layout, limits)
@@ -128,7 +136,11 @@ def read(
         found = reading.of_all_steps(listener, found.clocks)
     if layout.pp_size == 1:
         return found
-    blocking = reading.blocking(found, listener, None if layout.blocking is None else layout.blocking.types)
+    stated = None if layout.blocking is None else layout.blocking.types
+    # Where some types block, the others' replay would be of no use.
+    at = sampled(len(found.actual_s))
+    some_s = _of_sample if replayed_s is None or stated else replayed_s
+    blocking = reading.blocking(found, listener, stated, some_s(found.blocks)[at])
     if blocking.chosen.types:
         holding = reading._replace(layout=layout._replace(blocking=blocking.chosen), graphs={})
         found = holding.of_all_steps(listener, found.clocks)
@@ -152,12 +164,16 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 class _Reading(NamedTuple):
-    """State of the first pass over a job; at_hand: rows of all its steps if stored together."""
+    """State of the first pass over a job.
+
+    at_hand : rows of all its steps if stored together. laid: the same, laid out, if all share a program.
+    """
 
     rows: JobRows
     layout: Layout
     graphs: Graphs
     at_hand: dict[range, list[StageRows]]
+    laid: dict[range, Laid]
     ops_together: int
     diagnosed: bool
 
@@ -239,16 +255,14 @@ class _Reading(NamedTuple):
         )
 
     def blocking(
-        self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None
+        self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None, plain_s: Floats
     ) -> BlockingFound:
-        """Find which transfers block; found : what was read as if none did."""
-        at = sampled(len(found.actual_s))
-        replayed_s = np.full(len(found.actual_s), np.nan)
-        for block in found.blocks:
-            here = np.isin(block.steps, at)
-            if here.any():
-                replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
+        """Find which transfers block.
 
+        found   : what was read as if none did.
+        plain_s : replayed times of the sampled steps, as if none did. [s]
+        """
+        at = sampled(len(found.actual_s))
         # A large sample is laid out step by step, each time anew.
         is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
         laid_out = self._laid_out if is_large else cache(self._laid_out)
@@ -263,10 +277,13 @@ class _Reading(NamedTuple):
                     blocks.append(_by_one_clock(of_job, listener, found.clocks))
             return blocks
 
-        sample = Sample(at, replayed_s[at], lay_out, lambda block: self.rows.clock[:, block.steps])
+        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps])
         return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
+        whole = self.laid.get(range(self.rows.number_of_steps))
+        if whole is not None:
+            return whole.some(np.array(steps), self.layout.dp_size)
         return lay_out(self._stages(steps), self.layout, len(steps))
 
     def _stages(self, steps: range) -> list[StageRows]:
@@ -284,9 +301,23 @@ class _Reading(NamedTuple):
 
     def _trace(self, steps: range) -> Trace:
         try:
-            return build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
-        except TraceDefectError as found:
-            raise TraceDefectError(found.defect, found.ops, steps[found.step_index]) from None
+            found = build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
+        except TraceDefectError as defect:
+            raise TraceDefectError(defect.defect, defect.ops, steps[defect.step_index]) from None
+        if len(self.spans) == 1 and found.laid.is_alike:
+            self.laid[steps] = found.laid
+        return found
+
+
+def _of_sample(blocks: list[Block]) -> Floats:
+    """Replayed times of the steps on which blocking is tested, nan for others; shape (step,). [s]"""
+    steps = sum(len(block.steps) for block in blocks)
+    replayed_s, at = np.full(steps, np.nan), sampled(steps)
+    for block in blocks:
+        here = np.isin(block.steps, at)
+        if here.any():
+            replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
+    return replayed_s
 
 
 def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:

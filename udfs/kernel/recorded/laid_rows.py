@@ -1,10 +1,11 @@
 """Rows of one stage as dense arrays, and their classes for a choice of blocking transfers."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Int32s, Ints, alike
+from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.programs import Parts
 from udfs.kernel.recorded.worker_order import WorkerTurns
@@ -41,6 +42,8 @@ class LaidRows(NamedTuple):
     parts  : of their programs, as if nothing blocked.
     common : their program, as if nothing blocked; None where they have several.
     turns  : what their workers did in turn.
+    times_of : writes the times of some of the rows, as recorded, whatever became of `times`; gives the
+             positions of their ops in the log.
     """
 
     counts: tuple[int, ...]
@@ -51,6 +54,24 @@ class LaidRows(NamedTuple):
     parts: Parts
     common: StageProgram | None
     turns: WorkerTurns
+    times_of: Callable[[Ints, Times], Ints]
+
+    def some(self, rows: Ints, room: Times) -> "LaidRows":
+        """The same of some rows, ascending, without another search for the order of their ops.
+
+        As if they alone had been laid out: rows that share a program do so in any choice of them.
+
+        room : where their times are written.
+        """
+        at = self.times_of(rows, room)
+        microbatch, no_ops = self.microbatch, self.turns.no_ops
+        return self._replace(
+            rows=np.arange(len(rows)),
+            times=room,
+            microbatch=microbatch if microbatch.shape[1] == 1 else common(microbatch[:, rows]),
+            compute_ns=self.compute_ns[rows],
+            turns=WorkerTurns(self.counts, *room, no_ops, lambda ops: at[ops]),
+        )
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
         """Split the rows into classes, one per program.

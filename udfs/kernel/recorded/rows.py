@@ -167,6 +167,14 @@ class _DenseRows(NamedTuple):
         out[...] = by_op
         return out
 
+    def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
+        """Values of some ops in all rows, or in the first one if all rows agree in all they hold."""
+        if self.places is not None:
+            by_row = values.reshape(len(self.rows), -1)
+            if (by_row == by_row[0]).all():
+                return by_row[0, self.places[ops], None]
+        return common(self.take(values, ops))
+
     def positions(self, ops: slice | list[int]) -> Ints:
         """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
@@ -193,8 +201,8 @@ class _DenseRows(NamedTuple):
     def with_parts(self, times: Times, compute_ns: Floats) -> LaidRows:
         """Add the parts of the rows' programs."""
         places = Places.of(self.counts)
-        microbatch = common(self.take(self.recorded.microbatch, places.computes))
-        chunks = common(self.take(self.recorded.chunk, places.has_chunk))
+        microbatch = self._common(self.recorded.microbatch, places.computes)
+        chunks = self._common(self.recorded.chunk, places.has_chunk)
         self._refuse_doubles(microbatch, chunks)
         order = self._start_order(times.start_s, places.computes)
         loads = self._loaded_for(places, Passes(microbatch[places.forwards], chunks[places.forwards]))
@@ -211,7 +219,21 @@ class _DenseRows(NamedTuple):
         )
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
-        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
+        own = self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns
+        return LaidRows(*own, self.times_of)
+
+    def times_of(self, rows: Ints, room: Times) -> Ints:
+        """Write the times of some rows, as they were recorded, to `room`; returns the ops' positions.
+
+        rows : their places among `self.rows`.
+        """
+        at = self.positions(slice(None))[:, rows]
+        self.recorded.start_us.take(at, mode="clip", out=room.start_s)
+        np.add(room.start_s, self.recorded.zero_us[self.rows[rows]], out=room.start_s)
+        np.multiply(room.start_s, US, out=room.start_s)
+        self.recorded.duration_us.take(at, mode="clip", out=room.duration_s)
+        np.multiply(room.duration_s, US, out=room.duration_s)
+        return at
 
     def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
         """Forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
