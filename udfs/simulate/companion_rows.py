@@ -25,10 +25,20 @@ from schemas.vocabulary import (
     OP_TYPES,
 )
 from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, RACK, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import (
+    ALL,
+    ALWAYS,
+    BOTH,
+    COMMUNICATION,
+    HOST,
+    RACK,
+    CauseFound,
+    Culprit,
+    Diagnosis,
+)
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
 from udfs.kernel.clocks.estimate import Clocks
-from udfs.kernel.op_type import COMPUTE
+from udfs.kernel.op_type import COMPUTE, GRADS_REDUCE_SCATTER
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
@@ -40,10 +50,10 @@ from udfs.simulate.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-_MANY_STEPS: Final = 0.1
-_HIDDEN: Final = ("slow_worker", "communication")
-"""A worker that is slow within its own collective, which looks like a slow network."""
 """By the kernel's code; no flag, no reason."""
+
+_MANY_STEPS: Final = 0.1
+"""Share of steps in which all wait and nobody is late that flags causes."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -63,17 +73,21 @@ def cause_rows(
     racks: WorkerRacks | None = None,
     *,
     is_analysed: bool,
+    nobody_late: float,
 ) -> list[Row]:
     """One row per cause that the log can show, in the order of CAUSES.
 
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     racks     : of its workers, None where no label names them.
+    nobody_late : share of the steps in which all wait and nobody is late.
     """
+    hidden = _hidden(diagnosis) if nobody_late >= _MANY_STEPS else set[int]()
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
+    named = _Names(rows, hosts, [] if racks is None else racks.names)
     causes = [
-        _row(code, found, _Names(rows, hosts, [] if racks is None else racks.names), gpu_hours)
+        _row(code, found, named, gpu_hours, is_hidden=code in hidden)
         for code, found in enumerate(diagnosis.causes)
         if code in diagnosis.shown
     ]
@@ -122,20 +136,18 @@ def _moment(unix_us: float) -> datetime | None:
         return None
 
 
-def flag_nobody_late(causes: list[Row], share: float) -> None:
-    """Flag causes that may be hidden where all wait and nobody is late, unless flagged already.
+def _hidden(diagnosis: Diagnosis) -> set[int]:
+    """Causes that may be hidden where all wait and nobody is late: a worker slow within its own collective.
 
-    share : of the steps in which that is so
+    Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """
-    if share < _MANY_STEPS:
-        return
-    for row in causes:
-        is_shown = row["cause"] == SLOW_WORKER and row["is_cause"]  # by the worker's own ops
-        if row["cause"] in _HIDDEN and row["flag_reason"] is None and not is_shown:
-            row["flag_reason"] = NOBODY_LATE
+    culprits = diagnosis.causes[COMMUNICATION].culprits
+    scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
+    is_shown = {SLOW_WORKER_CODE: True, COMMUNICATION: scatters}
+    return {code for code, shown in is_shown.items() if not (shown and diagnosis.causes[code].is_cause)}
 
 
-def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None) -> Row:
+def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None, *, is_hidden: bool) -> Row:
     saved = found.time_saved_fraction
     attributed = found.attributed_fraction
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
@@ -146,7 +158,7 @@ def _row(code: int, found: CauseFound, names: _Names, gpu_hours: float | None) -
         "attributed_fraction": attributed,
         "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
         "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
-        "flag_reason": _FLAGS[found.flag],
+        "flag_reason": _FLAGS[found.flag] or (NOBODY_LATE if is_hidden else None),
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},
     }

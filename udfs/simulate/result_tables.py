@@ -38,7 +38,6 @@ from udfs.simulate.companion_rows import (
     cause_rows,
     clock_columns,
     clock_figures,
-    flag_nobody_late,
 )
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
@@ -105,9 +104,15 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     causes = (
         []
         if diagnosis is None
-        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], replayed.racks, is_analysed=is_analysed)
+        else cause_rows(
+            diagnosis,
+            replayed.rows,
+            job["gpu_hours"],
+            replayed.racks,
+            is_analysed=is_analysed,
+            nobody_late=float(found.recorded.nobody_late.mean()),
+        )
     )
-    flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(
