@@ -26,10 +26,20 @@ from schemas.vocabulary import (
 )
 from udfs.intervals import around, in_gpu_hours
 from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, HOST, RACK, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import (
+    ALL,
+    ALWAYS,
+    BOTH,
+    COMMUNICATION,
+    HOST,
+    RACK,
+    CauseFound,
+    Culprit,
+    Diagnosis,
+)
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
 from udfs.kernel.clocks.estimate import Clocks
-from udfs.kernel.op_type import COMPUTE
+from udfs.kernel.op_type import COMPUTE, GRADS_REDUCE_SCATTER
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
@@ -41,10 +51,10 @@ from udfs.simulate.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-_MANY_STEPS: Final = 0.1
-_HIDDEN: Final = ("slow_worker", "communication")
-"""A worker that is slow within its own collective, which looks like a slow network."""
 """By the kernel's code; no flag, no reason."""
+
+_MANY_STEPS: Final = 0.1
+"""Share of steps in which all wait and nobody is late that flags causes."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -65,6 +75,7 @@ def cause_rows(
     half_widths: Floats | None = None,
     *,
     is_analysed: bool,
+    nobody_late: float,
 ) -> list[Row]:
     """One row per cause that the log can show, in the order of CAUSES.
 
@@ -73,13 +84,15 @@ def cause_rows(
     racks     : of its workers, None where no label names them.
     half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
                   the diagnosis adds to the first; shape (3, cause), nan where none is known. None: of all.
+    nobody_late : share of the steps in which all wait and nobody is late.
     """
+    hidden = _hidden(diagnosis) if nobody_late >= _MANY_STEPS else set[int]()
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
     names = _Names(rows, hosts, [] if racks is None else racks.names)
     halves = np.full((3, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
     causes = [
-        _row(code, found, names, gpu_hours, own)
+        _row(code, found, names, gpu_hours, own, is_hidden=code in hidden)
         for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
         if code in diagnosis.shown
     ]
@@ -129,21 +142,25 @@ def _moment(unix_us: float) -> datetime | None:
         return None
 
 
-def flag_nobody_late(causes: list[Row], share: float) -> None:
-    """Flag causes that may be hidden where all wait and nobody is late, unless flagged already.
+def _hidden(diagnosis: Diagnosis) -> set[int]:
+    """Causes that may be hidden where all wait and nobody is late: a worker slow within its own collective.
 
-    share : of the steps in which that is so
+    Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """
-    if share < _MANY_STEPS:
-        return
-    for row in causes:
-        is_shown = row["cause"] == SLOW_WORKER and row["is_cause"]  # by the worker's own ops
-        if row["cause"] in _HIDDEN and row["flag_reason"] is None and not is_shown:
-            row["flag_reason"] = NOBODY_LATE
+    culprits = diagnosis.causes[COMMUNICATION].culprits
+    scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
+    is_shown = {SLOW_WORKER_CODE: True, COMMUNICATION: scatters}
+    return {code for code, shown in is_shown.items() if not (shown and diagnosis.causes[code].is_cause)}
 
 
 def _row(
-    code: int, found: CauseFound, names: _Names, gpu_hours: float | None, half_widths: Sequence[float]
+    code: int,
+    found: CauseFound,
+    names: _Names,
+    gpu_hours: float | None,
+    half_widths: Sequence[float],
+    *,
+    is_hidden: bool,
 ) -> Row:
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
     saved: Row = {}
@@ -158,7 +175,7 @@ def _row(
         "is_cause": found.is_cause,
         **saved,
         "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
-        "flag_reason": _FLAGS[found.flag],
+        "flag_reason": _FLAGS[found.flag] or (NOBODY_LATE if is_hidden else None),
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},
     }

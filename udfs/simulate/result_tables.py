@@ -40,7 +40,6 @@ from udfs.simulate.companion_rows import (
     cause_rows,
     clock_columns,
     clock_figures,
-    flag_nobody_late,
 )
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.exposed_rows import exposed_columns
@@ -115,9 +114,9 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             replayed.racks,
             _half_widths(job, replayed),
             is_analysed=is_analysed,
+            nobody_late=float(found.recorded.nobody_late.mean()),
         )
     )
-    flag_nobody_late(causes, float(found.recorded.nobody_late.mean()))
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(

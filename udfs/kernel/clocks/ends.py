@@ -17,7 +17,7 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, median, medians_along
 
 SAME_S: Final = 1e-7
-"""Ops of one worker that start so close together were issued as one call: logs keep a tenth of a us. [s]"""
+"""Ops of one worker that start and end so close together are one call: logs keep a tenth of a us. [s]"""
 
 TIGHT_S: Final = 2e-4
 """Transfers whose ends agree to this need no second opinion. [s]"""
@@ -60,15 +60,17 @@ def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints)
 def calls(block: StepBlock) -> Ints:
     """First op of the call that each op was issued in; its own number if it was issued alone. Shape (op,).
 
-    Looks at transfers with a peer. The first step of the first dp rank decides: two start within a tenth of a
-    microsecond by accident where nothing takes any time, and hardly elsewhere.
+    Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
+    tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
+    theirs together, when a compute ends; but such transfers return one by one.
     """
     ops, cell = _transfers(block.graph)
     start_s = block.start_s[ops, 0, 0]
-    order = np.lexsort((start_s, cell))
-    ops, start_s = ops[order], start_s[order]
+    end_s = start_s + block.duration_s[ops, 0, 0]
+    order = np.lexsort((end_s, np.round(start_s / SAME_S), cell))
+    ops, start_s, end_s = ops[order], start_s[order], end_s[order]
     is_first = np.ones(len(ops), dtype=bool)
-    is_first[1:] = (np.diff(start_s) > SAME_S) | (np.diff(cell) > 0)
+    is_first[1:] = (np.diff(start_s) > SAME_S) | (np.abs(np.diff(end_s)) > SAME_S) | (np.diff(cell) > 0)
     call = np.arange(block.graph.size)
     call[ops] = ops[is_first][np.cumsum(is_first) - 1]
     return call

@@ -61,6 +61,7 @@ class Clocks(NamedTuple):
     residual_s   : median disagreement of ends that should agree, once clocks are corrected. [s]
     is_corrected : whether any offset is beyond its uncertainty and the floor.
     is_known     : whether the clocks are joined, and close enough or well enough known.
+    unsteady_s   : how far they are off from step to step, if that is far more than ends disagree. [s]
     """
 
     ahead_s: Floats
@@ -72,6 +73,7 @@ class Clocks(NamedTuple):
     residual_s: float
     is_corrected: bool
     is_known: bool
+    unsteady_s: float
 
     @property
     def parts(self) -> int:
@@ -83,7 +85,7 @@ class Clocks(NamedTuple):
         """Remaining uncertainty of times across clocks: infinite if some clocks are not connected. [s]"""
         if self.parts > 1:
             return inf
-        return 0.0 if self.is_known else float(self.error_s.max())
+        return self.unsteady_s if self.is_known else float(self.error_s.max())
 
 
 def estimate(
@@ -102,7 +104,10 @@ def estimate(
     joined = join(all_ties(found, clocks, len(time_s)), clocks, time_s)
     ahead_s = _from_median(np.nan_to_num(joined.ahead_s), joined.part)
     noise_s, drift, leap_s = joined.noise_s, np.zeros(clocks), np.zeros((clocks, 1))
+    residual_s = np.abs(joined.residual_s[np.isfinite(joined.residual_s)])
+    disagree_s = median_of_all(residual_s) if len(residual_s) else 0.0
     is_corrected = is_vague = False
+    unsteady_s = 0.0
     if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
         joined = joined._replace(ahead_s=levelled(joined.ahead_s, time_s, joined.part))
         fitted = course(joined.ahead_s, time_s)
@@ -118,7 +123,8 @@ def estimate(
         is_corrected = bool((is_sure & (mean_s > floor_s)).any())
         error_s = np.hypot(noise_s, joined.doubt_s)
         is_vague = bool(mean_s.max() > floor_s and error_s.max() > TOO_VAGUE * step_s)
-    residual_s = np.abs(joined.residual_s[np.isfinite(joined.residual_s)])
+        left_s = fitted.scatter_s[fitted.scatter_s > BEYOND * np.maximum(joined.doubt_s, disagree_s)]
+        unsteady_s = float(left_s.max(initial=0.0))
     return Clocks(
         ahead_s=ahead_s,
         error_s=np.hypot(noise_s, joined.doubt_s),
@@ -126,9 +132,10 @@ def estimate(
         jumps=np.count_nonzero(leap_s, axis=1),
         jump_s=leap_s[np.arange(clocks), np.abs(leap_s).argmax(axis=1)],
         part=joined.part,
-        residual_s=median_of_all(residual_s) if len(residual_s) else 0.0,
+        residual_s=disagree_s,
         is_corrected=is_corrected,
         is_known=len(np.unique(joined.part)) == 1 and not is_vague,
+        unsteady_s=unsteady_s,
     )
 
 

@@ -100,13 +100,16 @@ def _kept_delays(
 ) -> KeptDelays:
     """Launch delays of first forward-computes and data-loads, and of all-gathers that wait for nothing.
 
-    Not of others: recorded delays of transfers and of what follows them are mostly waiting.
+    Of recvs without a peer that come before a first forward-compute, too. Not of others: recorded delays of
+    transfers and of what follows them are mostly waiting.
     """
+    met = _met(graph)
     ops = []
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
-            ops.append(base)
+            before = [op for op in graph.waits_for[base] if op not in met and not graph.waits_for[op]]
+            ops += [base, *before]
         ops += range(base + firsts[ot.DATA_LOAD], base + firsts[ot.DATA_LOAD + 1])[:1]
         if layout.has_data_parallelism:
             gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
@@ -118,6 +121,12 @@ def _kept_delays(
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
+
+
+@once_per_graph
+def _met(graph: OpGraph) -> frozenset[int]:
+    """Ops that meet others."""
+    return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALWAYS, COMES_AND_GOES, FROM, GROWS, UNTIL
 
 NEARLY_ALL: Final = 0.9
@@ -104,19 +104,40 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
     return int(total[: end + 1].argmin()), end
 
 
+def before_growth(series: Floats, error: float) -> float:
+    """Level from which a series grows until the end; 0 if it does not grow."""
+    steps = len(series)
+    if steps < ENOUGH_STEPS:
+        return 0.0
+    product, length = _along_ramps(series)
+    sums = length * (length + 1) / 2.0
+    together = product - sums * series.mean()
+    slope = together / (length * (length + 1) * (2 * length + 1) / 6.0 - sums * sums / steps)
+    best = int((slope * together).argmax())
+    level = float(series.mean() - slope[best] * sums[best] / steps)
+    return 0.0 if _growth(series - level, error) is None else level
+
+
+def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
+    """Products of a series with ramps 1, 2, ... to the end, from every step of the first part on.
+
+    returns : of each ramp the product, and its length.
+    """
+    steps = len(series)
+    first = np.arange(max(1, int(LATEST_START * steps)))
+    over = np.cumsum(series[::-1])[::-1][first]
+    moment = np.cumsum((np.arange(steps) * series)[::-1])[::-1][first]
+    return moment - (first - 1) * over, steps - first
+
+
 def _growth(series: Floats, error: float) -> int | None:
     """First step of an excess that grows until the end; None if it does not grow."""
     steps = len(series)
     third = steps // 3
     if series[-third:].sum() <= series[:third].sum():
         return None
-    # Ramps from every step of the first part on, least squares: sums from there to the end.
-    first = np.arange(max(1, int(LATEST_START * steps)))
-    length = steps - first
-    over = np.cumsum(series[::-1])[::-1][first]
-    moment = np.cumsum((np.arange(steps) * series)[::-1])[::-1][first]
     squares = float(series @ series)
-    product = moment - (first - 1) * over
+    product, length = _along_ramps(series)
     left = squares - product * product * 6.0 / (length * (length + 1) * (2 * length + 1))
     found = int(left.argmin())
     best = float(left[found])

@@ -11,7 +11,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import COMES_AND_GOES
-from udfs.kernel.diagnosis.course import course_of
+from udfs.kernel.diagnosis.course import before_growth, course_of
 from udfs.kernel.diagnosis.hosts import mostly_on_one_host
 from udfs.kernel.selection import ascending, medians_along, quantile
 
@@ -91,6 +91,7 @@ def usual_levels(
     error: Floats,
     hosts: Ints,
     even: Mask,
+    order: Ints,
     uneven_error: Floats | None = None,
     fitted: Mask | None = None,
 ) -> Usual:
@@ -100,16 +101,16 @@ def usual_levels(
     error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
     hosts : int, shape (p, d); -1 where unknown.
     even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
+    order : positions of the steps in the order of time.
     fitted : as of slow_workers.
     """
     # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
     is_calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
-    if np.count_nonzero(even) < LEAST_QUIET:
-        even = np.ones_like(even)
+    at = order[even[order]] if np.count_nonzero(even) >= LEAST_QUIET else order
     of_uneven = error if uneven_error is None else uneven_error
     low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
-    quiet = _base_of_even(low, error, even, of_uneven)
-    low = _beside_most(level, low, quiet, error, is_calm)
+    quiet = _base_of_even(low, error, at, order, of_uneven)
+    low = _beside_most(level, low, quiet, error, is_calm, order)
     over = low - quiet[..., None]
     if len(level) == 1:
         return Usual(quiet, over[0], np.zeros_like(low), low)
@@ -117,38 +118,41 @@ def usual_levels(
     common, least = medians_along(over, 0, low=True), np.maximum(over.min(axis=0), 0.0)
     # What one stage does not have is not common, however many of the others do.
     common = np.where(common - least > clearly[:, None], least, common)
-    base = _base_of_even(low - common, error, even, of_uneven)
+    base = _base_of_even(low - common, error, at, order, of_uneven)
     # A stage that is below its quiet steps is not fast: the others are slow.
     base = np.where(quiet - base > clearly, quiet, base)
     return Usual(base, common, low - common - base[..., None], low)
 
 
-def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
+def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask, order: Ints) -> Floats:
     """Usual levels in steps in which most workers of a stage are slow, judged by those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
         return low
     p, k, s, d = level.shape
-    of_each = _base(level.transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
+    of_each = _base(level[:, :, order].transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
     least = (level - of_each.swapaxes(1, 2)[:, :, None]).min(axis=3)
     return np.where(is_slow & (least < over / 2.0), quiet[..., None], low)
 
 
-def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k)."""
+def _base_of_even(levels: Floats, error: Floats, even: Ints, order: Ints, uneven_error: Floats) -> Floats:
+    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k).
+
+    even : positions of the even steps in the order of time. order: of all.
+    """
     found = _base(levels[..., even], error)
-    if even.all():
+    if len(even) == len(order):
         return found
-    of_all = _base(levels, uneven_error)
+    of_all = _base(levels[..., order], uneven_error)
     is_slow = found - of_all > np.maximum(LEAST_STEP, ERRORS_OF_BASE * uneven_error)
     return np.where(is_slow, of_all, found)
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
-    """Usual level over steps, shape (p, k): a low quantile, or the level of a few quiet steps.
+    """Usual level over steps: a low quantile, that of a few quiet steps, or that before it grows; (p, k).
 
-    levels : shape (p, k, s).
+    levels : shape (p, k, s), in the order of time.
     """
     ordered = np.sort(levels, axis=2)
     usual = quantile(ordered, USUAL_STEPS)
@@ -156,7 +160,12 @@ def _base(levels: Floats, error: Floats) -> Floats:
     if steps < 2 * LEAST_QUIET:
         return usual
     quiet = ordered[..., : max(LEAST_QUIET, round(QUIET_STEPS * steps))].mean(axis=2)
-    return np.where(usual - quiet > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error), quiet, usual)
+    found = np.where(usual - quiet > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error), quiet, usual)
+    third = steps // 3
+    grown = levels[..., -third:].mean(axis=2) - levels[..., :third].mean(axis=2)
+    for p, k in np.argwhere(grown > np.maximum(LEAST_LEVEL, ERRORS * error)).tolist():
+        found[p, k] += min(before_growth(levels[p, k] - found[p, k], float(error[k])), 0.0)
+    return found
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:

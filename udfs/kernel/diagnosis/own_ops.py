@@ -195,7 +195,7 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
     if float(median_of_all(times_s.reshape(-1))) <= least_s:
         error = np.zeros_like(error)  # Most workers hardly do it: what one does is no scatter.
-    usual = usual_levels(level, error, hosts, steps > 0.0)
+    usual = usual_levels(level, error, hosts, steps > 0.0, order)
     beyond = level - usual.level[..., None]
     healthy = apart_when_healthy(beyond)
     slow = slow_series(beyond, error[:, None] * steps, healthy, order, is_single=True)

@@ -76,7 +76,7 @@ def slow_workers(
     # Stages share their data: what one is slower than the others is known as well as with even data.
     of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
     base_error, step_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
-    usual = usual_levels(level, base_error, hosts, ~found.is_uneven, step_error, fitted)
+    usual = usual_levels(level, base_error, hosts, ~found.is_uneven, order, step_error, fitted)
     beyond = level - usual.level[..., None]
     own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))

@@ -37,7 +37,7 @@ def found_in(own: Floats) -> Floats:
 
 def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
     level[1, :, :, 2:] += 0.4
-    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE)
     np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[..., None], usual.level.shape))
     assert not usual.stage.any()
@@ -46,7 +46,7 @@ def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
 
 def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Floats) -> None:
     level[:, :, 4:6] += 0.2
-    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.common, np.where(np.isin(IN_TIME, [4, 5]), 0.2, 0.0) * np.ones((2, 1)))
     np.testing.assert_allclose(usual.stage, 0.0, atol=1e-12)
     np.testing.assert_allclose(usual.base, BASE)
@@ -56,7 +56,7 @@ def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Fl
 def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
     """Three quiet steps of twelve say what the stage can do."""
     level[0, :, first:] += 0.3
-    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
     wanted = np.zeros((STAGES, KINDS, STEPS))
     wanted[0, :, first:] = 0.3
@@ -65,7 +65,7 @@ def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Fl
 
 def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
     level[0] += 0.3
-    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.base[0], BASE[0] + 0.3)
     assert not usual.stage.any()
 
@@ -75,7 +75,7 @@ def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(l
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
-    np.testing.assert_allclose(usual_levels(level, ERROR, hosts, EVEN).base, BASE, atol=1e-12)
+    np.testing.assert_allclose(usual_levels(level, ERROR, hosts, EVEN, IN_TIME).base, BASE, atol=1e-12)
 
 
 def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level: Floats) -> None:
@@ -171,7 +171,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
     """Two of three stages are slow in half of the steps: the third says so, and is not fast elsewhere."""
     level[:2, :, ::2] += 0.4
-    usual = usual_levels(level, ERROR, ALONE, EVEN)
+    usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     assert not usual.common.any()
     np.testing.assert_allclose(usual.base, BASE)
     np.testing.assert_allclose(usual.stage[2], 0.0, atol=1e-12)
@@ -182,17 +182,30 @@ def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
 def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: Floats, stages: int) -> None:
     level = level[:stages]
     level[0, :, 3:6, :3] += 0.3
-    usual = usual_levels(level, ERROR, ALONE[:stages], EVEN)
+    usual = usual_levels(level, ERROR, ALONE[:stages], EVEN, IN_TIME)
     np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[:stages, :, None], usual.level.shape))
     # One that is always faster than the others is no measure of them.
     level = level + np.array([0.0, 0.0, 0.0, -0.5])
     level[0, :, 8:10] += 0.3
-    again = usual_levels(level, ERROR, ALONE[:stages], EVEN)
+    again = usual_levels(level, ERROR, ALONE[:stages], EVEN, IN_TIME)
     np.testing.assert_allclose(again.level[0, :, 8:10] - BASE[0, :, None], 0.3)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
+    """By too little for its quiet steps to be clearly faster than what is usual."""
+    level = level[:stages]
+    grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
+    shuffled = np.random.default_rng(3).permutation(STEPS)
+    level[0] += grown[shuffled][:, None]
+    usual = usual_levels(level, ERROR, ALONE[:stages], EVEN, np.argsort(shuffled))
+    np.testing.assert_allclose(usual.base, BASE[:stages], atol=1e-12)
+    found = usual.stage[0] if stages > 1 else usual.common
+    np.testing.assert_allclose(found, grown[shuffled] * np.ones((2, 1)), atol=1e-12)
 
 
 def test_steps_of_uneven_data_say_what_is_usual_where_all_others_are_slow(level: Floats) -> None:
     level[0, :, 6:] += 0.5
-    usual = usual_levels(level, ERROR, ALONE, IN_TIME >= 6)
+    usual = usual_levels(level, ERROR, ALONE, IN_TIME >= 6, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE)
     np.testing.assert_allclose(usual.stage[0], np.where(IN_TIME >= 6, 0.5, 0.0) * np.ones((2, 1)))

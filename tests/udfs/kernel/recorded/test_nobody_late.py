@@ -63,6 +63,15 @@ def test_single_steps_are_counted_and_flag_no_cause() -> None:
     assert NOBODY_LATE not in flags(tables).values()
 
 
+def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
+    """The time is said to be communication; a worker may still hide there."""
+    tables = found([0.2] * 5 + [1.5] * (STEPS - 5))
+    assert tables[JOB_SLOWDOWN][0]["nobody_late_steps"] == STEPS - 5
+    (named,) = (row for row in tables[JOB_CAUSES] if row["is_cause"])
+    assert (named["cause"], named["flag_reason"]) == ("communication", None)
+    assert flags(tables)["slow_worker"] == NOBODY_LATE
+
+
 def test_stages_are_compared_where_nothing_is_gathered() -> None:
     """The second stage takes ten times as long as the first."""
     waits_s = np.zeros((2, 2, 3))
