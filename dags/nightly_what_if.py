@@ -54,6 +54,9 @@ once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
 its gates, warnings, and where the data docs and the report lie. `what_if_night_by_date` is the same with the
 log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date.
 
+**Lineage**: where Airflow's provider of OpenLineage has a transport, each task tells it which tables it read
+and published, as datasets named by their paths or URLs.
+
 ## Settings
 Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
 relative paths start at the project's folder.
@@ -65,6 +68,13 @@ relative paths start at the project's folder.
 | `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
 | `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
 | `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | no alert is sent |
+
+Two more are read with this file: environment variables alone, the same for all of Airflow's processes.
+
+| environment | says |
+|---|---|
+| `WHAT_IF_SCHEDULE=landing` | an event of the asset `what_if_landing` starts the night of its partition |
+| `WHAT_IF_DEADLINE_HOURS=6` | a night not done so long after it was queued is posted (`night_late`) |
 
 The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
 `wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
@@ -80,26 +90,52 @@ without that connection the worker's `SPARK_CONF_DIR` and `SPARK_DRIVER_MEMORY` 
 runs on the worker itself, with 4 GB.
 """
 
+import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG, CronDataIntervalTimetable, PartitionedAssetTimetable
+from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
-from dags.operators.alerts import alert_warnings
-from dags.operators.assets import FLEET, INGESTED, NIGHT, NIGHT_BY_DATE, RESULTS, REVISED
+from dags.operators.alerts import alert_late, alert_warnings
+from dags.operators.assets import FLEET, INGESTED, LANDING, NIGHT, NIGHT_BY_DATE, RESULTS, REVISED
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
+
+# Read with the file, as a schedule must be: by the DAG processor, and so the same on all of its runs.
+STARTED_BY_LANDING = os.environ.get("WHAT_IF_SCHEDULE") == "landing"
+DEADLINE_HOURS = float(os.environ.get("WHAT_IF_DEADLINE_HOURS") or 0)
+
+LOG_DATE = "{{ dag_run.partition_key or ds | default('') }}"
+
+
+def alert_deadline(context: Mapping[str, Any]) -> None:
+    """Post that a night is late. Here, because Airflow finds a deadline's callback by the DAG's own file."""
+    alert_late(context["dag_run"], DEADLINE_HOURS)
+
 
 with DAG(
     dag_id="nightly_what_if",
     description="Rank logs of one day in, what stragglers cost out.",
     doc_md=__doc__,
     # The day that has just ended. "@daily" by itself would stand for the day that is about to begin.
-    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    schedule=PartitionedAssetTimetable(assets=LANDING)
+    if STARTED_BY_LANDING
+    else CronDataIntervalTimetable("@daily", timezone="UTC"),
+    deadline=DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(hours=DEADLINE_HOURS),
+        callback=SyncCallback(alert_deadline),
+    )
+    if DEADLINE_HOURS
+    else None,
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=3,  # a day whose producers are late waits beside the next ones
@@ -109,7 +145,7 @@ with DAG(
     wait_for_day = DayMarkerSensor(
         task_id="wait_for_day",
         doc_md="Waits until the producers have finished the day.",
-        log_date="{{ ds | default('') }}",
+        log_date=LOG_DATE,
         poke_interval=timedelta(minutes=5),
         timeout=timedelta(hours=20),
     )
@@ -118,38 +154,43 @@ with DAG(
         doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, "
         "`run_events`, `host_health`.",
         entry_point="ingest_rank_logs",
+        inlets=[LANDING],
         outlets=INGESTED,
         execution_timeout=timedelta(hours=4),
-        log_date="{{ ds }}",
+        log_date=LOG_DATE,
     )
     simulate_what_if = SparkSubmitOperator(
         task_id="simulate_what_if",
         doc_md="What each job would have cost without stragglers: `job_slowdown` and its companions.",
         entry_point="simulate_what_if",
+        inlets=INGESTED,
         outlets=RESULTS,
         execution_timeout=timedelta(hours=4),
-        log_date="{{ ds }}",
+        log_date=LOG_DATE,
     )
     revise_causes = SparkSubmitOperator(
         task_id="revise_causes",
         doc_md="Revises causes by other jobs and earlier days: `job_causes` of this and of later days.",
         entry_point="revise_causes",
+        inlets=RESULTS,
         outlets=REVISED,
-        log_date="{{ ds }}",
+        log_date=LOG_DATE,
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
         doc_md="The day's fleet, causes, hosts, coverage, groups and op types: `fleet_day` and companions.",
         entry_point="aggregate_fleet",
+        inlets=[*INGESTED, *RESULTS, *REVISED],
         outlets=FLEET,
-        log_date="{{ ds }}",
+        log_date=LOG_DATE,
     )
     publish_night = SparkSubmitOperator(
         task_id="publish_night",
         doc_md="Checks the day's tables against each other and sums up the night.",
         entry_point="publish_night",
+        inlets=[*INGESTED, *REVISED, *FLEET],
         outlets=[NIGHT, NIGHT_BY_DATE],
         on_success_callback=alert_warnings,
-        log_date="{{ ds }}",
+        log_date=LOG_DATE,
     )
     wait_for_day >> ingest_rank_logs >> simulate_what_if >> revise_causes >> aggregate_fleet >> publish_night

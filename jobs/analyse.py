@@ -112,9 +112,15 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
             complain(f"and {len(fitting) - _MOST_RUNS} more")
         how = "name the folder of one, or choose by --job-id, --run-id, --log-date"
         raise NoRunError(f"{len(fitting)} runs; {how}")
-    jobs = sorted({run.unit.job_id for run in runs})
-    near = suggestion(args.job_id, jobs) if args.job_id and args.job_id not in jobs else ""
-    raise NoRunError(f"no such run among {len(runs)}; {near or ', '.join(map(_listed, runs[:5]))}")
+    if args.log_date and not any(run.has_day for run in runs):
+        raise NoRunError("no folder here names a log date: leave --log-date out")
+    for place, what in enumerate(("log date", "job", "run")):
+        names = sorted({str(run.unit[place]) for run in runs})
+        want = None if asked[place] is None else str(asked[place])
+        if want is not None and want not in names:
+            there = suggestion(want, names) if place else f"choose from {', '.join(names[:_MOST_RUNS])}"
+            raise NoRunError(f"no {what} {want} among {wording.counted(len(runs), 'run')}: {there}")
+    raise NoRunError(f"no such run among {len(runs)}; {', '.join(map(_listed, runs[:5]))}")
 
 
 def _listed(run: Run) -> str:

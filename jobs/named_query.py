@@ -4,6 +4,7 @@
 """
 
 import sys
+from dataclasses import replace
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
@@ -16,7 +17,7 @@ from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 
 _HOSTS_SHOWN: Final = 10
-"""Hosts that matter: those that chance explains least come first, and a fleet has thousands."""
+"""Hosts that matter: those that were slow, which chance explains least first; a fleet has thousands more."""
 
 
 @reader_entry_point(
@@ -27,7 +28,7 @@ _HOSTS_SHOWN: Final = 10
     AS_LISTS,
     option(
         "--limit N",
-        f"maximum number of rows, 0 for all (default: all; {_HOSTS_SHOWN} of `hosts` on a terminal)",
+        f"maximum number of rows, 0 for all (default: all; `hosts` in no --format: {_HOSTS_SHOWN} slow)",
         not_negative,
     ),
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
@@ -36,13 +37,16 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer a named query over a period, both ends included."""
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
-    limit = args.limit
-    if limit is None:
-        limit = _HOSTS_SHOWN if args.name == "hosts" and args.format is None else 0
-    result = reader.ask(QUERIES[args.name].over(args.first, args.last), limit)
+    result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)
+    shown = len(result.rows)
+    if args.name == "hosts" and args.limit is None and args.format is None:
+        verdict = result.columns.index("verdict")
+        rows = [row for row in result.rows if row[verdict] is not None][:_HOSTS_SHOWN]
+        result = replace(result, rows=rows, is_cut=len(rows) < shown)
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if result.is_cut:
-        complain(f"only the first {limit:,} rows are shown (--limit 0 shows all)")
+        slow = "that were slow " * (args.limit is None)
+        complain(f"only the first {len(result.rows):,} rows {slow}are shown (--limit 0 shows all)")
 
 
 if __name__ == "__main__":

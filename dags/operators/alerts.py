@@ -67,8 +67,30 @@ def alert_warnings(context: "Context") -> None:
         post(context, kind, "\n".join(texts), {**decisions, "warnings": warnings, **docs})
 
 
+def alert_late(run: Mapping[str, Any], hours: float) -> None:
+    """Post that a run was not done in time.
+
+    run : as Airflow's REST API shows it
+    """
+    facts = {"dag_id": run["dag_id"], "run_id": run["dag_run_id"], "log_date": _log_date(run)}
+    text = f"{run['dag_id']} of {facts['log_date']} was not done {hours:g} hours after it was queued"
+    _send("night_late", text, facts)
+
+
+def _log_date(run: Mapping[str, Any]) -> str | None:
+    """Log date of a run: its partition, or its logical date."""
+    return run.get("partition_key") or (run.get("logical_date") or "")[:10] or None
+
+
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:
-    """Post one alert, if a webhook is set."""
+    """Post one alert of a task, if a webhook is set."""
+    task = context["task_instance"]
+    log_date = getattr(context.get("dag_run"), "partition_key", None) or context.get("ds")
+    run = {"dag_id": task.dag_id, "task_id": task.task_id, "run_id": task.run_id, "log_date": log_date}
+    _send(kind, text, {**run, **facts})
+
+
+def _send(kind: str, text: str, facts: Mapping[str, Any]) -> None:
     url = Variable.get(WEBHOOK, default="")
     if not url:
         return
@@ -76,10 +98,7 @@ def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> 
     if not url.startswith(_SCHEMES):
         _LOG.warning("no alert: the variable %s does not begin with http:// or https://", WEBHOOK)
         return
-    task = context["task_instance"]
-    run = {"dag_id": task.dag_id, "task_id": task.task_id, "run_id": task.run_id}
-    message = {"kind": kind, "text": text, **run, "log_date": context.get("ds"), **facts}
-    body = json.dumps(message).encode()
+    body = json.dumps({"kind": kind, "text": text, **facts}).encode()
     headers = {"Content-Type": "application/json"}
     try:
         request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at: no file

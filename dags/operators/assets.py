@@ -4,12 +4,16 @@ from typing import Final
 
 from airflow.sdk import Asset
 
+from dags.operators.lineage import SCHEME
 from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, JOB_CAUSES, RESULT_TABLES
 
 
 def _asset(name: str) -> Asset:
-    return Asset(name=f"what_if_{name}", uri=f"x-what-if://warehouse/{name}", group="what-if")
+    return Asset(name=f"what_if_{name}", uri=f"{SCHEME}warehouse/{name}", group="what-if")
 
+
+LANDING: Final = Asset(name="what_if_landing", uri=f"{SCHEME}landing", group="what-if")
+"""A finished day of the landing, as a partition whose key is the log date: an event that producers make."""
 
 INGESTED: Final = tuple(map(_asset, INGESTED_TABLES))
 RESULTS: Final = tuple(_asset(name) for name in RESULT_TABLES if name != JOB_CAUSES)

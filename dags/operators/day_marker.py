@@ -1,27 +1,18 @@
 """Sensor that waits until producers have finished a day: until `_SUCCESS` exists in its landing folder."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseSensorOperator, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
-from dags import PROJECT
-from dags.operators.alerts import WrongSettings
+from dags.operators.places import place
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _BACKFILL: Final = "backfill"
 """Type of a run that `airflow backfill create` has made."""
-
-_ASK: Final = (
-    "import sys, jobs.runtime.settings as conf; print(conf.load_settings(*sys.argv[1:]).paths.landing)"
-)
-"""The project's settings say where the landing lies; a DAG starts the project's code and never imports it."""
 
 
 class DayMarkerSensor(BaseSensorOperator):
@@ -96,17 +87,5 @@ class DayMarkerSensor(BaseSensorOperator):
 
     def marker(self) -> str:
         """Path or URL of the marker that producers write last."""
-        landing = self.landing or self._landing_of_settings()
-        if "://" not in landing:
-            landing = str(Path(self.project or PROJECT, landing))
-        return f"{landing.rstrip('/')}/log_date={self.log_date}/_SUCCESS"
-
-    def _landing_of_settings(self) -> str:
-        command = [sys.executable, "-c", _ASK, *filter(None, [self.settings])]
-        asked = subprocess.run(  # noqa: S603  # our own command; the settings' name passes through no shell
-            command, cwd=self.project or PROJECT, capture_output=True, text=True, check=False
-        )
-        if asked.returncode:
-            lines = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-            raise WrongSettings(f"the settings do not name the landing: {lines[-1]}")
-        return asked.stdout.strip()
+        landing = place("landing", self.landing, self.project, self.settings)
+        return f"{landing}/log_date={self.log_date}/_SUCCESS"

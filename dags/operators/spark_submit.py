@@ -19,9 +19,12 @@ from airflow.sdk.log import mask_secret
 from dags import PROJECT
 from dags.operators.alerts import GateRefused, WrongSettings
 from dags.operators.assets import NIGHT_BY_DATE
+from dags.operators.lineage import lineage
+from dags.operators.places import place
 from schemas.vocabulary import Exit
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
 SPARK: Final = "what_if_spark"
@@ -178,6 +181,18 @@ class SparkSubmitOperator(BashOperator):
             if asset == NIGHT_BY_DATE:
                 context["outlet_events"][asset].add_partitions(self._asked()["log_date"])
         return outcome
+
+    def get_openlineage_facets_on_complete(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
+        """Tell lineage what the task read and published."""
+        return lineage(self.inlets, self.outlets, self._place)
+
+    def get_openlineage_facets_on_failure(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
+        """Tell lineage what the task read: a phase that fails publishes nothing."""
+        return lineage(self.inlets, [], self._place)
+
+    def _place(self, name: str) -> str:
+        asked = self.env or {}
+        return place(name, asked[name.upper()], str(self.cwd or ""), asked["SETTINGS"])
 
     def _log_settings(self, spark: _Spark) -> None:
         """Log Spark's settings, and mask their secrets in all later output."""

@@ -35,6 +35,8 @@ class Crop(NamedTuple):
 def crop_of(tables: UnitTables) -> Crop | None:
     """Choose a culprit of the costliest cause, its fastest peer, and their most different steps.
 
+    A peer is of the culprit's stage, unless all of that are slow.
+
     None where no cause names a worker that has a peer, or steps have no slowdowns by worker.
     """
     named = [row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
@@ -42,23 +44,26 @@ def crop_of(tables: UnitTables) -> Crop | None:
         places = [
             (each["dp_rank"], each["pp_rank"])
             for culprit in row["culprits"]
-            for each in ((culprit,) if is_worker(culprit) else members(culprit))
+            for each in ((culprit,) if is_worker(culprit) else members(culprit) or _of_stage(culprit, tables))
         ]
         workers = {(each["dp_rank"], each["pp_rank"]): each for each in tables.workers}
         culprit = next((workers[place] for place in places if place in workers), None)
         if culprit is None or not culprit["step_slowdowns"]:
             continue
-        peers = [
-            each
-            for place, each in workers.items()
-            if each["pp_rank"] == culprit["pp_rank"] and place not in places
-        ]
+        others = [each for place, each in workers.items() if place not in places]
+        peers = [each for each in others if each["pp_rank"] == culprit["pp_rank"]] or others
         by_step = dict(zip((each["step"] for each in tables.steps), culprit["step_slowdowns"], strict=True))
         if peers and len(by_step) > 1:
             peer = min(peers, key=lambda each: (each["slowdown"], each["rank"]))
             slow, usual = (choose(by_step, key=lambda step: (by_step[step], -step)) for choose in (max, min))
             return Crop(culprit, peer, slow, usual, row["cause"] == _OF_TRANSFERS)
     return None
+
+
+def _of_stage(culprit: Row, tables: UnitTables) -> list[Row]:
+    """Workers of a culprit that is a whole stage or replica."""
+    names = [name for name in ("dp_rank", "pp_rank") if culprit[name] is not None]
+    return [each for each in tables.workers if names and all(each[name] == culprit[name] for name in names)]
 
 
 def crop_question(crops: Mapping[Unit, Crop]) -> str:

@@ -122,6 +122,8 @@ def chart_library(root: Path) -> bytes:
     Where they are not installed, a script that says so in the place of each chart.
     """
     if find_spec("vl_convert") is None:
+        for kept in sorted(root.glob(f".*-{templates.LIBRARY_NAME}"), reverse=True):
+            return kept.read_bytes()  # an install that has it wrote here: its pages, and these, keep it
         _LOG.warning("pages have no charts: %s", missing(ModuleNotFoundError(name="vl_convert")))
         return templates.shared_files("no-charts.js")[templates.SCRIPT_NAME]
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from jobs.report import wording
 
@@ -35,6 +36,9 @@ DICTIONARY_SCRIPT: Final = "dictionary.js"
 _SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 _STYLE: Final = "report.css"
 
+_BREAKABLE: Final = re.compile(r"\b(?=[\w.-]{1,30}\b)[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-\d[A-Za-z0-9_.]*\b")
+"""Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones it has to."""
+
 LIBRARY_NAME: Final = "charts-library.js"
 SCRIPT_NAME: Final = "report.js"
 STYLE_NAME: Final = "report.css"
@@ -54,6 +58,11 @@ def shared_files(*scripts: str) -> dict[str, bytes]:
     """
     script = "".join(_read(name) for name in scripts or _SCRIPTS)
     return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(_STYLE).encode()}
+
+
+def unbroken(text: str) -> Markup:
+    """Escape a text for a page, with names and dates in it that no line breaks."""
+    return Markup(_BREAKABLE.sub(r'<span class="name">\g<0></span>', str(escape(text))))  # noqa: S704  # escaped
 
 
 def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
@@ -91,6 +100,7 @@ def _environment() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     for name in ("counted", "hours", "number", "percent", "ratio", "seconds"):
         made.filters[name] = getattr(wording, name)
+    made.filters["unbroken"] = unbroken
     made.globals.update(
         library=LIBRARY_NAME,
         script=SCRIPT_NAME,

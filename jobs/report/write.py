@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from jobs.report import files
+from jobs.report import files, loss
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
 from jobs.report.job_page import job_page, links_of
@@ -78,34 +78,40 @@ def write_reports(
                 _LOG.warning("no report is written: %s", error)
 
 
-def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None) -> str:
-    """Write the page of a unit into its day's publication, or as one file; returns the page.
+def write_job_page(
+    reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None
+) -> tuple[str, str]:
+    """Write the page of a unit into its day's publication, or as one file; returns its headline and the page.
 
     Raises SettingsError where the file cannot be written.
     """
     if alone:
-        return str(_write_job_page(reader, settings, unit, files.cache_folder(), alone))
+        says, page = _write_job_page(reader, settings, unit, files.cache_folder(), alone)
+        return says, str(page)
     with report_root(settings) as root:
-        return _shown(settings, root, _write_job_page(reader, settings, unit, root, None))
+        says, page = _write_job_page(reader, settings, unit, root, None)
+        return says, _shown(settings, root, page)
 
 
-def _write_job_page(reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None) -> Path:
+def _write_job_page(
+    reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None
+) -> tuple[str, Path]:
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
-    name = warehouse_name(settings)
+    name, says = warehouse_name(settings), loss.headline(tables.job)
     if alone:
         try:
             alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(root)))
         except OSError as error:
             raise SettingsError(f"--out: {alone}: {error.strerror}") from error
-        return alone
+        return says, alone
     folder = root / str(unit.log_date)
     hosts = [
         host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
     ]
     publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
     links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
-    return files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
+    return says, files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
 
 
 @contextmanager

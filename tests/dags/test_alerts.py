@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -9,10 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
+from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.sdk.execution_time.callback_supervisor import execute_callback
 
 from dags.operators.alerts import alert_failure, alert_warnings
 from jobs.emitter.rank_log_writer import finish_day
+from tests.dags import DAGS
 from tests.dags.conftest import Run, stand_in
 from tests.support.examples import DAY
 
@@ -119,6 +124,22 @@ def test_what_a_night_says_of_changes_and_warns_of_is_posted(
     assert notified(posts) == posted
     assert [post["warnings"] for post in posts] == [warnings for _ in posted]
     assert [post.get("drain") for post in posts] == [drain or None for _ in posted]
+
+
+def test_a_late_night_is_posted_where_a_deadline_is_set(
+    nightly: DAG, posts: Posts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not nightly.deadline
+    monkeypatch.setenv("WHAT_IF_DEADLINE_HOURS", "1.5")
+    (deadline,) = DagBag(str(DAGS)).dags["nightly_what_if"].deadline
+    assert deadline.interval == timedelta(hours=1.5)
+    run = {"dag_id": "nightly_what_if", "dag_run_id": "r", "logical_date": f"{DAY}T00:00:00Z"}
+    called = [deadline.callback.path, {"context": {"dag_run": run}}, "nightly_what_if.py", DAGS]
+    assert execute_callback(*called, structlog.get_logger()) == (True, None)
+    assert notified(posts) == [
+        ("night_late", f"nightly_what_if of {DAY} was not done 1.5 hours after it was queued")
+    ]
+    assert posts[0]["log_date"] == f"{DAY}"
 
 
 def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's own is no easier to make

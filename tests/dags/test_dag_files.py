@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, BaseOperator
+from airflow.sdk import DAG, BaseOperator, PartitionedAssetTimetable
 from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.timetables.base import TimeRestriction
+from jinja2 import Template
 from pendulum import DateTime
 
 from dags.operators.alerts import alert_failure, alert_warnings
+from dags.operators.assets import LANDING
 from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, JOB_CAUSES, RESULT_TABLES
 from tests.dags import AIRFLOW, DAGS
 
@@ -102,6 +104,22 @@ def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly
         "aggregate_fleet": [f"what_if_{name}" for name in FLEET_TABLES],
         "publish_night": ["what_if_night", "what_if_night_by_date"],
     }
+
+
+def test_a_finished_day_of_the_landing_starts_its_night_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WHAT_IF_SCHEDULE", "landing")
+    night = DagBag(str(DAGS)).dags["nightly_what_if"]
+    assert isinstance(night.timetable, PartitionedAssetTimetable)
+    assert night.timetable.asset_condition == LANDING
+    dates = {
+        task.log_date if task.task_id == "wait_for_day" else task.env["LOG_DATE"] for task in night.tasks
+    }
+    (log_date,) = map(Template, dates)
+    assert log_date.render(dag_run={"partition_key": "2026-01-05"}) == "2026-01-05"
+    assert log_date.render(dag_run={"partition_key": None}, ds="2026-02-03") == "2026-02-03"
+    assert log_date.render(dag_run={"partition_key": None}) == ""
 
 
 def test_the_night_of_a_day_is_scheduled_when_the_day_has_ended(nightly: DAG) -> None:

@@ -12,7 +12,7 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.op_lists import list_lengths
-from udfs.simulate.exchanged_stages import exchanged_stages, named_stages
+from udfs.simulate.exchanged_stages import exchanged_stages, is_transposed, named_stages
 from udfs.simulate.implausible import implausible_times, implausible_zeros
 from udfs.simulate.odd_records import (
     MOST_NAMED,
@@ -92,6 +92,9 @@ class Choice(NamedTuple):
         if recorded is not None and recorded.exchanged:
             names = named_exchanged(recorded.exchanged, self.rows)
             odd = 2 * len(recorded.exchanged)
+        elif recorded is None and is_transposed(self.rows):
+            names = ["dp_rank and pp_rank look exchanged: forwards arrive wherever dp_rank is not 0"]
+            odd = self.layout.dp_size * self.layout.pp_size
         elif (stages := exchanged_stages(self.rows, self.layout, recorded)) is not None:
             names = named_stages(stages, self.rows)
             odd = 2 * len(names)

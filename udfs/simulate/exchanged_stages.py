@@ -68,6 +68,16 @@ def exchanged_stages(
     return ExchangedStages(*found.pop(), None if len(odd) == len(replicas) else tuple(odd))
 
 
+def is_transposed(rows: ReplayedRows) -> bool:
+    """Whether forwards arrive wherever dp_rank is not 0, as they do where the stage is not 0."""
+    row, codes, _ = rows.middle_step
+    shape = rows.worker_rank.shape
+    arriving = row[codes == ot.FORWARD_RECV]
+    arrives = np.bincount(arriving, minlength=rows.worker_rank.size).reshape(shape) > 0
+    stage, dp_rank = np.indices(shape)
+    return min(shape) > 1 and bool((arrives == (dp_rank > 0)).all() and (arrives != (stage > 0)).any())
+
+
 def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
     """One sentence per replica about the ranks of two swapped stages."""
     one, other, of_replicas = found

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from udfs.kernel.arrays import Floats
 from udfs.kernel.selection import evenly
 from udfs.op_lists import lists_of_rows
 from udfs.simulate.odd_records import is_of_day, log_day
@@ -25,6 +26,15 @@ SAMPLED: Final = 3
 
 LONGEST_IN_SECONDS: Final = 60.0
 """A number above is rather of milliseconds than of seconds: steps seldom take longer."""
+
+ENOUGH_OPS: Final = 8
+"""Ops of a line, of which each takes as long as all before it only where durations are ends."""
+
+LONGEST_IN_GAPS: Final = 30.0
+"""A step takes no longer than from its begin to the next one's: far less than a thousand times that."""
+
+T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
+"""Of the years 1990 and 2100. [ns]"""
 
 UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 """How many microseconds each has."""
@@ -50,14 +60,41 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
         np.maximum.at(longest_us, step, span_us)
     took_us = float(np.median(longest_us[np.unique(step)]))
     longest_op_us = float(duration_us.max())
+    of_line = np.diff(lists.first, append=len(start_us)) >= ENOUGH_OPS
+    if of_line.any() and (np.minimum.reduceat(duration_us - start_us, lists.first)[of_line] >= 0.0).all():
+        return "every op takes at least as long as its start_us: does duration_us hold ends?"
     if SHORTEST_US <= took_us <= LONGEST_US and 0.0 < longest_op_us < SHORTEST_OP_US:
         return f"no op takes longer than {longest_op_us:.3g} us: is duration_us in seconds?"
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
-        return None
+        return _beside_zeros(rank_steps, number, float(np.median(span_us)))
     if took_us > LONGEST_US:
         return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
     meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
     return f"steps of {took_us:.3g} us: are these {meant}?"
+
+
+def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
+    """Suggest nanoseconds where zeros lie thousands of years ahead, or steps begin far closer than they last.
+
+    took_us : of most lines. [us]
+    """
+    t0_us = rank_steps.column("t0_us").to_numpy()  # nan where it is null
+    is_known = np.isfinite(number) & np.isfinite(t0_us)
+    if not is_known.any():
+        return None
+    middle = float(np.median(t0_us[is_known]))
+    if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
+        return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
+    steps = np.unique(number[is_known])
+    follows = np.flatnonzero(np.diff(steps) == 1)
+    pairs = [follows[at] for at in evenly(len(follows), SAMPLED)] if len(follows) else []
+    begin_us = [
+        float(np.median(t0_us[is_known & (number == step)])) for at in pairs for step in steps[at : at + 2]
+    ]
+    gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
+    if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
+        return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
+    return None
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:

@@ -31,6 +31,8 @@ _LONGEST_OP: Final = 64
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _IDS: Final = ("job_id", "run_id")
+_EXCHANGED: Final = ("dp_rank", "pp_rank")
+"""Coordinates that are mistaken for each other."""
 _INTEGERS: Final = {
     **dict.fromkeys(COORDINATES, ("an integer", None)),
     **dict.fromkeys(("step", "t0_us"), ("an integer of 64 bits", _INT64)),
@@ -165,9 +167,18 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
             continue
         if value < 0 or (bound is not None and value >= bound):
             least = f"below {size} {bound}" if bound is not None and value >= bound else "at least 0"
-            raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}")
+            hint = ": are dp_rank and pp_rank exchanged?" * (
+                name in _EXCHANGED and _fits_exchanged(record, unit)
+            )
+            raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}{hint}")
         if value not in _INT32:
             raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
+
+
+def _fits_exchanged(record: Mapping[str, Any], unit: Mapping[str, Any]) -> bool:
+    """Whether the line's worker lies in the layout once its two coordinates change places."""
+    sizes = [(record[name], unit[size]) for name, size in (("dp_rank", "pp_size"), ("pp_rank", "dp_size"))]
+    return all(size is not None and 0 <= value < size for value, size in sizes)
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         """All text, each run of spaces as one."""
-        return " ".join(" ".join(self.words).split())
+        return " ".join("".join(self.words).split())
 
     def all(self, tag: str, attribute: str) -> list[str]:
         """Values of an attribute of all elements of one kind."""
@@ -52,11 +52,13 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        self.words += [] if tag == "span" else [" "]
         self.open += [] if tag in VOID else [tag]
         self._inside = tag
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
+        self.words += [] if tag == "span" else [" "]
         if self.open[-1:] == [tag]:
             self.open.pop()
 

@@ -31,7 +31,9 @@ def warehouse(tmp_path: Path) -> str:
 def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
     assert ask(report_fleet.main, "--log-date", DAY) == (0, f"{warehouse}/_report/{DAY}/index.html\n", "")
     status, page, _ = ask(report_job.main, "--job-id", "gpt-175b")
-    assert (status, Path(page.strip()).is_file()) == (0, True)
+    says, path = page.splitlines()
+    assert (status, Path(path).is_file()) == (0, True)
+    assert says.startswith("gpt-175b, run ")
 
 
 def test_what_pages_are_written_from_is_answered_by_one_thread(

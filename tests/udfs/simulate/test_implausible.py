@@ -33,6 +33,12 @@ def scaled(factor: float) -> Callable[[Row], Row]:
     return lambda row: row | {name: [factor * t for t in row[name]] for name in ("start_us", "duration_us")}
 
 
+def ended(row: Row) -> Row:
+    return row | {
+        "duration_us": [start + t for start, t in zip(row["start_us"], row["duration_us"], strict=True)]
+    }
+
+
 def test_microseconds_are_analysed() -> None:
     assert simulated(lambda row: row)["status"] == "analysed"
 
@@ -47,6 +53,8 @@ def test_microseconds_are_analysed() -> None:
             lambda row: row | {"duration_us": [1e-300 * t for t in row["duration_us"]]},
             r"no op takes longer than [0-9.e-]+ us: is duration_us in seconds\?",
         ),
+        (scaled(1e3), r"steps of [0-9.e+]+ s begin 1 s apart: are these nanoseconds\?"),
+        (ended, r"every op takes at least as long as its start_us: does duration_us hold ends\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000}, r"t0_us is \d+, .* are these milliseconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] * 1_000}, r"t0_us is \d+, .* are these nanoseconds\?"),
@@ -56,6 +64,8 @@ def test_microseconds_are_analysed() -> None:
         "milliseconds",
         "nanoseconds",
         "durations alone",
+        "times in ns, zeros in us",
+        "ends",
         "zeros in s",
         "zeros in ms",
         "zeros in ns",
@@ -65,3 +75,19 @@ def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: st
     found = simulated(change)
     assert (found["status"], found["slowdown"]) == (Status.IMPLAUSIBLE_TIMES, None)
     assert re.fullmatch(detail, found["status_detail"])
+
+
+def test_zeros_in_nanoseconds_are_seen_where_no_day_is_known() -> None:
+    lines = [
+        row | {"t0_us": (MIDNIGHT_US + row["step"] * 1_000_000) * 1_000} for row in JOB.rank_steps.to_pylist()
+    ]
+    rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)
+    (found,) = simulate_job(rows, JOB.manifest)[JOB_SLOWDOWN].to_pylist()
+    assert found["status"] == Status.IMPLAUSIBLE_TIMES
+    assert "after the year 9999: are these nanoseconds?" in found["status_detail"]
+
+
+def test_exchanged_dp_and_pp_ranks_are_named() -> None:
+    found = simulated(lambda row: row | {"dp_rank": row["pp_rank"], "pp_rank": row["dp_rank"]})
+    assert found["status"] == Status.ODD_RANKS
+    assert found["status_detail"].startswith("dp_rank and pp_rank look exchanged")

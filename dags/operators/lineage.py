@@ -1,0 +1,46 @@
+"""Lineage: what a task read and wrote, as datasets, for Airflow's provider of OpenLineage, which asks."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import Asset
+
+from schemas.vocabulary import TABLE_NAMES
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+SCHEME: Final = "x-what-if://"
+"""Of our assets."""
+
+_PLACES: Final = {"landing", *(f"warehouse/{name}" for name in TABLE_NAMES)}
+"""Assets that lie somewhere: a night, and the history, do not."""
+
+
+def lineage(
+    inlets: Iterable[object], outlets: Iterable[object], place: Callable[[str], str]
+) -> "OperatorLineage[Any, Any]":
+    """Return the datasets of a task's assets.
+
+    place : where the landing, and the warehouse, lie
+    """
+    # Imported where it is asked for: an Airflow without the provider never asks.
+    from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415
+    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415
+
+    def datasets(assets: Iterable[object]) -> list[Dataset]:
+        paths = [each.uri.removeprefix(SCHEME) for each in assets if isinstance(each, Asset)]
+        return [Dataset(*_named(path, place)) for path in paths if path in _PLACES]
+
+    return OperatorLineage(inputs=datasets(inlets), outputs=datasets(outlets))
+
+
+def _named(path: str, place: Callable[[str], str]) -> tuple[str, str]:
+    """Namespace and name of a dataset, as OpenLineage's naming of stores and local files wants them."""
+    root, _, within = path.partition("/")
+    whole = "/".join(filter(None, [place(root), within]))
+    scheme, has_scheme, rest = whole.partition("://")
+    if not has_scheme:
+        return "file", whole
+    bucket, _, key = rest.partition("/")
+    return f"{scheme.replace('s3a', 's3')}://{bucket}", key
