@@ -31,9 +31,11 @@ JOB_CHANGES: Final = Table(
             f"what changed: {OF_STEP}, {OF_LOST} (what all causes lose), or what one cause loses",
             allowed=(OF_STEP, OF_LOST, *CAUSES),
         ),
-        col.real("before", f"level before; of {OF_STEP} in seconds, else a part of the step"),
-        col.real("after", "new level, in the same unit"),
-        col.real("change", f"of {OF_STEP} relative to before, else after - before"),
+        col.real(
+            "before", f"level before; of {OF_STEP} in seconds, else a part of the step", unit="s, fraction"
+        ),
+        col.real("after", "new level, in the same unit", unit="s, fraction"),
+        col.fraction("change", f"of {OF_STEP} relative to before, else after - before"),
         col.text(
             "cause",
             f"the cause whose part of the step makes up at least half of a change of {OF_STEP}, or "
