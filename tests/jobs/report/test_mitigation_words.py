@@ -2,7 +2,7 @@
 
 from jobs.report.mitigation_words import best, mitigation_texts, mitigations_of
 from schemas.vocabulary import MITIGATIONS
-from tests.schemas.test_views import answer
+from tests.support.answers import answer
 from tests.support.examples import DAY, NEXT_DAY
 
 
