@@ -83,17 +83,23 @@ def test_parts_of_every_kind_add_up_to_the_difference() -> None:
 
 
 @pytest.mark.parametrize(("alone", "attributed"), [(True, 0.1), (False, 0.06)])
-def test_a_cause_that_holds_on_one_side_is_measured_on_both(alone: bool, attributed: float) -> None:
+def test_a_cause_that_holds_on_one_side_is_measured_on_both(*, alone: bool, attributed: float) -> None:
     """Below the threshold in A, or hidden by another in B: its part is its growth, `unexplained` has none."""
-    a, b = day(wobbling(10, 0.1)), day(wobbling(11, 0.1))
-    a.causes[0].update(attributed_fraction=0.02, time_saved_fraction=0.02)  # type: ignore[attr-defined]
-    b.causes[0].update(  # type: ignore[attr-defined]
-        is_cause=alone, attributed_fraction=attributed, time_saved_fraction=attributed if alone else 0.01
+    a = with_slow_worker(day(wobbling(10, 0.1)), attributed_fraction=0.02, time_saved_fraction=0.02)
+    b = with_slow_worker(
+        day(wobbling(11, 0.1)),
+        is_cause=alone,
+        attributed_fraction=attributed,
+        time_saved_fraction=attributed if alone else 0.01,
     )
     parts = {part.part: part for part in find(side(a), side(b), 0.99, None).parts if part.of == OF_CAUSE}
     assert parts["slow_worker"].difference_s == pytest.approx(11 * attributed - 10 * 0.02, rel=1e-9)
     assert "unexplained" not in parts
     assert sum(part.difference_s for part in parts.values()) == pytest.approx(1.0)
+
+
+def with_slow_worker(of: Day, **changes: object) -> Day:
+    return of._replace(causes=[{**of.causes[0], **changes}, *of.causes[1:]])
 
 
 def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
