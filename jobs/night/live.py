@@ -169,7 +169,7 @@ def _tell(
 def _notice(row: Row) -> Notice:
     named = [where(each) for each in row["culprits"]]
     more = [f"{len(named) - _MOST_CULPRITS} more"] if len(named) > _MOST_CULPRITS else []
-    places = f" ({', '.join([*named[:_MOST_CULPRITS], *more])})" if named else ""
+    places = f": {', '.join([*named[:_MOST_CULPRITS], *more])}," if named else ""
     which = "first" if row["is_now"] else "last"
     at = row[f"{which}_time"]
     step = f"step {row[f'{which}_step']}" + (f", {at:%H:%M} UTC" if at is not None else "")
