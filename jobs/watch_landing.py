@@ -19,6 +19,7 @@ from jobs.night import live
 from jobs.runtime.arguments import Arguments, option
 from jobs.runtime.errors import PlainError
 from jobs.runtime.settings import Settings
+from jobs.warehouse.stored import STORE_ERRORS
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _LOG: Final = logging.getLogger(__name__)
@@ -50,10 +51,10 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         started_s = time.monotonic()
         try:
             live.run(spark, settings, args.summary)
-        except (PlainError, OSError):
+        except (PlainError, *STORE_ERRORS) as error:
             if args.once:
                 raise
-            _LOG.exception("this round failed; the next one makes up for it")
+            _LOG.warning("this round failed, and the next one makes up for it: %s", error)
         if args.once:
             return {}
         time.sleep(max(started_s + args.every - time.monotonic(), 0.0))

@@ -43,7 +43,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
         spark = stack.enter_context(session(settings, entry_point))
         if not is_url(root):
             stack.enter_context(locked_by_jvm(root, _jvm(spark)))
-            say(this_process(entry_point, _process_of(_jvm(spark))))
+            say(this_process(entry_point, jvm_process(spark)))
         _recover(Warehouse(spark, root))
         yield spark
 
@@ -94,5 +94,6 @@ def _jvm(spark: SparkSession) -> Any:  # noqa: ANN401  # py4j has no types
     return spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's process
 
 
-def _process_of(jvm: Any) -> int:  # noqa: ANN401  # py4j has no types
-    return int(jvm.java.lang.ProcessHandle.current().pid())
+def jvm_process(spark: SparkSession) -> int:
+    """Number of the process of a session's JVM."""
+    return int(_jvm(spark).java.lang.ProcessHandle.current().pid())

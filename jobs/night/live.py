@@ -6,6 +6,7 @@ causes first, then which logs were read, then that what changed was told.
 """
 
 import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.entry_points.run_summary import Summary, leave
-from jobs.entry_points.writing import no_round, writer_of
+from jobs.entry_points.writing import jvm_process, no_round, writer_of
 from jobs.gates.watch import Notice
 from jobs.gates.write_audit_publish import check_rows
 from jobs.history.phases import simulation
@@ -89,7 +90,7 @@ def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> 
 
 
 def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | None) -> None:
-    started_s = _own_cpu_s()
+    started_s = _own_cpu_s(warehouse.spark)
     root, live = settings.paths.landing, settings.live
     days = Landing(root, []).all_days[-live.days :]
     going_on = set(days) - Landing(root, days).finished_days()
@@ -115,7 +116,7 @@ def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | 
     _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
     _tell(warehouse, after, told, summary)
     told.read, told.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
-    told.cpu_s += _own_cpu_s() - started_s
+    told.cpu_s += _own_cpu_s(warehouse.spark) - started_s
     leave(told.summary, summary)
 
 
@@ -169,7 +170,7 @@ def _tell(
 def _notice(row: Row) -> Notice:
     named = [where(each) for each in row["culprits"]]
     more = [f"{len(named) - _MOST_CULPRITS} more"] if len(named) > _MOST_CULPRITS else []
-    places = f" ({', '.join([*named[:_MOST_CULPRITS], *more])})" if named else ""
+    places = f": {', '.join([*named[:_MOST_CULPRITS], *more])}," if named else ""
     which = "first" if row["is_now"] else "last"
     at = row[f"{which}_time"]
     step = f"step {row[f'{which}_step']}" + (f", {at:%H:%M} UTC" if at is not None else "")
@@ -188,8 +189,7 @@ def _by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
     return found
 
 
-def _own_cpu_s() -> float:
-    """CPU time so far of this process and of the JVM that it has started, without Spark's workers. [s]"""
-    own = psutil.Process()
-    times = [each.cpu_times() for each in (own, *own.children())]
+def _own_cpu_s(spark: SparkSession) -> float:
+    """CPU time so far of this process and of its JVM, without Spark's workers. [s]"""
+    times = [psutil.Process(each).cpu_times() for each in (os.getpid(), jvm_process(spark))]
     return float(sum(each.user + each.system for each in times))

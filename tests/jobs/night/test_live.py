@@ -86,7 +86,7 @@ def unkilled(
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
-    assert "slow worker (node-0000 (stage 0, dp rank 1)) since step" in warning["text"]
+    assert "slow worker: node-0000 (stage 0, dp rank 1), since step" in warning["text"]
     assert made.kinds(GOES_ON) == [], "it is not told again"
     assert made.kinds(ENDED) == ["cause_ended"]
     return made
