@@ -1,9 +1,16 @@
-"""What the emitter costs a training job per op, on the host's clock: `python -m tests.benchmarks.emitter`."""
+"""What the emitter costs a training job, on the host's clock: `python -m tests.benchmarks.emitter`.
+
+In time of an op, and of a loop of realistic length whose ops wait as for a GPU; and in bytes on the disk.
+"""
 
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from statistics import median
 from typing import Final
 
 from jobs.emitter import Rank, RankLogWriter, Recorder, Run
@@ -11,6 +18,13 @@ from jobs.emitter.megatron import RankLogTimers
 
 OPS: Final = 1_000
 STEPS: Final = 50
+
+LOOP_OPS: Final = 160
+LOOP_STEPS: Final = 8
+LOOP_STEP_S: Final = 2.0
+"""Shorter than most steps of large jobs: in longer ones the emitter costs less."""
+EVERY: Final = 10
+"""One step of so many is recorded."""
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
@@ -23,29 +37,81 @@ def cost_us(train: Callable[[int], None], steps: range) -> float:
     return sorted(costs)[len(costs) // 2]
 
 
-def main() -> None:
+def ops_alone(writer: RankLogWriter) -> None:
     """Print the cost of an op, recorded and not, through a recorder alone and through Megatron's timers."""
-    with tempfile.TemporaryDirectory() as landing:
-        writer = RankLogWriter(landing, Run("j", "r", dp_size=1), Rank(0, 0))
-        with Recorder(writer, every=1000, burst=STEPS) as recorder:
-            timers = RankLogTimers(None, recorder)
+    with Recorder(writer, every=1000, burst=STEPS) as recorder:
+        timers = RankLogTimers(None, recorder)
 
-            def by_recorder(number: int) -> None:
-                with recorder.step(number):
-                    for _ in range(OPS):
-                        with recorder.op("forward-compute"):
-                            pass
-
-            def by_timers(number: int) -> None:
-                recorder.begin(number)
+        def by_recorder(number: int) -> None:
+            with recorder.step(number):
                 for _ in range(OPS):
-                    timers("forward-send", log_level=2).start()
-                    timers("forward-send").stop()
-                recorder.end()
+                    with recorder.op("forward-compute"):
+                        pass
 
-            for name, train in (("recorder.op", by_recorder), ("Megatron's timers", by_timers)):
-                recorded, skipped = cost_us(train, range(STEPS)), cost_us(train, range(500, 500 + STEPS))
-                sys.stdout.write(f"{name}: {recorded:.1f} us an op, {skipped:.1f} us in steps not recorded\n")
+        def by_timers(number: int) -> None:
+            recorder.begin(number)
+            for _ in range(OPS):
+                timers("forward-send", log_level=2).start()
+                timers("forward-send").stop()
+            recorder.end()
+
+        for name, train in (("recorder.op", by_recorder), ("Megatron's timers", by_timers)):
+            recorded, skipped = cost_us(train, range(STEPS)), cost_us(train, range(500, 500 + STEPS))
+            sys.stdout.write(f"{name}: {recorded:.1f} us an op, {skipped:.1f} us in steps not recorded\n")
+
+
+def busy_s(step: Callable[[], None]) -> float:
+    """Processor time of a step in the thread that trains. [s]"""
+    began = time.thread_time()
+    step()
+    return time.thread_time() - began
+
+
+def loop_with_waits(writer: RankLogWriter) -> None:
+    """Print what one step of EVERY recorded costs a loop in which ops wait, over the same without a recorder.
+
+    Steps of both take turns, and medians count: the machine may be busy with other things.
+    """
+    wait_s = LOOP_STEP_S / LOOP_OPS
+    names = ("forward-compute", "forward-send", "backward-compute", "backward-recv")
+    bare: list[float] = []
+    by_kind: dict[bool, list[float]] = {True: [], False: []}
+    with Recorder(writer, every=EVERY) as recorder:
+
+        def step(number: int) -> None:
+            with recorder.step(number):
+                for place in range(LOOP_OPS):
+                    with recorder.op(names[place % len(names)], microbatch=place // len(names)):
+                        time.sleep(wait_s)
+
+        def without() -> None:
+            for place in range(LOOP_OPS):
+                with nullcontext(names[place % len(names)]):
+                    time.sleep(wait_s)
+
+        for number in range(0, LOOP_STEPS * EVERY, EVERY):
+            bare.append(busy_s(without))
+            by_kind[True].append(busy_s(partial(step, number)))
+            by_kind[False].append(busy_s(partial(step, number + 1)))
+    recorded_s, skipped_s = (median(by_kind[kind]) - median(bare) for kind in (True, False))
+    share = (recorded_s + (EVERY - 1) * skipped_s) / (EVERY * LOOP_STEP_S)
+    sys.stdout.write(
+        f"a loop of {LOOP_OPS} ops in {LOOP_STEP_S} s: {1e3 * recorded_s:.2f} ms a recorded step, "
+        f"{1e3 * skipped_s:.2f} ms another; with one of {EVERY} recorded {share:.3%}\n"
+    )
+
+
+def main() -> None:
+    """Print all costs; bytes are those of a step's line, plain and packed."""
+    with tempfile.TemporaryDirectory() as landing:
+        ops_alone(RankLogWriter(landing, Run("j", "ops", dp_size=1), Rank(0, 0)))
+        for is_packed in (False, True):
+            run = Run("gpt-175b", f"loop-{is_packed}", dp_size=1)
+            writer = RankLogWriter(landing, run, Rank(17, 4, 1), compress=is_packed)
+            loop_with_waits(writer)
+            (log,) = Path(landing).rglob(f"run_id={run.run_id}/rank-*")
+            size = log.stat().st_size / LOOP_STEPS
+            sys.stdout.write(f"{log.suffix}: {size:,.0f} bytes a recorded step of {LOOP_OPS} ops\n")
 
 
 if __name__ == "__main__":

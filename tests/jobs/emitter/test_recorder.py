@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from jobs.emitter import Rank, RankLogWriter, Recorder, Run, Step, line_thread
 from jobs.emitter import recorder as module
-from jobs.emitter.step_clocks import CudaClock
+from jobs.emitter.step_clocks import CudaClock, HostClock
 from jobs.runtime.project import PROJECT
 
 WARNINGS = "straggler_emitter"
@@ -46,6 +47,43 @@ def test_steps_are_recorded_in_bursts(tmp_path: Path) -> None:
     with Recorder(writer(tmp_path), every=10, burst=2) as recorder:
         assert train(recorder, range(25)) == 25
     assert [line["step"] for line in lines(tmp_path)] == [0, 1, 10, 11, 20, 21]
+
+
+class Random(HostClock):
+    """A clock on which ops take times that no packing foresees."""
+
+    def __init__(self) -> None:
+        self.draw, self.now_ns = random.Random(1), 0  # noqa: S311  # nothing is secret here
+
+    def mark(self) -> int:
+        self.now_ns += self.draw.randrange(50_000_000)
+        return self.now_ns
+
+
+def test_a_packed_step_of_160_ops_takes_2_kb(tmp_path: Path) -> None:
+    packed = RankLogWriter(tmp_path, Run("gpt-175b", "r3", dp_size=1), Rank(17, 0), compress=True)
+    with Recorder(packed, clock=Random()) as recorder, recorder.step(1200):
+        for place in range(160):
+            with recorder.op(
+                ("forward-compute", "forward-send", "backward-compute")[place % 3], microbatch=place
+            ):
+                pass
+    (log,) = tmp_path.rglob("rank-*.jsonl.gz")
+    assert 1000 < log.stat().st_size < 2000
+
+
+def test_an_op_that_raises_is_none_and_one_of_a_step_that_is_not_recorded_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    with Recorder(writer(tmp_path), every=2) as recorder:
+        with recorder.step(0):
+            with pytest.raises(RuntimeError), recorder.op("forward-send"):
+                raise RuntimeError
+            with recorder.op("forward-compute"):
+                pass
+        with recorder.step(1):
+            assert recorder.op("forward-compute") is recorder.op("forward-send")
+    assert [line["op"] for line in lines(tmp_path)] == [["forward-compute"]]
 
 
 def test_a_step_that_raises_leaves_no_line(tmp_path: Path) -> None:
