@@ -72,7 +72,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
     "stores": (_python("import jobs.runtime.objects as o; print(o.store_at('file:///tmp'))", "Store"),),
     "agents": (_python("from jobs.serve_agents import main; main(['--help'])", "--port"),),
     "spark": _NIGHT,
-    "gates": (*_NIGHT, _python("import jobs.gates.expectation_runner; print('gates')", "gates")),
+    "gates": (*_NIGHT, _python("import jobs.gates.suite_runner; print('gates')", "gates")),
     "airflow": (_python("from airflow.sdk import DAG; print('a DAG')", "a DAG"),),
 }  # fmt: skip
 

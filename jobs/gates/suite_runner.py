@@ -55,17 +55,17 @@ def judged(suite: Suite, rows: pa.Table) -> list[Rule]:
 
 
 def _as_suite(suite: Suite) -> gx.ExpectationSuite:
-    made = gx.ExpectationSuite(name=suite.file)
+    made = []
     for number, each in enumerate(suite.expectations):
         where = f"{suite.file}: expectations.{number}"
         asked = ExpectationConfiguration(type=each.type, kwargs=each.kwargs, meta={_PLACE: number})
         try:
-            made.add_expectation_configuration(asked)
+            made.append(asked.to_domain_obj())
         except GreatExpectationsError:
             raise SettingsError(f"{where}.type: Great Expectations has no {each.type}") from None
         except ValueError as error:
             raise SettingsError(f"{where}.kwargs.{_first(error)}") from None
-    return made
+    return gx.ExpectationSuite(name=suite.file, expectations=made)
 
 
 def _first(error: ValueError) -> str:

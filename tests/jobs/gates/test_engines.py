@@ -1,7 +1,7 @@
 """Every declared rule means the same to DuckDB, which judges it, as to Spark, in whose SQL it is written."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import duckdb
@@ -18,7 +18,7 @@ from tests.support.examples import ROWS, culprit, table_rows
 
 NUMBERS: Final = (None, -1, 0, 1, 10**6, -0.5, 0.5, 1.5, math.nan, math.inf, -math.inf)
 TEXTS: Final = (None, "", "other", "x" * 2001)
-HELD: Final = {
+HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
     "every_stage_is_there": [{"stages": []}],
     "culprits_have_their_course": [
         {"culprits": [culprit(0.5), None]},
@@ -62,7 +62,8 @@ def _rows(table: Table) -> pa.Table:
         changes += [{column.name: value} for value in _values(column.type)]
         if column.allowed:
             changes += [{column.name: value} for value in column.allowed]
-    changes += [each for rule in table.expectations for each in HELD.get(rule.name, ())]
+    for rule in table.expectations:
+        changes += HELD.get(rule.name, ())
     floats = {field.name for field in table.arrow_schema if pa.types.is_floating(field.type)}
     changes += [dict.fromkeys(floats & {*ROWS[table.name]}, 0.0)]
     return table_rows(table.name, changes)
