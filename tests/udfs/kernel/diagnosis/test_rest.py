@@ -9,6 +9,7 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis import rest as rest_module
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import decompose
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
 from udfs.kernel.diagnosis.rest import rest_of
 
 SHAPE: Final = (3, 2, 1, 6, 12, 4)
@@ -109,7 +110,7 @@ def _of_ops_plainly(left: Tensor) -> Tensor:
     found = np.zeros_like(left)
     for kind in range(left.shape[1]):
         own = left[:, kind]
-        scatter = rest_module.MAD_TO_SIGMA * float(np.median(np.abs(own)))
+        scatter = MAD_TO_SIGMA * float(np.median(np.abs(own)))
         is_long = own > max(rest_module.LEAST_OP, rest_module.ERRORS_OF_OP * scatter)
         least = max(rest_module.MANY_OPS * own[..., 0, :].size, rest_module.LEAST_MANY)
         many = is_long.sum(axis=(0, 1, 2, 4)) >= least
