@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ def _kept_delays(
     delays = []
     for op in ops:
         sources = graph.waits_for[op]
-        ready_s = np.max([end_s[source] for source in sources], axis=0) if sources else began_s[:, None]
+        ready_s = _latest(end_s, sources) if sources else began_s[:, None]
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
@@ -127,6 +128,12 @@ def _kept_delays(
 def _met(graph: OpGraph) -> frozenset[int]:
     """Ops that meet others."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
+
+
+def _latest(end_s: Floats, sources: Sequence[int]) -> Floats:
+    """Latest end of some ops, shape (step, dp). [s]"""
+    latest_s: Floats = reduce(np.maximum, (end_s[source] for source in sources))
+    return latest_s
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
@@ -153,7 +160,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
     """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]"""
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
-    delays = [start_s[op] - np.max([end_s[source] for source in graph.waits_for[op]], axis=0) for op in ops]
+    delays = [start_s[op] - _latest(end_s, graph.waits_for[op]) for op in ops]
     late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
     return KeptDelays(np.array(ops, dtype=np.int64), late_s)
 

@@ -3,6 +3,7 @@
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
 
+from functools import cache
 from statistics import NormalDist
 from typing import Final
 
@@ -148,6 +149,7 @@ def _usual(common: Floats, error: Floats) -> Floats:
     return found
 
 
+@cache
 def _sigmas_below(lowest: int, number: int) -> float:
     """Expected mean of the lowest of some normal values, in standard deviations below their mean."""
     normal = NormalDist()

@@ -3,10 +3,13 @@
 from typing import Final
 
 import numpy as np
+import pytest
 
 from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis import rest as rest_module
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import decompose
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
 from udfs.kernel.diagnosis.rest import rest_of
 
 SHAPE: Final = (3, 2, 1, 6, 12, 4)
@@ -83,3 +86,33 @@ def test_one_microbatch_of_one_stage_that_is_always_long() -> None:
     wanted = np.zeros(SHAPE)
     wanted[1, :, 0, 2] = np.log(1.12)
     np.testing.assert_allclose(found - found.min(), wanted, atol=0.03)
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.03])
+def test_long_ops_are_found_with_and_without_the_bound_on_how_many_there_can_be(
+    noise: float,
+) -> None:
+    rng = np.random.default_rng(7)
+    some = []
+    for long_ones in (0, 2, 3, 4, 8, 30):
+        left = noise * rng.standard_normal(SHAPE)
+        of_step = left[:, 1, :, :, 5].reshape(-1)
+        of_step[:long_ones] += 0.4
+        left[:, 1, :, :, 5] = of_step.reshape(left[:, 1, :, :, 5].shape)
+        some.append(left)
+    found = [rest_module._of_ops(left) for left in some]
+    assert [each.any() for each in found] == [False, False, False, True, True, True]
+    for left, each in zip(some, found, strict=True):
+        assert np.array_equal(_of_ops_plainly(left), each)
+
+
+def _of_ops_plainly(left: Tensor) -> Tensor:
+    found = np.zeros_like(left)
+    for kind in range(left.shape[1]):
+        own = left[:, kind]
+        scatter = MAD_TO_SIGMA * float(np.median(np.abs(own)))
+        is_long = own > max(rest_module.LEAST_OP, rest_module.ERRORS_OF_OP * scatter)
+        least = max(rest_module.MANY_OPS * own[..., 0, :].size, rest_module.LEAST_MANY)
+        many = is_long.sum(axis=(0, 1, 2, 4)) >= least
+        found[:, kind] = np.where(is_long & many[:, None], own, 0.0)
+    return found

@@ -10,9 +10,10 @@ from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis import usual_transfers
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.transfers import slow_transfers
-from udfs.kernel.diagnosis.usual_transfers import step_factors
+from udfs.kernel.diagnosis.usual_transfers import limits_of, step_factors
 from udfs.kernel.graph.graph import OpGraph
 
 USUAL_S: Final = 0.002
@@ -158,3 +159,20 @@ def test_a_kind_that_is_slow_alone_is_no_congestion() -> None:
 @pytest.mark.parametrize("shape", [(3, 1), (0, 5)])
 def test_one_step_or_no_kind_is_no_congestion(shape: tuple[int, int]) -> None:
     assert step_factors(np.ones(shape)).tolist() == [1.0] * shape[1]
+
+
+def test_quiet_steps_are_looked_for_only_where_they_may_tell_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, kind = np.random.default_rng(3), (ot.FORWARD_SEND, usual_transfers.ALL, usual_transfers.ALL)
+    cases = []
+    for slow_steps in (0, 5, 16, 19, 20):
+        for factor in (1.5, 1.79, 1.81, 4.0):
+            median_s = USUAL_S * rng.uniform(0.99, 1.01, 20)
+            median_s[:slow_steps] *= factor
+            times_s = median_s[:, None] * rng.uniform(0.98, 1.02, (20, 8))
+            median_s[-1] = np.nan if factor > 2.0 else median_s[-1]
+            cases.append(({kind: times_s.reshape(-1)}, {kind: median_s}))
+    with_bound = [limits_of(known, medians_s=medians_s) for known, medians_s in cases]
+    monkeypatch.setattr(usual_transfers, "CLEARLY", 0.0)
+    assert [limits_of(known, medians_s=medians_s) for known, medians_s in cases] == with_bound
+    monkeypatch.setattr(usual_transfers, "CLEARLY", np.inf)
+    assert [limits_of(known, medians_s=medians_s) for known, medians_s in cases] != with_bound

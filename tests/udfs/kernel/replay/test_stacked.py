@@ -21,7 +21,7 @@ from udfs.kernel.recorded.trace import StepBlock, Trace, build_trace
 from udfs.kernel.replay import masked
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
-from udfs.kernel.replay.replay import FEW_DP_RANKS, last_ops, latest_of_dp_ranks
+from udfs.kernel.replay.replay import FEW_DP_RANKS, VERY_FEW_DP_RANKS, last_ops, latest_of_dp_ranks
 from udfs.kernel.replay.replay import replay as replay_fast
 from udfs.kernel.replay.stacked import replay_scenarios
 from udfs.kernel.replay.timeline import replayed_timeline
@@ -95,7 +95,7 @@ def assert_together_as_alone(graph: OpGraph, layout: Layout, duration_s: Floats,
             assert np.array_equal(value, wanted), name
 
 
-@pytest.mark.parametrize("dp_ranks", [1, 2, FEW_DP_RANKS, FEW_DP_RANKS + 1])
+@pytest.mark.parametrize("dp_ranks", [1, 2, VERY_FEW_DP_RANKS + 1, FEW_DP_RANKS, FEW_DP_RANKS + 1])
 def test_the_latest_of_dp_ranks_may_be_any_of_them(dp_ranks: int) -> None:
     each_is_latest = np.eye(dp_ranks)[None]
     assert latest_of_dp_ranks(each_is_latest).tolist() == np.ones((1, dp_ranks, 1)).tolist()
