@@ -1,6 +1,7 @@
 """One run analysed from its folder: the figures of a night, what it prints, what it says of other folders."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -20,11 +21,20 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.landing.read_landing import Where, read_landing
 from jobs.reading.analysis import analysis
+from jobs.report import wording
+from jobs.report.loss import of_unit
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.synthetic.run_events import write_events
-from schemas.vocabulary import JOB_SLOWDOWN, JOB_TIME, RANK_STEPS, RESULT_TABLES
+from schemas.vocabulary import (
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOB_TIME,
+    RANK_STEPS,
+    RESULT_TABLES,
+)
 from tests.jobs.conftest import Ask, Said
 from tests.jobs.landing.land import OneWorker
+from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.what_if import simulate_job
 
 SLOW_JOB = ("--jobs", "2", "--days", "1", "--most-ops", "3000", "--seed", "3")
@@ -145,6 +155,22 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
     assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
     assert "See it op by op" not in text, "no warehouse to ask"
     assert "not_json</th>" in text
+
+
+@pytest.mark.parametrize("least", [LEAST_SAVED, 1.0])
+def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
+    run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
+) -> None:
+    """Where a cause must save the whole step to hold, all that is lost is unexplained."""
+    monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
+    _, said, _ = analyse(run)
+    (found,) = json.loads(analyse(run, "--format", "json")[1])
+    lost = math.fsum(row["lost_fraction"] for row in found[JOB_CAUSES])
+    hours = math.fsum(row["lost_gpu_hours"] for row in found[JOB_CAUSES])
+    assert hours == pytest.approx(lost * found["gpu_hours"])
+    of_all = f"{wording.hours(hours)} of its {wording.hours(found['gpu_hours'])} GPU-hours"
+    assert f"{wording.percent(lost)} of its time is lost, {of_all}" in said
+    assert (f"Unexplained: {of_unit(lost, hours)} lost" in said) == (least == 1.0)
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:

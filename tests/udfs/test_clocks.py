@@ -14,6 +14,7 @@ from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
 from schemas.vocabulary import OP_CODES
+from tests.evaluation.blocking.draw import draw
 from tests.support.skewed import (
     FROM_ONE_CLOCK,
     MS,
@@ -211,3 +212,13 @@ def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None
     flags = {row["cause"]: row["flag_reason"] for row in found}
     assert flags["communication"] == flags["launch_delay"] == "clock_skew"
     assert {flag for cause, flag in flags.items() if cause not in ("communication", "launch_delay")} == {None}
+
+
+def test_streams_that_start_transfers_together_are_no_call() -> None:
+    """A link slow in one direction looked like a clock: the job was `unknown_clocks`, its cause flagged."""
+    job = draw(65072, "streams")
+    found = simulate_job(job.rank_steps, job.manifest)
+    (unit,) = found["job_slowdown"].to_pylist()
+    (named,) = (row for row in found["job_causes"].to_pylist() if row["is_cause"])
+    assert (unit["status"], unit["clocks"]) == ("analysed", 3)
+    assert (job.fault, named["cause"], named["flag_reason"]) == ("link", "communication", None)

@@ -1,5 +1,6 @@
 """One choice of rows: scenarios, causes and timelines of a unit replay what its tables are made of."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.shape import JobShape
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, Status
 from tests.evaluation.blocking.draw import draw
 from tests.support.golden_units import LATER, MISTAKEN, PARTS, UNITS, golden_units
 from tests.support.random_jobs import FAULTS, LAYOUTS, NOISY, generate_job, named_job, without_ops
@@ -98,13 +99,17 @@ def test_what_if_and_timelines_replay_what_the_tables_do(name: str) -> None:
     answers = replay_scenarios(rows, facts, ["FALSE"], None, settings)
     names = ("steps", "ops", "actual_step_s", "simulated_step_s", "ideal_step_s", "slowdown")
     assert figures(answers, *names) == pytest.approx(figures(job, *names), rel=ALIKE, abs=0.0)
-    causes = {
-        row["cause"]: row["time_saved_fraction"]
-        for row in tables[JOB_CAUSES].to_pylist()
-        if row["cause"] != CAUSE_UNEXPLAINED
-    }
+    found = tables[JOB_CAUSES].to_pylist()
+    causes = {row["cause"]: row["time_saved_fraction"] for row in found if row["cause"] != CAUSE_UNEXPLAINED}
     asked = replay_causes(rows, facts, list(causes), settings).answers
     assert {each.scenario: each.time_saved_fraction for each in asked[:-1]} == causes
+    parts = [row["lost_fraction"] for row in found]
+    if job["status"] == Status.ANALYSED:
+        # What fixes save together, and what is slow beyond them.
+        beyond = max(0.0, found[-1]["time_saved_fraction"])
+        assert math.fsum(parts) == pytest.approx(asked[-1].time_saved_fraction + beyond, rel=0.0, abs=ALIKE)
+    else:
+        assert set(parts) == {None}
     for step in steps if name.startswith("golden") else (steps[0], steps[-1]):
         drawn = step_timelines(rows, facts, step["step"], settings)
         column_of = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}

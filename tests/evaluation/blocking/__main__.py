@@ -27,12 +27,13 @@ SHOWN: Final = 0.005
 """A discrepancy below shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
-    "as good as chosen", "S in the log", "S within 0.1 %", "S worst", "causes named", "wrong names in",
+    "as good as chosen", "S in the log", "S within 0.1 %", "S worst", "causes named", "of several replicas",
+    "wrong names in", "without a flag in",
 )  # fmt: skip
 
 
 class Outcome(NamedTuple):
-    """What the replay says of one job."""
+    """What the replay says of one job; sure: causes that hold and have no flag."""
 
     drawn: Drawn
     blocking: frozenset[str]
@@ -41,6 +42,7 @@ class Outcome(NamedTuple):
     slowdown: float
     replayed_s: float
     causes: frozenset[str]
+    sure: frozenset[str]
 
     @property
     def off(self) -> float:
@@ -61,6 +63,10 @@ class Outcome(NamedTuple):
         return not self.is_as_good or (self.drawn.is_recorded and abs(self.off) > SAME)
 
     @property
+    def is_wrong_and_sure(self) -> bool:
+        return bool(self.sure - {CAUSE_OF.get(self.drawn.fault)})
+
+    @property
     def cause(self) -> str | None:
         """What is to be named."""
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
@@ -79,6 +85,7 @@ def outcome(drawn: Drawn) -> Outcome:
     """Replay one job."""
     found = simulate_job(drawn.rank_steps, drawn.manifest)
     (job,) = found["job_slowdown"].to_pylist()
+    held = [row for row in found["job_causes"].to_pylist() if row["is_cause"]]
     return Outcome(
         drawn,
         frozenset(job["blocking"]),
@@ -86,7 +93,8 @@ def outcome(drawn: Drawn) -> Outcome:
         job["discrepancy"],
         job["slowdown"],
         job["simulated_step_s"],
-        frozenset(row["cause"] for row in found["job_causes"].to_pylist() if row["is_cause"]),
+        frozenset(row["cause"] for row in held),
+        frozenset(row["cause"] for row in held if row["flag_reason"] is None),
     )
 
 
@@ -104,8 +112,12 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
         f"{len(offs)}",
         f"{np.count_nonzero(offs <= SAME)}",
         f"{offs.max(initial=0.0):.2%}",
-        f"{sum(each.cause in each.causes for each in wanted)} of {len(wanted)}",
+        *(
+            f"{sum(each.cause in each.causes for each in asked)} of {len(asked)}"
+            for asked in (wanted, [each for each in wanted if each.drawn.job.dp > 1])
+        ),
         f"{sum(bool(each.causes - {CAUSE_OF.get(each.drawn.fault)}) for each in outcomes)}",
+        f"{sum(each.is_wrong_and_sure for each in outcomes)}",
     )
     return f"| {' | '.join(cells)} |\n"
 

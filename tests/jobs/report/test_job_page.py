@@ -1,5 +1,6 @@
 """The job page: what it says of a slow host, of published traces, of jobs that were not replayed."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tests.support import published
 from tests.support.commands import arguments_of
 from tests.support.examples import NEXT_DAY, culprit
 from udfs.custom_scenario import replay_causes
+from udfs.lost import lost_columns
 from udfs.what_if import SimulationSettings
 
 SICK = sick_job()
@@ -46,6 +48,32 @@ def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     assert f"Fixing it alone saves {alone}. To do: repair or replace the host" in PAGE.text
     assert "of the waste goes (M_W)" in PAGE.text
     assert f"{job['slowdown']:.2f} replayed / ideal step" in PAGE.text
+
+
+@pytest.mark.parametrize(("gpu_hours", "amount"), [(192.0, r"([\d.]+) GPU-hours \("), (None, "")])
+def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
+    gpu_hours: float | None, amount: str
+) -> None:
+    saved = {"slow_worker": 0.2, "data_imbalance": 0.1, "pause": 0.03, "unexplained": 0.05}
+    rows = [
+        row
+        | {"is_cause": saved.get(row["cause"], 0.0) > 0.06, "flag_reason": None}
+        | {"time_saved_fraction": saved.get(row["cause"], 0.0)}
+        | {"attributed_fraction": saved.get(row["cause"], 0.0) * (row["cause"] != "unexplained")}
+        for row in SICK.causes
+    ]
+    lost = lost_columns(rows, gpu_hours, is_analysed=True)
+    whole = {"lost_fraction": 0.38, "lost_gpu_hours": gpu_hours and gpu_hours * 0.38, "gpu_hours": gpu_hours}
+    causes = [row | each for row, each in zip(rows, lost, strict=True)]
+    text = Page(job_page(replace(SICK, job=SICK.job | whole, causes=causes))).text
+    parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
+    assert len(parts) == 3, "two causes, and what none of them has"
+    numbers = np.array(parts, dtype=np.float64).reshape(3, -1)
+    assert numbers[:, -1].sum() == pytest.approx(38.0)
+    assert "38.0 % of its time is lost" in text or "38 % of its time is lost" in text
+    if gpu_hours is not None:
+        assert numbers[:, 0].sum() == pytest.approx(gpu_hours * 0.38, abs=1.0)
+        assert f"{hours(gpu_hours * 0.38)} of its 192 GPU-hours" in text
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
