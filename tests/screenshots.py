@@ -28,6 +28,8 @@ def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
         "fleet-dark": (report / str(LAST_DAY) / INDEX_NAME, "main", 800, 1400, True),
         "fleet-narrow": (report / str(LAST_DAY) / INDEX_NAME, "chain-title", 900, 400, True),
         "fleet-narrow-light": (report / str(LAST_DAY) / INDEX_NAME, "main", 900, 400, False),
+        "job": (job(LAST_DAY, "gpt-175b", "r1"), "main", 1600, 1400, False),
+        "job-narrow-dark": (job(LAST_DAY, "gpt-175b", "r1"), "main", 1600, 400, True),
         "gpt-175b": (job(LAST_DAY, "gpt-175b", "r1"), "crop-title", 700, 1400, False),
         "published-se": (job(FIRST_DAY, "published-se", "0"), "workers-title", 800, 1400, False),
         "published-st": (job(FIRST_DAY, "published-st", "0"), "workers-title", 700, 1400, False),
@@ -43,7 +45,7 @@ def main() -> int:
                 sys.stderr.write(f"screenshots: no {page}: run make demo first, with the published traces\n")
                 return 1
             browser.open(page, width, dark=dark)
-            picture = FOLDER / f"{name}.png"
+            picture = FOLDER / f"{name}.webp"
             picture.parent.mkdir(exist_ok=True)
             top = browser.run("return document.getElementById(arguments[0]).getBoundingClientRect().y", first)
             browser.picture(picture, width, height, max(0, int(top) - 12))
