@@ -86,12 +86,12 @@ def publish(
     return Published(counts, GateWork(seconds, expectations, len(page.released)), page)
 
 
-def check_rows(warehouse: Warehouse, tables: Mapping[str, Rows], units: Collection[Unit]) -> None:
+def check_rows(tables: Mapping[str, Rows], units: Collection[Unit]) -> None:
     """Raise GateRefusedError if rows of these units break what their tables declare.
 
     For tables that no publication has, and that no page of checks is written of.
     """
-    broken = _broken(warehouse, tables, sorted({unit.log_date for unit in units}), units, ())
+    broken = _broken(tables, sorted({unit.log_date for unit in units}), units, ())
     refusals = [check for each in broken for check in each.checks if check.refuses]
     if refusals:
         raise GateRefusedError(refusals, published="nothing of this round was written")

@@ -146,7 +146,7 @@ def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row
     }
     units: Collection[Unit] = set().union(*tables.values())
     if units:
-        check_rows(warehouse, rows, units)
+        check_rows(rows, units)
     for name in filter(lambda _: units, rows):
         warehouse.replace(TABLES[name], rows[name], sorted({unit.log_date for unit in units}), units)
 

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from udfs.simulate.run_course import course_of
+from schemas.vocabulary import RunEvent
+from udfs.simulate.run_course import Span, course_of
 
 LEAST_FAILURES: Final = 2
 """Of fewer, the time between two is not known even roughly."""
@@ -47,12 +48,14 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     failures = sum(attempt.has_failed for attempt in attempts)
     work_s, gaps_s, stalls_s = 0.0, list[float](), list[float]()
     for attempt in attempts:
-        lengths_s = [stall.length_s for stall in attempt.stalls]
+        still = [stall for kind in attempt.stalls.values() for stall in kind]
+        saves = attempt.stalls.get(RunEvent.CHECKPOINT, [])
         if attempt.times_s:
-            work_s += attempt.times_s[-1] - attempt.times_s[0] - sum(lengths_s)
-        stalls_s += lengths_s
-        ends_s = [*attempt.times_s[:1], *(stall.end_s for stall in attempt.stalls)]
-        gaps_s += [stall.begin_s - end_s for stall, end_s in zip(attempt.stalls, ends_s, strict=False)]
+            work_s += attempt.times_s[-1] - attempt.times_s[0] - sum(stall.length_s for stall in still)
+        stalls_s += [save.length_s for save in saves]
+        ends_s = [*attempt.times_s[:1], *(save.end_s for save in saves)]
+        between = [Span(end_s, save.begin_s) for save, end_s in zip(saves, ends_s, strict=False)]
+        gaps_s += [gap.length_s - sum(stall.within(gap).length_s for stall in still) for gap in between]
     if failures < LEAST_FAILURES or not gaps_s or min(work_s, sum(stalls_s), float(np.median(gaps_s))) <= 0.0:
         return None
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures

@@ -1,12 +1,14 @@
 """Changes of a job in words, and the ends of intervals."""
 
+from collections.abc import Mapping
+
 from jobs.report.change_words import latest_change
 from jobs.report.loss import interval
 from schemas.vocabulary import JOB_CHANGES
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 
-def said(*changes: dict[str, object]) -> str:
+def said(*changes: Mapping[str, object]) -> str:
     return latest_change(table_rows(JOB_CHANGES, list(changes)).to_pylist())
 
 
@@ -21,7 +23,7 @@ def test_the_latest_change_of_the_step_is_said() -> None:
 
 
 def test_else_what_is_lost() -> None:
-    lost = {"of": "lost", "cause": None, "before": 0.05, "after": 0.2, "change": 0.15, "also": []}
+    lost: dict[str, object] = {"of": "lost", "cause": None, "before": 0.05, "after": 0.2, "change": 0.15, "also": []}
     cause = lost | {"of": "pause", "since": DAY}
     assert said(cause, lost) == "Since 2026-01-05 more of the step is lost (5.0 % before, 20.0 % since)"
     assert said(cause) == said() == ""

@@ -56,7 +56,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 ) -> None:
     saved = {"slow_worker": 0.2, "data_imbalance": 0.1, "pause": 0.03, "unexplained": 0.05}
     rows = [
-        row
+        dict(row)
         | {"is_cause": saved.get(row["cause"], 0.0) > 0.06, "flag_reason": None}
         | {"time_saved_fraction": saved.get(row["cause"], 0.0)}
         | {"attributed_fraction": saved.get(row["cause"], 0.0) * (row["cause"] != "unexplained")}
@@ -64,8 +64,8 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
     ]
     lost = lost_columns(rows, gpu_hours, is_analysed=True)
     whole = {"lost_fraction": 0.38, "lost_gpu_hours": gpu_hours and gpu_hours * 0.38, "gpu_hours": gpu_hours}
-    causes = [row | each for row, each in zip(rows, lost, strict=True)]
-    text = Page(job_page(replace(SICK, job=SICK.job | whole, causes=causes))).text
+    causes = [{**row, **each} for row, each in zip(rows, lost, strict=True)]
+    text = Page(job_page(replace(SICK, job={**SICK.job, **whole}, causes=causes))).text
     parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
     assert len(parts) == 3, "two causes, and what none of them has"
     numbers = np.array(parts, dtype=np.float64).reshape(3, -1)
