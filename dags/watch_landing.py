@@ -11,8 +11,8 @@ Of the landing's latest days those without `_SUCCESS` are looked at (`[live]` in
 last lines of rank logs that have all grown. An unfinished last line waits, and is no reject. The night goes
 first: a round is left out while another command writes the warehouse, and takes no slot of the writers' pool.
 
-**Again** is always safe: what was not told is told by the next round. A task killed in the instant between a
-warning and the note that it was told repeats that warning. Exit statuses mean what they mean for
+**Again** is always safe: what no round warned of, the next one does. A task killed in the instant between a
+warning and the note of it repeats that warning. Exit statuses mean what they mean for
 `nightly_what_if`.
 
 ## Settings

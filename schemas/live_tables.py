@@ -79,7 +79,8 @@ LIVE_CAUSES: Final = Table(
         col.share("lost_fraction", "as in job_causes, in the last window in which it held", minimum=0),
         replace(CULPRITS, meaning="as in job_causes, in the last window in which it held"),
         col.flag(
-            "is_told", "its begin, or once is_now is false its end, was told: in the log, or by the DAG"
+            "is_warned",
+            "its begin, or once is_now is false its end, has been warned of",
         ),
     ),
     expectations=(_IN_ORDER, *CULPRIT_RULES),

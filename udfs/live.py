@@ -63,7 +63,7 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
     """Rows of live_causes of a run after another window.
 
     window, causes : its row of live_slowdown, and rows of job_causes
-    before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be told
+    before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be warned of
     """
     if window["status"] != Status.ANALYSED:
         return list(before)
@@ -74,12 +74,12 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
         so_far = goes_on.pop(row["cause"], None)
         if so_far is None and row["lost_fraction"] < NEWS_FRACTION:
             continue
-        began = so_far or _first(row, window) | {"cause": row["cause"], "is_told": False}
+        began = so_far or _first(row, window) | {"cause": row["cause"], "is_warned": False}
         key = row["cause"], began["first_step"]
         seen = {name: row[name] for name in ("lost_fraction", "culprits")}
         found[key] = began | seen | _last(row, window) | {"is_now": True}
     ended = {
-        (row["cause"], row["first_step"]): row | {"is_now": False, "is_told": False}
+        (row["cause"], row["first_step"]): row | {"is_now": False, "is_warned": False}
         for row in goes_on.values()
     }
     return [*(found | ended).values()]

@@ -1,8 +1,8 @@
-"""One round of watching: runs that go on, to live_slowdown and live_causes, and what began or ended is told.
+"""One round of watching runs that go on: live_slowdown, live_causes, warnings of what began or ended.
 
 The night's reader, simulator and gates, over the last window of each run. What is written depends on the
 landing and on the rows before alone, in an order in which the next round makes up for one that was ended:
-causes first, then which logs were read, then that what changed was told.
+causes first, then which logs were read, then that it has warned of what changed.
 """
 
 import logging
@@ -40,8 +40,8 @@ _MOST_CULPRITS: Final = 3
 
 
 @dataclass
-class Told:
-    """What a round did: what it has told, runs read and left, and what that took.
+class RoundDone:
+    """What a round did: its warnings, runs read and left, and what that took.
 
     gpu_hours : that the runs which it read have gone on since they were last read
     """
@@ -69,27 +69,27 @@ class Told:
         )
 
 
-def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> Told:
+def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
     """Do one round, unless another process writes the warehouse or its live tables: they go first.
 
-    summary : file for what was told, as JSON
+    summary : file for what was done and warned of, as JSON
     """
-    warehouse, told = Warehouse.of(spark, settings), Told()
-    leave(told.summary, summary)
+    warehouse, done = Warehouse.of(spark, settings), RoundDone()
+    leave(done.summary, summary)
     if (writer := writer_of(warehouse.root)) is not None:
         _LOG.warning("this round is left out: %s is being written by %s", warehouse.root, writer)
-        return told
+        return done
     try:
         with no_round(settings, "watch_landing", wait=False):
-            _round(warehouse, settings, told, summary)
+            _round(warehouse, settings, done, summary)
     except LockedError as error:
         _LOG.warning("this round is left out: %s", error)
-        return told
-    _LOG.info(told)
-    return told
+        return done
+    _LOG.info(done)
+    return done
 
 
-def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | None) -> None:
+def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: str | None) -> None:
     started_s = _own_cpu_s(warehouse.spark)
     root, live = settings.paths.landing, settings.live
     days = Landing(root, []).all_days[-live.days :]
@@ -98,7 +98,7 @@ def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | 
     before = _by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
     known = {unit: dict(row["log_bytes"]) for unit, (row,) in before.items()}
     causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
-    _tell(warehouse, causes, told, summary)  # what a round that was killed has not
+    _warn(warehouse, causes, done, summary)  # what a round that was killed has not
     some = grown(landing.units, known)
     how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
     parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
@@ -110,14 +110,14 @@ def _round(warehouse: Warehouse, settings: Settings, told: Told, summary: str | 
         slowdowns[unit] = [row]
         so_far = causes.get(unit) or ([] if unit in before else _carried(unit, causes))
         after[unit] = [each | unit._asdict() for each in causes_after(row, window.causes, so_far)]
-        told.gpu_hours += _gpu_hours(row, before.get(unit, [None])[0])
-        told.bytes_read += window.bytes_read
-        told.cpu_s += window.cpu_s
+        done.gpu_hours += _gpu_hours(row, before.get(unit, [None])[0])
+        done.bytes_read += window.bytes_read
+        done.cpu_s += window.cpu_s
     _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
-    _tell(warehouse, after, told, summary)
-    told.read, told.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
-    told.cpu_s += _own_cpu_s(warehouse.spark) - started_s
-    leave(told.summary, summary)
+    _warn(warehouse, after, done, summary)
+    done.read, done.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
+    done.cpu_s += _own_cpu_s(warehouse.spark) - started_s
+    leave(done.summary, summary)
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
@@ -151,19 +151,19 @@ def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row
         warehouse.replace(TABLES[name], rows[name], sorted({unit.log_date for unit in units}), units)
 
 
-def _tell(
-    warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], told: Told, summary: str | None
+def _warn(
+    warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], done: RoundDone, summary: str | None
 ) -> None:
-    """Warn of what began or ended and was not told yet, then note that it was."""
-    new = {unit: rows for unit, rows in causes.items() if not all(row["is_told"] for row in rows)}
-    notices = [_notice(row) for rows in new.values() for row in rows if not row["is_told"]]
+    """Warn of what began or ended, unless that was done, then note that it was."""
+    new = {unit: rows for unit, rows in causes.items() if not all(row["is_warned"] for row in rows)}
+    notices = [_notice(row) for rows in new.values() for row in rows if not row["is_warned"]]
     for notice in notices:
         _LOG.warning(notice.text)
-    told.notices += notices
-    leave(told.summary, summary)
+    done.notices += notices
+    leave(done.summary, summary)
     for rows in new.values():
         for row in rows:
-            row["is_told"] = True
+            row["is_warned"] = True
     _write(warehouse, {LIVE_CAUSES: new})
 
 

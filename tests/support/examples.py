@@ -217,7 +217,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "cause": "slow_worker", "first_step": 1240,
         "first_time": datetime(2026, 1, 5, 8, 4, tzinfo=UTC), "last_step": 1259,
         "last_time": datetime(2026, 1, 5, 8, 5, tzinfo=UTC), "is_now": True, "lost_fraction": 0.125,
-        "culprits": [culprit(0.5)], "is_told": True,
+        "culprits": [culprit(0.5)], "is_warned": True,
     },
     "publications": {
         "publication": 1, "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "phase": "ingest",

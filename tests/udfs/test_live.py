@@ -31,34 +31,34 @@ def cause(
     }  # fmt: skip
 
 
-def told(rows: list[Row]) -> list[Row]:
-    return [row | {"is_told": True} for row in rows]
+def warned(rows: list[Row]) -> list[Row]:
+    return [row | {"is_warned": True} for row in rows]
 
 
 def test_a_cause_begins_at_its_culprit_s_first_step_and_is_to_be_told() -> None:
     (row,) = causes_after(window(), [cause(first_step=1204, last_step=1209)], [])
     assert (row["first_step"], row["last_step"]) == (1204, 1209)
-    assert (row["is_now"], row["is_told"]) == (True, False)
+    assert (row["is_now"], row["is_warned"]) == (True, False)
     (unknown,) = causes_after(window(), [cause()], [])
     assert (unknown["first_step"], unknown["last_step"]) == (1200, 1209)
     assert unknown["first_time"] == window()["first_time"]
 
 
 def test_a_cause_that_goes_on_is_not_told_again() -> None:
-    before = told(causes_after(window(), [cause(0.1, first_step=1204)], []))
+    before = warned(causes_after(window(), [cause(0.1, first_step=1204)], []))
     (row,) = causes_after(window(1205), [cause(0.2, first_step=1205, last_step=1213)], before)
     assert (row["first_step"], row["last_step"], row["lost_fraction"]) == (1204, 1213, 0.2)
-    assert row["is_told"]
+    assert row["is_warned"]
 
 
 def test_an_end_is_to_be_told_once_and_a_second_begin_is_another_row() -> None:
-    before = told(causes_after(window(), [cause(first_step=1204, last_step=1209)], []))
+    before = warned(causes_after(window(), [cause(first_step=1204, last_step=1209)], []))
     ended = causes_after(window(1220), [cause(is_cause=False)], before)
-    assert [(row["is_now"], row["is_told"], row["last_step"]) for row in ended] == [(False, False, 1209)]
-    later = causes_after(window(1230), [], told(ended))
-    assert later == told(ended)
+    assert [(row["is_now"], row["is_warned"], row["last_step"]) for row in ended] == [(False, False, 1209)]
+    later = causes_after(window(1230), [], warned(ended))
+    assert later == warned(ended)
     again = causes_after(window(1240), [cause(first_step=1243)], later)
-    assert [(row["first_step"], row["is_now"], row["is_told"]) for row in again] == [
+    assert [(row["first_step"], row["is_now"], row["is_warned"]) for row in again] == [
         (1204, False, True),
         (1243, True, False),
     ]
@@ -67,7 +67,7 @@ def test_an_end_is_to_be_told_once_and_a_second_begin_is_another_row() -> None:
 def test_what_loses_little_does_not_begin_but_goes_on() -> None:
     little = cause(NEWS_FRACTION / 2)
     assert causes_after(window(), [little], []) == []
-    before = told(causes_after(window(), [cause()], []))
+    before = warned(causes_after(window(), [cause()], []))
     assert causes_after(window(1210), [little], before)[0]["is_now"]
 
 

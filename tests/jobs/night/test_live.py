@@ -1,4 +1,4 @@
-"""Runs that go on are watched: begin and end are told once, whatever ends a round; the night goes first."""
+"""Runs that go on are watched: one warning of a begin or end, whatever ends a round."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ BEGUN, GOES_ON, ENDED = 40, 48, 75
 
 
 class Watched:
-    """A landing, one run in it, and what rounds have told."""
+    """A landing, one run in it, and what rounds warned of."""
 
     def __init__(self, root: Path, spark: SparkSession, settings: Settings) -> None:
         paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
@@ -53,7 +53,7 @@ class Watched:
         self.run = GrowingRun(root, DAY, [FAULT], STEPS)
         self.summary = root / "summary.json"
 
-    def round(self, step: int | None = None) -> live.Told:
+    def round(self, step: int | None = None) -> live.RoundDone:
         """One round, once the steps before this one are logged."""
         if step is not None:
             self.run.log_to(step)
@@ -82,12 +82,12 @@ def watched(tmp_path: Path, spark: SparkSession, test_settings: Settings) -> Wat
 def unkilled(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, test_settings: Settings
 ) -> Watched:
-    """What three rounds leave; each has told what it should."""
+    """What three rounds leave; each has warned of what it should."""
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
     assert "slow worker: node-0000 (stage 0, dp rank 1), since step" in warning["text"]
-    assert made.kinds(GOES_ON) == [], "it is not told again"
+    assert made.kinds(GOES_ON) == [], "it warns once"
     assert made.kinds(ENDED) == ["cause_ended"]
     return made
 
@@ -98,7 +98,7 @@ def test_the_fault_is_found_from_its_first_to_its_last_step(unkilled: Watched) -
     assert row["cause"] == "slow_worker"
     assert row["first_step"] == steps[30]
     assert row["last_step"] == steps[47], "the last of the windows in which it held"
-    assert (row["is_now"], row["is_told"]) == (False, True)
+    assert (row["is_now"], row["is_warned"]) == (False, True)
 
 
 def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
@@ -115,8 +115,8 @@ def test_nothing_else_is_written(unkilled: Watched) -> None:
 
 def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
     before = unkilled.rows(LIVE_SLOWDOWN)
-    told = unkilled.round()
-    assert (told.runs, told.read, told.bytes_read) == (1, 0, 0)
+    warned = unkilled.round()
+    assert (warned.runs, warned.read, warned.bytes_read) == (1, 0, 0)
     (log, *_) = sorted(unkilled.run.folder.glob("rank-*.jsonl"))
     content = log.read_bytes()
     log.write_bytes(content[:-1])
@@ -131,7 +131,7 @@ def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before, between and after their commits: neither rows nor warnings are lost or doubled."""
-    told = []
+    warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)
         for place in (LIVE_CAUSES, LIVE_SLOWDOWN, "telling") if step != GOES_ON else ():
@@ -142,8 +142,8 @@ def test_rounds_that_are_killed_are_made_up_for(
                 with pytest.raises(KilledError):
                     watched.round()
             assert json.loads(watched.summary.read_text())["warnings"] == []
-        told += watched.kinds()
-    assert told == ["cause_began", "cause_ended"]
+        warned += watched.kinds()
+    assert warned == ["cause_began", "cause_ended"]
     for name in LIVE_TABLES:
         assert watched.rows(name) == unkilled.rows(name)
 
@@ -159,7 +159,7 @@ def test_a_cause_that_goes_on_over_midnight_is_told_once(watched: Watched) -> No
     assert watched.kinds(BEGUN) == []
     before, after = sorted(watched.rows(LIVE_CAUSES), key=lambda row: row["log_date"])
     assert after["first_step"] == before["first_step"]
-    assert (after["is_now"], after["is_told"]) == (True, True)
+    assert (after["is_now"], after["is_warned"]) == (True, True)
 
 
 def test_a_night_goes_first(
@@ -167,8 +167,8 @@ def test_a_night_goes_first(
 ) -> None:
     watched.run.log_to(BEGUN)
     with locked_folder(str(watched.warehouse), this_process("run_nightly"), wait=False):
-        told = watched.round()
-    assert (told.read, told.notices) == (0, [])
+        warned = watched.round()
+    assert (warned.read, warned.notices) == (0, [])
     (line,) = caplog.messages
     assert line.startswith(f"this round is left out: {watched.warehouse} is being written by run_nightly (pr")
     assert not any((watched.warehouse / name).exists() for name in LIVE_TABLES)
