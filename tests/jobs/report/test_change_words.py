@@ -21,8 +21,15 @@ def test_the_latest_change_of_the_step_is_said() -> None:
 
 
 def test_else_what_is_lost() -> None:
-    lost = {"of": "lost", "cause": None, "before": 0.05, "after": 0.2, "change": 0.15, "also": []}
-    cause = lost | {"of": "pause", "since": DAY}
+    lost: dict[str, object] = {
+        "of": "lost",
+        "cause": None,
+        "before": 0.05,
+        "after": 0.2,
+        "change": 0.15,
+        "also": [],
+    }
+    cause: dict[str, object] = lost | {"of": "pause", "since": DAY}
     assert said(cause, lost) == "Since 2026-01-05 more of the step is lost (5.0 % before, 20.0 % since)"
     assert said(cause) == said() == ""
 
