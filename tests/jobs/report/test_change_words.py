@@ -31,7 +31,7 @@ def test_else_what_is_lost() -> None:
         "change": 0.15,
         "also": [],
     }
-    cause = lost | {"of": "pause", "since": DAY}
+    cause: dict[str, object] = lost | {"of": "pause", "since": DAY}
     assert said(cause, lost) == "Since 2026-01-05 more of the step is lost (5.0 % before, 20.0 % since)"
     assert said(cause) == said() == ""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jobs.report.job_page import Links, job_page
-from jobs.report.loss import of_unit, unexplained
+from jobs.report.loss import interval, of_unit, unexplained
 from jobs.report.rows import UnitTables
 from jobs.report.wording import hours, percent, seconds
 from jobs.what_if import main as what_if_command
@@ -45,7 +45,10 @@ def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     (cause,) = [row for row in SICK.causes if row["is_cause"]]
     assert f"slow worker: {of_unit(cause['lost_fraction'], cause['lost_gpu_hours'])} lost" in PAGE.text
     alone = of_unit(cause["time_saved_fraction"], cause["recoverable_gpu_hours"])
-    assert f"Fixing it alone saves {alone}. To do: repair or replace the host" in PAGE.text
+    between = interval(cause, "time_saved_fraction")
+    assert between
+    assert f"Fixing it alone saves {alone}, {between}. To do: repair or replace the host" in PAGE.text
+    assert f"lost, {interval(cause, 'lost_fraction')} Fixing" in PAGE.text
     assert "of the waste goes (M_W)" in PAGE.text
     assert f"{job['slowdown']:.2f} replayed / ideal step" in PAGE.text
 
