@@ -110,7 +110,7 @@ def test_top_level_keys_of_every_answer_stay(
     folders: list[Path], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
-    of_folders = {
+    of_folders: dict[str, Sequence[object]] = {
         "analyse": [folders[0], "--page", folders[0].parent / "page.html"],
         "convert": [LOGS / "megascan", "--check"],
         "diff": folders,
