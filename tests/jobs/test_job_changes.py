@@ -26,8 +26,7 @@ SINGLE = "diff compares single days"
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+def grown_slow() -> dict[str, list[Row]]:
     """Job llm is a quarter slower from the sixth day on, on another host; job vision stays as it is."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
@@ -43,7 +42,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
                 saved = 0.2 if is_slow and cause == "slow_worker" else 0.0
                 found = {"is_cause": saved > 0, "time_saved_fraction": saved, "attributed_fraction": saved}
                 rows[JOB_CAUSES].append(key | {"cause": cause} | found)
-    tables = {name: table_rows(name, each) for name, each in rows.items()}
+    return rows
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tables = {name: table_rows(name, each) for name, each in grown_slow().items()}
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
 
