@@ -22,7 +22,7 @@ from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Expectation, Table
 
 _ROWS: Final = "rows_of_table"
-_MOST_KEPT: Final = 100_000
+MOST_KEPT: Final = 100_000
 """Broken rows of a table that are returned: enough to see why."""
 
 
@@ -48,11 +48,11 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
 def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> pa.Table:
     """Rows that break an expectation, with the names in `broken`; all rows if the schema differs."""
     if isinstance(rows, pa.Table) and _differences(table, rows):
-        return rows.slice(0, _MOST_KEPT)
+        return rows.slice(0, MOST_KEPT)
     source = rows.in_files if isinstance(rows, StagedRows) else rows
     expectations = _expectations(table, source, extra)
     with _lent(table, source, table.all_expectations()) as connection:
-        return connection.sql(f"{_broken(table, expectations)} LIMIT {_MOST_KEPT}").to_arrow_table()
+        return connection.sql(f"{_broken(table, expectations)} LIMIT {MOST_KEPT}").to_arrow_table()
 
 
 def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]:

@@ -212,5 +212,6 @@ def _process() -> subprocess.Popen[bytes]:
         [sys.executable, "-c", _SERVE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for this process
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "GX_ANALYTICS_ENABLED": "False"},
     )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from jobs.gates.audit import audit, broken_rows
+from jobs.gates.audit import MOST_KEPT, audit, broken_rows
 from jobs.gates.checks import (
     OF_EVERY_TABLE,
     ON_TIME_EXPECTATION,
@@ -171,7 +171,7 @@ def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
 def _keep(broken: _Broken, folder: str) -> None:
     """Save refused rows, replacing those saved before for the same days."""
     try:
-        keep(f"{folder}/{broken.name}", broken.rows)
+        keep(f"{folder}/{broken.name}", broken.rows.slice(0, MOST_KEPT))
     except (*STORE_ERRORS, pa.ArrowException) as error:  # the refusal matters more
         _LOG.warning("refused rows of %s could not be saved: %s", broken.name, error)
 
