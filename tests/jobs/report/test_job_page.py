@@ -63,9 +63,10 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
         for row in SICK.causes
     ]
     lost = lost_columns(rows, gpu_hours, is_analysed=True)
-    whole = {"lost_fraction": 0.38, "lost_gpu_hours": gpu_hours and gpu_hours * 0.38, "gpu_hours": gpu_hours}
-    causes = [row | each for row, each in zip(rows, lost, strict=True)]
-    text = Page(job_page(replace(SICK, job=SICK.job | whole, causes=causes))).text
+    lost_hours = None if gpu_hours is None else gpu_hours * 0.38
+    whole = {"lost_fraction": 0.38, "lost_gpu_hours": lost_hours, "gpu_hours": gpu_hours}
+    causes = [{**row, **each} for row, each in zip(rows, lost, strict=True)]
+    text = Page(job_page(replace(SICK, job={**SICK.job, **whole}, causes=causes))).text
     parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
     assert len(parts) == 3, "two causes, and what none of them has"
     numbers = np.array(parts, dtype=np.float64).reshape(3, -1)
