@@ -58,15 +58,15 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
     gpu_hours: float | None, amount: str
 ) -> None:
     saved = {"slow_worker": 0.2, "data_imbalance": 0.1, "pause": 0.03, "unexplained": 0.05}
-    rows = [
-        dict(row)
-        | {"is_cause": saved.get(row["cause"], 0.0) > 0.06, "flag_reason": None}
-        | {"time_saved_fraction": saved.get(row["cause"], 0.0)}
-        | {"attributed_fraction": saved.get(row["cause"], 0.0) * (row["cause"] != "unexplained")}
-        for row in SICK.causes
-    ]
+    rows = []
+    for row in SICK.causes:
+        part = saved.get(row["cause"], 0.0)
+        of_fixes = 0.0 if row["cause"] == "unexplained" else part
+        figures = {"time_saved_fraction": part, "attributed_fraction": of_fixes, "flag_reason": None}
+        rows.append({**row, **figures, "is_cause": part > 0.06})
     lost = lost_columns(rows, gpu_hours, is_analysed=True)
-    whole = {"lost_fraction": 0.38, "lost_gpu_hours": gpu_hours and gpu_hours * 0.38, "gpu_hours": gpu_hours}
+    lost_hours = None if gpu_hours is None else gpu_hours * 0.38
+    whole = {"lost_fraction": 0.38, "lost_gpu_hours": lost_hours, "gpu_hours": gpu_hours}
     causes = [{**row, **each} for row, each in zip(rows, lost, strict=True)]
     text = Page(job_page(replace(SICK, job={**SICK.job, **whole}, causes=causes))).text
     parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
