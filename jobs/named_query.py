@@ -38,15 +38,18 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)
-    shown = len(result.rows)
-    if args.name == "hosts" and args.limit is None and args.format is None:
+    is_chosen = args.name == "hosts" and args.limit is None and args.format is None
+    count = len(result.rows)
+    if is_chosen:
         verdict = result.columns.index("verdict")
-        rows = [row for row in result.rows if row[verdict] is not None][:_HOSTS_SHOWN]
-        result = replace(result, rows=rows, is_cut=len(rows) < shown)
+        slow = [row for row in result.rows if row[verdict] is not None][:_HOSTS_SHOWN]
+        result = replace(result, rows=slow)
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
-    if result.is_cut:
-        slow = "that were slow " * (args.limit is None)
-        complain(f"only the first {len(result.rows):,} rows {slow}are shown (--limit 0 shows all)")
+    shown = len(result.rows)
+    if is_chosen and shown < count:
+        complain(f"{shown} of {count:,} hosts are shown, the slow ones (--limit 0 shows all)")
+    elif result.is_cut:
+        complain(f"only the first {shown:,} rows are shown (--limit 0 shows all)")
 
 
 if __name__ == "__main__":

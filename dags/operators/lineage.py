@@ -25,8 +25,8 @@ def lineage(
     place : where the landing, and the warehouse, lie
     """
     # Imported where it is asked for: an Airflow without the provider never asks.
-    from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415
-    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415
+    from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415  # see above
+    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # see above
 
     def datasets(assets: Iterable[object]) -> list[Dataset]:
         paths = [each.uri.removeprefix(SCHEME) for each in assets if isinstance(each, Asset)]

@@ -131,11 +131,18 @@ def test_a_late_night_is_posted_where_a_deadline_is_set(
 ) -> None:
     assert not nightly.deadline
     monkeypatch.setenv("WHAT_IF_DEADLINE_HOURS", "1.5")
-    (deadline,) = DagBag(str(DAGS)).dags["nightly_what_if"].deadline
+    found: Any = DagBag(str(DAGS)).dags["nightly_what_if"].deadline
+    (deadline,) = found
     assert deadline.interval == timedelta(hours=1.5)
     run = {"dag_id": "nightly_what_if", "dag_run_id": "r", "logical_date": f"{DAY}T00:00:00Z"}
-    called = [deadline.callback.path, {"context": {"dag_run": run}}, "nightly_what_if.py", DAGS]
-    assert execute_callback(*called, structlog.get_logger()) == (True, None)
+    done = execute_callback(
+        deadline.callback.path,
+        {"context": {"dag_run": run}},
+        Path("nightly_what_if.py"),
+        DAGS,
+        structlog.get_logger(),
+    )
+    assert done == (True, None)
     assert notified(posts) == [
         ("night_late", f"nightly_what_if of {DAY} was not done 1.5 hours after it was queued")
     ]

@@ -5,6 +5,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
@@ -113,9 +114,8 @@ def test_a_finished_day_of_the_landing_starts_its_night_where_that_is_asked_for(
     night = DagBag(str(DAGS)).dags["nightly_what_if"]
     assert isinstance(night.timetable, PartitionedAssetTimetable)
     assert night.timetable.asset_condition == LANDING
-    dates = {
-        task.log_date if task.task_id == "wait_for_day" else task.env["LOG_DATE"] for task in night.tasks
-    }
+    tasks: list[Any] = list(night.tasks)
+    dates = {task.log_date if task.task_id == "wait_for_day" else task.env["LOG_DATE"] for task in tasks}
     (log_date,) = map(Template, dates)
     assert log_date.render(dag_run={"partition_key": "2026-01-05"}) == "2026-01-05"
     assert log_date.render(dag_run={"partition_key": None}, ds="2026-02-03") == "2026-02-03"

@@ -36,6 +36,22 @@ def test_the_culprit_is_drawn_beside_a_worker_of_its_stage_that_is_none() -> Non
     assert slowdowns[steps.index(crop.usual_step)] == min(slowdowns)
 
 
+def test_a_stage_of_which_all_are_slow_is_drawn_beside_another() -> None:
+    (slow,) = {row["pp_rank"] for row in SICK.workers if row["host"] == "sick"}
+    causes = [
+        {
+            **row,
+            "culprits": [
+                {**each, "dp_rank": None, "pp_rank": slow, "workers": []} for each in row["culprits"]
+            ],
+        }
+        for row in SICK.causes
+    ]
+    crop = crop_of(replace(SICK, causes=causes))
+    assert crop is not None
+    assert crop.culprit["pp_rank"] == slow != crop.peer["pp_rank"]
+
+
 @pytest.mark.parametrize(
     "without",
     [

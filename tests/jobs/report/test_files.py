@@ -26,6 +26,15 @@ def test_a_library_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
     assert report_files.chart_library(tmp_path / "file" / "below") == kept
 
 
+def test_an_install_without_charts_keeps_those_of_one_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = report_files.chart_library(tmp_path)
+    monkeypatch.setattr(report_files, "find_spec", lambda _: None)
+    assert report_files.chart_library(tmp_path) == kept
+    assert b"Charts need the extra" in report_files.chart_library(tmp_path / "other")
+
+
 def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 

@@ -49,3 +49,9 @@ def test_a_page_loads_nothing_from_elsewhere_and_runs_only_what_is_ours(name: st
         if not contents:
             assert sources in ([], ["'self'", "file:"])
     assert not re.search(r"<[^>]+\s(?:style|on[a-z]+)=", text)
+
+
+def test_names_and_dates_are_not_broken_and_markup_stays_text() -> None:
+    assert templates.unbroken("<b> of GPU-hours to node-0070, 2026-01-05") == (
+        '&lt;b&gt; of GPU-hours to <span class="name">node-0070</span>, <span class="name">2026-01-05</span>'
+    )

@@ -52,6 +52,14 @@ def test_every_reason_of_a_line_has_a_case() -> None:
     assert {bad.reason for bad in BAD_LINES.values()} == of_one_line
 
 
+def test_coordinates_that_fit_in_each_others_place_are_said_to_be_exchanged() -> None:
+    wide = {"dp_size": 8, "pp_size": 2}
+    assert rejection(line(dp_rank=1, pp_rank=5), **wide).detail == (
+        "pp_rank is 5, not below pp_size 2: are dp_rank and pp_rank exchanged?"
+    )
+    assert rejection(line(dp_rank=3, pp_rank=5), **wide).detail == "pp_rank is 5, not below pp_size 2"
+
+
 def test_what_is_judged_depends_on_the_unit() -> None:
     unknown = dict.fromkeys(SIZES)
     no_rank = line("tp_rank", rank=10**6, dp_rank=99)
