@@ -78,7 +78,7 @@ def test_stacks_of_few_fixes_are_stacks_of_all(name: str, monkeypatch: pytest.Mo
     job = job_of(named_job(name))
     whole = job.analysed().diagnosis
     monkeypatch.setattr(fixes, "STACKED_VALUES", 1)
-    assert job.analysed().diagnosis == whole
+    np.testing.assert_equal(job.analysed().diagnosis, whole)
 
 
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline", "disagreeing"])
