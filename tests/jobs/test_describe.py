@@ -63,7 +63,10 @@ def test_a_table_a_view_and_a_query(call: Ask) -> None:
     assert max(map(len, printed.splitlines())) <= 100
     wide = call(main, "worker_slowdown", "--format", "table").out
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", wide)
-    assert "Reads cause_evidence, fix_parts.\n\nWITH explained AS (\n" in call(main, "fix_first").out
+    assert (
+        "Reads mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n"
+        in call(main, "fix_first").out
+    )
     assert call(main, "trend", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
 
 

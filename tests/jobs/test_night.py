@@ -242,7 +242,7 @@ def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture
     }
     for job_id, message in messages.items():
         assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
-        page = Path(capsys.readouterr().out.strip())
+        page = Path(capsys.readouterr().out.splitlines()[-1])  # behind its headline
         assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
         assert message in Page(page.read_bytes()).text
         page.unlink()

@@ -61,7 +61,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     took_us = float(np.median(longest_us[np.unique(step)]))
     longest_op_us = float(duration_us.max())
     of_line = np.diff(lists.first, append=len(start_us)) >= ENOUGH_OPS
-    if of_line.any() and (np.minimum.reduceat(duration_us - start_us, lists.first)[of_line] >= 0.0).all():
+    are_ends = np.minimum.reduceat(duration_us - start_us, lists.first)[of_line] >= 0.0
+    if took_us and len(are_ends) and are_ends.all():
         return "every op takes at least as long as its start_us: does duration_us hold ends?"
     if SHORTEST_US <= took_us <= LONGEST_US and 0.0 < longest_op_us < SHORTEST_OP_US:
         return f"no op takes longer than {longest_op_us:.3g} us: is duration_us in seconds?"
@@ -78,6 +79,8 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
 
     took_us : of most lines. [us]
     """
+    if "t0_us" not in rank_steps.column_names:
+        return None
     t0_us = rank_steps.column("t0_us").to_numpy()  # nan where it is null
     is_known = np.isfinite(number) & np.isfinite(t0_us)
     if not is_known.any():

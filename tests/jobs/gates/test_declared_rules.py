@@ -271,7 +271,8 @@ def test_evidence_is_checked() -> None:
 
 
 def test_revised_rows_keep_the_figures_before() -> None:
-    before: tuple[Any, ...] = (True, 0.25, 0.125, None, [], {"peers": 7.0})
+    before: dict[str, Any] = {"is_cause": True, "time_saved_fraction": 0.25, "attributed_fraction": 0.125}
+    before |= {"culprits": [], "evidence": {"peers": 7.0}}
     judged = {"flag_reason": "judged_by_history", "evidence": {"revised_from": 0.25, "history_runs": 2.0}}
     rows: list[dict[str, Any]] = [
         judged | {"unrevised": before},

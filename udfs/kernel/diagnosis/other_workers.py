@@ -179,6 +179,8 @@ def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
         own_s *= factors.types.of_workers
     by_replica_s = own_s.mean(axis=(3, 4)).sum(axis=(1, 2)).max(axis=0)
     others_s = float(np.delete(by_replica_s, slow).max())
+    if not by_replica_s[slow] > 0.0:  # late by its own ops alone, of computes that take no time
+        return None
     even = replicas * others_s / (others_s + (replicas - 1) * float(by_replica_s[slow]))
     even = min(max(even, replicas - memory * (replicas - 1)), 1.0)
     answers = []

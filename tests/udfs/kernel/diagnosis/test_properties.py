@@ -101,8 +101,11 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def slower(rank_steps: pa.Table, factor: int) -> pa.Table:
-    """Everything takes `factor` times as long, the ranks' starts of a step included."""
-    rows = with_column(rank_steps, "t0_us", pc.multiply(rank_steps["t0_us"].combine_chunks(), factor))
+    """Everything takes `factor` times as long, from the first step's begin on."""
+    t0_us = rank_steps["t0_us"].combine_chunks()
+    first_us = pc.min(t0_us)
+    since_us = pc.multiply(pc.subtract(t0_us, first_us), factor)
+    rows = with_column(rank_steps, "t0_us", pc.add(since_us, first_us))
     for name in ("start_us", "duration_us"):
         lists = rank_steps[name].combine_chunks()
         scaled = pa.ListArray.from_arrays(lists.offsets, pc.multiply(lists.values, float(factor)))
