@@ -188,7 +188,7 @@ with DAG(
         task_id="publish_night",
         doc_md="Checks the day's tables against each other and sums up the night.",
         entry_point="publish_night",
-        inlets=[*INGESTED, *REVISED, *FLEET],
+        inlets=[*INGESTED, *RESULTS, *REVISED, *FLEET],
         outlets=[NIGHT, NIGHT_BY_DATE],
         on_success_callback=alert_warnings,
         log_date=LOG_DATE,

@@ -48,7 +48,7 @@ def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
 
 def none_found(days: int) -> str:
     """Say that no change was found, and what so many days could have shown."""
-    begins = f"no change found: the job with most days has {days}"
+    begins = f"no change found: the job with most days of runs has {days}"
     if days < LEAST_DAYS:
         return f"{begins}, and fewer than {LEAST_DAYS} show none; diff compares single days"
     step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))

@@ -10,10 +10,13 @@ import sys
 import time
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.entry_points import inputs
 from jobs.entry_points.cli import entry_point
+from jobs.entry_points.run_log import one_line
 from jobs.entry_points.run_summary import SUMMARY
 from jobs.night import live
 from jobs.runtime.arguments import Arguments, option
@@ -51,10 +54,11 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         started_s = time.monotonic()
         try:
             live.run(spark, settings, args.summary)
-        except (PlainError, *STORE_ERRORS) as error:
-            if args.once:
+        except (PlainError, Py4JJavaError, PySparkException, *STORE_ERRORS) as error:
+            if args.once or isinstance(error, ConnectionError):  # the JVM has ended: no round can follow
                 raise
-            _LOG.warning("this round failed, and the next one makes up for it: %s", error)
+            said = str(error) if isinstance(error, PlainError) else one_line(error)
+            _LOG.warning("this round failed, and the next one makes up for it: %s", said)
         if args.once:
             return {}
         time.sleep(max(started_s + args.every - time.monotonic(), 0.0))

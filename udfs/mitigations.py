@@ -20,6 +20,7 @@ from schemas.mitigations import (
     REPLICA_REMOVED,
     SEQUENCES,
 )
+from udfs.errors import TraceError
 from udfs.kernel.diagnosis.mitigate import OF_ALL_CAUSES
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 from udfs.kernel.graph.graph import Layout
@@ -82,7 +83,11 @@ def mitigated(
         by_chunk = (
             stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
         )
-        found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
+        try:
+            found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
+        except TraceError:
+            choice.refuse_exchanged(None)
+            raise
         choice.refuse_exchanged(found.recorded)
     gpu_hours = manifest.get("gpu_hours")
     known = float(gpu_hours) if isinstance(gpu_hours, int | float) else None

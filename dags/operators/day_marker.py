@@ -1,5 +1,6 @@
 """Sensor that waits until producers have finished a day: until `_SUCCESS` exists in its landing folder."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ from dags.operators.places import place
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BACKFILL: Final = "backfill"
 """Type of a run that `airflow backfill create` has made."""
 
@@ -49,6 +51,10 @@ class DayMarkerSensor(BaseSensorOperator):
         if not self.log_date:
             raise AirflowFailException(
                 "this run has no logical date: trigger it with the day to analyse, such as 2026-01-05"
+            )
+        if not _DAY.fullmatch(self.log_date):
+            raise AirflowFailException(
+                f"{self.log_date!r} is no log date: name the day, or the event's partition, as 2026-01-05"
             )
         run = context.get("dag_run")
         if run is not None and run.run_type == _BACKFILL:

@@ -1,6 +1,7 @@
 """Lineage: what a task read and wrote, as datasets, for Airflow's provider of OpenLineage, which asks."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset
@@ -27,6 +28,8 @@ def lineage(
     # Imported where it is asked for: an Airflow without the provider never asks.
     from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415  # see above
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # see above
+
+    place = cache(place)  # which may start a process
 
     def datasets(assets: Iterable[object]) -> list[Dataset]:
         paths = [each.uri.removeprefix(SCHEME) for each in assets if isinstance(each, Asset)]

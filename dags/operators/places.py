@@ -1,4 +1,4 @@
-"""Where the landing and the warehouse lie, as a task was told or as the project's settings say."""
+"""Where the landing and the warehouse lie, as a task or the project's settings say."""
 
 import subprocess
 import sys
@@ -14,12 +14,12 @@ print(getattr(conf.load_settings(*sys.argv[2:]).paths, sys.argv[1]))"""
 """A DAG starts the project's code and never imports it."""
 
 
-def place(name: str, told: str, project: str, settings: str) -> str:
+def place(name: str, given: str, project: str, settings: str) -> str:
     """Return the URL or absolute path of the landing or the warehouse. Raises WrongSettings if none says it.
 
-    told : by the task; the settings say it where this is empty
+    given : by the task; the settings say it where this is empty
     """
-    found = told or _of_settings(name, project, settings)
+    found = given or _of_settings(name, project, settings)
     return (found if "://" in found else str(Path(project or PROJECT, found))).rstrip("/")
 
 

@@ -65,6 +65,7 @@ class RunEvents:
             self._note("first_step" if self._is_first else "step", now_us, number)
             self._is_first = False
 
+    @never_raises
     def submitted(self, at_s: float) -> None:
         """Record, before the start, since when the run has waited for GPUs: Unix time [s]."""
         self._note("submitted", round(at_s * 1e6), None, day_us=_now_us())

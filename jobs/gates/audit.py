@@ -51,7 +51,7 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
         return rows.slice(0, MOST_KEPT)
     source = rows.in_files if isinstance(rows, StagedRows) else rows
     expectations = _expectations(table, source, extra)
-    with _lent(table, source, table.all_expectations()) as connection:
+    with _lent(table, source, expectations) as connection:
         return connection.sql(f"{_broken(table, expectations)} LIMIT {MOST_KEPT}").to_arrow_table()
 
 

@@ -32,8 +32,10 @@ def serve() -> None:
             found: object
             try:
                 found = judged(suite, rows)
-            except Exception as error:  # noqa: BLE001 - raised again where the results are read
+            except (GateError, SettingsError) as error:
                 found = error
+            except Exception as error:  # noqa: BLE001 - raised again where the results are read
+                found = GateError(f"{suite.file}: could not be run: {type(error).__name__}: {error}")
             pickle.dump(found, results)
             results.flush()
 

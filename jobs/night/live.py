@@ -98,32 +98,31 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
     before = _by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
     known = {unit: dict(row["log_bytes"]) for unit, (row,) in before.items()}
     causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
-    _warn(warehouse, causes, done, summary)  # what a round that was killed has not
     some = grown(landing.units, known)
     how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
     parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
     windows = dict(zip(some, windows_of(warehouse.spark, how, parts), strict=True))
-    slowdowns, after = {}, {}
+    slowdowns: dict[Unit, list[Row]] = {}
+    after: dict[Unit, list[Row]] = {}
     for unit, window in windows.items():
         sizes = {file.name: file.size for file in rank_logs(some[unit])}
         row = {**unit._asdict(), **window.slowdown, "log_bytes": list(sizes.items())}
         slowdowns[unit] = [row]
-        so_far = causes.get(unit) or ([] if unit in before else _carried(unit, causes))
+        so_far = causes.get(unit) or ([] if unit in before else _carried(unit, causes | after))
         after[unit] = [each | unit._asdict() for each in causes_after(row, window.causes, so_far)]
         done.gpu_hours += _gpu_hours(row, before.get(unit, [None])[0])
         done.bytes_read += window.bytes_read
         done.cpu_s += window.cpu_s
     _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
-    _warn(warehouse, after, done, summary)
     done.read, done.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
     done.cpu_s += _own_cpu_s(warehouse.spark) - started_s
-    leave(done.summary, summary)
+    _warn(warehouse, causes | after, done, summary)  # also of what a round that was killed has not
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
     """Causes that held at the end of the run's day before, for the first window of another day."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
-    return [row for row in causes[max(days)] if row["is_now"]] if days else []
+    return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:

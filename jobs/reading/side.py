@@ -11,15 +11,13 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSES, Scope
 from udfs.changes import MOST_BLOCKS, block_means
 from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.lost import lost_fractions
 
 Row = Mapping[str, Any]
 
 MANY_DAYS: Final = 5
 """From so many on each is one block: steps of a day have more in common than days."""
-
-LEAST_ATTRIBUTED: Final = 0.025
-"""Share of a step from which on a cause has a part of its own, though its fix alone saves less."""
 
 
 class Day(NamedTuple):
@@ -77,7 +75,7 @@ class Side:
             row["cause"]
             for day in self.days
             for row in day.causes
-            if row["is_cause"] or row["attributed_fraction"] >= LEAST_ATTRIBUTED
+            if row["is_cause"] or row["attributed_fraction"] >= LEAST_SAVED
         }
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:

@@ -37,7 +37,7 @@ DICTIONARY_SCRIPT: Final = "dictionary.js"
 _SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 _STYLE: Final = "report.css"
 
-_BREAKABLE: Final = re.compile(r"\b(?=[\w.-]{1,30}\b)[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-\d[A-Za-z0-9_.]*\b")
+_BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
 """Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones it has to."""
 
 LIBRARY_NAME: Final = "charts-library.js"

@@ -22,7 +22,8 @@ SETTINGS: Final = (
 
 _UNLIKE: Final = exp.ArrayDistinct | exp.Format | exp.Kurtosis | exp.MonthsBetween | exp.Skewness | exp.Typeof
 """Functions whose results differ."""
-_UNLIKE_BY_NAME: Final = {"printf", "weekday"}
+_UNLIKE_BY_NAME: Final = {"printf", "weekday", "date_part", "datepart", "hash"}
+_UNLIKE_FIELDS: Final = {"DOW", "DAYOFWEEK", "WEEKDAY"}
 
 
 def put_over(question: exp.Expr) -> str:
@@ -30,7 +31,8 @@ def put_over(question: exp.Expr) -> str:
     tree = question.copy()
     _name_columns(tree)
     for each in reversed(list(tree.walk())):  # the inmost first
-        if isinstance(each, _UNLIKE) or (isinstance(each, exp.Anonymous) and each.name in _UNLIKE_BY_NAME):
+        is_named = isinstance(each, exp.Anonymous) and each.name.lower() in _UNLIKE_BY_NAME
+        if is_named or isinstance(each, _UNLIKE):
             raise SqlglotError(f"{each.sql('spark')} has another meaning in DuckDB")
         if type(each) in _OTHERWISE:
             each.replace(_OTHERWISE[type(each)](each.copy()))
@@ -106,6 +108,11 @@ def _array_position(each: exp.Expr) -> exp.Expr:
     return exp.Case().when(known.copy(), exp.func("coalesce", each, exp.Literal.number(0)))
 
 
+def _extract(each: exp.Expr) -> None:
+    if each.name.upper() in _UNLIKE_FIELDS:
+        raise SqlglotError("extract of a day of the week: write dayofweek(x)")
+
+
 def _date(each: exp.Expr) -> exp.Expr:
     return exp.Cast(this=each, to=exp.DataType.build("date"))
 
@@ -159,6 +166,7 @@ _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.ArrayUniqueAgg: _collected,
     exp.Bracket: _bracket,
     exp.Cast: _cast,
+    exp.Extract: _extract,
     exp.Lambda: _lambda,
     exp.Lateral: _outer,
     exp.Max: _greatest_struct,

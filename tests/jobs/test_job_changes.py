@@ -88,7 +88,7 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
-    says = "no change found: the job with most days has 8, in which steps must differ by "
+    says = "no change found: the job with most days of runs has 8, in which steps must differ by "
     assert (out, err) == ("[]\n", f"{says}2.0 %, or what is lost by 3.0 % of the step; {SINGLE}\n")
     few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
     assert few[0].endswith(f"has 2, and fewer than 3 show none; {SINGLE}\n")

@@ -128,10 +128,13 @@ def parts(
         "straggling": kept_s * (simulated_s - ideal_s) / actual_s,
         "late_start": kept_s * (actual_s - simulated_s) / actual_s,
         "lost_work": sum(lost for _, lost in works),
-        "startup": sum(
-            shared(span, window) - sum(shared(load, cut(span, window)) for load in each.early())
-            for each in tries
-            for span in each.startup()
+        "startup": max(
+            0.0,
+            sum(
+                shared(span, window) - sum(shared(load, cut(span, window)) for load in each.early())
+                for each in tries
+                for span in each.startup()
+            ),
         ),
         **{
             kind: sum(shared(span, window) for each in tries for span in stalls(each, kind)) for kind in STILL
@@ -159,10 +162,12 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span]
     now: Try | None = None
     wrong, last_end = 0, -inf
     said = [tuple(event.get(name) for name in ("event", "at_us", "step", "duration_us")) for event in events]
-    for place, event in enumerate(events):
+    for place, logged in enumerate(events):
         if place and said[place] == said[place - 1]:
             wrong += 1
             continue
+        is_early = logged["event"] == SUBMITTED and last_end > logged["at_us"] / 1e6
+        event = {**logged, "at_us": last_end * 1e6} if is_early else logged
         is_new = event["event"] in (*STARTS, SUBMITTED)
         if is_contrary(event, now, last_end):
             wrong += 1
@@ -230,9 +235,8 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
         return 0.0, 0.0
     whole = (marks[0][0], marks[-1][0])
     inside = (max(whole[0], window[0]), min(whole[1], window[1]))
-    at_work = min(
-        steps * actual_s, shared(whole, window) - sum(shared(span, inside) for span in stalls(attempt))
-    )
+    moved = shared(whole, window) - sum(shared(span, inside) for span in stalls(attempt))
+    at_work = max(0.0, min(steps * actual_s, moved))
     return at_work * kept / steps, at_work * (steps - kept) / steps
 
 

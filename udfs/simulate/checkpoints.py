@@ -51,7 +51,8 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
         still = [stall for kind in attempt.stalls.values() for stall in kind]
         saves = attempt.stalls.get(RunEvent.CHECKPOINT, [])
         if attempt.times_s:
-            work_s += attempt.times_s[-1] - attempt.times_s[0] - sum(stall.length_s for stall in still)
+            at_work = Span(attempt.times_s[0], attempt.times_s[-1])  # what stood still before is start-up
+            work_s += at_work.length_s - sum(stall.within(at_work).length_s for stall in still)
         stalls_s += [save.length_s for save in saves]
         ends_s = [*attempt.times_s[:1], *(save.end_s for save in saves)]
         between = [Span(end_s, save.begin_s) for save, end_s in zip(saves, ends_s, strict=False)]

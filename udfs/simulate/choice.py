@@ -61,16 +61,15 @@ class Choice(NamedTuple):
     left_out: Row
     is_partial: bool
 
-    def read(self, ops_together: int, *, diagnosed: bool = False) -> Recorded:
+    def read(self, ops_together: int) -> Recorded:
         """Read the rows for replays of scenarios other than those in the tables.
 
-        diagnosed : whether to keep what the diagnosis needs.
         raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
                  exchanged.
         """
         try:
             with defects_named(self.rows):
-                recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=diagnosed)
+                recorded = read(self.rows, self.layout, ops_together, self.limits, diagnosed=False)
         except TraceError:
             self.refuse_exchanged(None)
             raise

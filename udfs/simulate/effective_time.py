@@ -100,7 +100,7 @@ def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict
         "straggling": steps * (times.simulated_s - times.ideal_s),
         "late_start": steps * (times.actual_s - times.simulated_s),
         "lost_work": work.lost_s,
-        "startup": _length_s(course.startups, window) - _length_s(course.early, window),
+        "startup": max(_length_s(course.startups, window) - _length_s(course.early, window), 0.0),
         **{kind: sum(_stalled_s(attempt, kind, window) for attempt in course.attempts) for kind in STALLS},
     }
 
@@ -135,7 +135,7 @@ def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float
     if last <= first:
         return Work()
     stalled_s = sum(_stalled_s(attempt, kind, inside) for kind in STALLS)
-    at_work_s = min((last - first) * step_s, inside.length_s - stalled_s)
+    at_work_s = max(min((last - first) * step_s, inside.length_s - stalled_s), 0.0)
     kept = min(max(kept_below - first, 0.0), last - first)
     each_s = at_work_s / (last - first)
     return Work(kept, last - first - kept, kept * each_s, (last - first - kept) * each_s)

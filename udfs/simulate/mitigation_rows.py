@@ -18,7 +18,8 @@ from schemas.mitigations import (
     REPLICA_REMOVED,
     SEQUENCES,
 )
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.replay.exposed import Exposed
@@ -85,17 +86,17 @@ def mitigation_rows(
     """Rows of what was replayed, of overlap, and of checkpoint intervals; best first."""
     actual_s = float(found.recorded.actual_s.mean())
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
+    # A replay that is longer than the record saves no more than all of it.
+    whole_s = max(actual_s, replayed_s)
     answers = [*_of_causes(found.mitigated, rows), *_overlapped(found.exposed, LEAST_OVERLAP * actual_s)]
     made = []
-    for each in [*answers, *_checkpoints(facts.get("events"), actual_s)]:
-        # A replay that is longer than the record saves no more than all of it.
-        whole_s = max(actual_s, replayed_s)
+    for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
         fraction = each.saved_s / whole_s
         of_gpus = fraction if each.gpu_s is None else each.gpu_s / whole_s
         made.append(
             {
                 "mitigation": each.mitigation,
-                "cause": CAUSE_OF[each.mitigation],
+                "cause": _cause_of(each.mitigation, found),
                 "host": each.host,
                 "plan": each.plan,
                 "assumes": each.assumes,
@@ -105,6 +106,15 @@ def mitigation_rows(
             }
         )
     return sorted(made, key=lambda row: -row["time_saved_fraction"])
+
+
+def _cause_of(mitigation: str, found: WhatIf) -> str | None:
+    """Cause that a mitigation is for; of slow replicas types of GPU, where no worker is slow besides."""
+    if mitigation in (REPLICA_REMOVED, LIGHTER_REPLICA) and found.diagnosis is not None:
+        holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
+        if holds == [True, False]:
+            return CAUSES[MIXED_HARDWARE]
+    return CAUSE_OF[mitigation]
 
 
 def _of_causes(mitigated: Mitigated | None, rows: ReplayedRows) -> Iterator[_Saved]:
@@ -183,7 +193,7 @@ def _overlapped(exposed: Sequence[Exposed], least_s: float) -> Iterator[_Saved]:
         yield _Saved(OVERLAP, plan, assumes, best.saved_s)
 
 
-def _checkpoints(events: object, actual_s: float) -> Iterator[_Saved]:
+def _checkpoints(events: object, whole_s: float) -> Iterator[_Saved]:
     found = best_interval(events) if isinstance(events, Sequence) and events else None
     if found is not None:
         plan = f"save after {found.best_s:.3g} s of work instead of {found.now_s:.3g} s"
@@ -191,4 +201,4 @@ def _checkpoints(events: object, actual_s: float) -> Iterator[_Saved]:
             f"failures come at random, as often as the {found.failures} recorded: one in "
             f"{found.between_s:.3g} s of work; a checkpoint stops the work for {found.stall_s:.3g} s"
         )
-        yield _Saved(CHECKPOINTS, plan, assumes, actual_s * found.saved_fraction)
+        yield _Saved(CHECKPOINTS, plan, assumes, whole_s * found.saved_fraction)

@@ -139,6 +139,8 @@ class _Follower:
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
         """Process the next event; of two that contradict each other, both are discarded."""
+        if kind == RunEvent.SUBMITTED:
+            at_s = max(at_s, self._last_s)  # asked for in advance, it waits once what went before is over
         before = self._attempt.steps[-1:] if self._attempt is not None else []
         is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S

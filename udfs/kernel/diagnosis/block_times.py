@@ -109,8 +109,8 @@ def _kept_delays(
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
-            before = [op for op in graph.waits_for[base] if op not in met and not graph.waits_for[op]]
-            ops += [base, *before]
+            recvs = [op for op in graph.waits_for[base] if graph.op_types[op] == ot.FORWARD_RECV]
+            ops += [base, *(op for op in recvs if op not in met and not graph.waits_for[op])]
         ops += range(base + firsts[ot.DATA_LOAD], base + firsts[ot.DATA_LOAD + 1])[:1]
         if layout.has_data_parallelism:
             gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])

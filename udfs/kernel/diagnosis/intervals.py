@@ -62,7 +62,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
     if steps < 2:
         return np.full(saved.shape[:-1], np.nan)
     left = saved - saved.mean(axis=-1, keepdims=True) * (actual_s / actual_s.mean())
-    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) > 1)
+    starts = _stretches(numbers)
     apart = np.diff(numbers[starts])
     is_regular = len(starts) > 2 and (apart == np.median(apart)).mean() >= REGULAR
     if len(starts) == 1:
@@ -81,6 +81,16 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
     return widths
 
 
+def _stretches(numbers: Ints) -> Ints:
+    """Where stretches of steps begin; a step or two that were dropped divide none."""
+    missing = np.diff(numbers, prepend=numbers[0] - 2) - 1
+    starts = np.flatnonzero(missing)
+    is_apart = 2 * missing[starts] >= np.diff(starts, append=len(numbers)).mean()
+    is_apart[0] = True
+    begins: Ints = starts[is_apart]
+    return begins
+
+
 def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
     """Add what the diagnosis does not know of a saving, an error of its own, to its half width.
 
@@ -94,4 +104,5 @@ def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
     together &= np.arange(len(causes)) == SLOW_WORKER
     unknown = np.hypot(OF_STEP, np.where(together, OF_SLOW_TOGETHER, OF_SAVING) * saved)
     unknown[1, UNEXPLAINED] = 0.0
-    return np.vstack([np.hypot(widths, unknown), unknown[:1]])
+    halves = np.hypot(widths, unknown)
+    return np.vstack([halves, np.where(np.isnan(halves[:1]), np.nan, unknown[:1])])
