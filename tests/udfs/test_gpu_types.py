@@ -8,7 +8,8 @@ import pytest
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from schemas.gpu_types import MOST_TYPES
-from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, NOT_STATED
+from schemas.mitigations import OVERLAP
+from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, MITIGATIONS, NOT_STATED
 from tests.oracle.gpu_types import types_cost
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import FAULTS, LAYOUTS, NOISY, generate_job
@@ -59,6 +60,8 @@ def test_two_types_by_hand() -> None:
     assert slower["saved_gpu_hours"] == pytest.approx(4.0)
     mixed = cause_row(found, "mixed_hardware")
     assert mixed["is_cause"]
+    of_replicas = {row["cause"] for row in found[MITIGATIONS] if row["mitigation"] != OVERLAP}
+    assert of_replicas == {"mixed_hardware"}
     assert mixed["time_saved_fraction"] == slower["time_saved_fraction"]
     assert [(each["dp_rank"], each["pp_rank"], each["host"]) for each in mixed["culprits"]] == [
         (1, 0, "node-1")

@@ -35,7 +35,7 @@ def warned(rows: list[Row]) -> list[Row]:
     return [row | {"is_warned": True} for row in rows]
 
 
-def test_a_cause_begins_at_its_culprit_s_first_step_and_is_to_be_told() -> None:
+def test_a_cause_begins_at_its_culprit_s_first_step_and_is_to_be_warned_of() -> None:
     (row,) = causes_after(window(), [cause(first_step=1204, last_step=1209)], [])
     assert (row["first_step"], row["last_step"]) == (1204, 1209)
     assert (row["is_now"], row["is_warned"]) == (True, False)
@@ -44,14 +44,14 @@ def test_a_cause_begins_at_its_culprit_s_first_step_and_is_to_be_told() -> None:
     assert unknown["first_time"] == window()["first_time"]
 
 
-def test_a_cause_that_goes_on_is_not_told_again() -> None:
+def test_a_cause_that_goes_on_is_warned_of_once() -> None:
     before = warned(causes_after(window(), [cause(0.1, first_step=1204)], []))
     (row,) = causes_after(window(1205), [cause(0.2, first_step=1205, last_step=1213)], before)
     assert (row["first_step"], row["last_step"], row["lost_fraction"]) == (1204, 1213, 0.2)
     assert row["is_warned"]
 
 
-def test_an_end_is_to_be_told_once_and_a_second_begin_is_another_row() -> None:
+def test_an_end_is_to_be_warned_of_once_and_a_second_begin_is_another_row() -> None:
     before = warned(causes_after(window(), [cause(first_step=1204, last_step=1209)], []))
     ended = causes_after(window(1220), [cause(is_cause=False)], before)
     assert [(row["is_now"], row["is_warned"], row["last_step"]) for row in ended] == [(False, False, 1209)]

@@ -200,6 +200,20 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     ]
     assert found.saved_fraction == pytest.approx(1 - times_s[1] / times_s[0], abs=0.01)
     assert found.saved_fraction > 0.05
+    slow = run_through(
+        replace(habits, startup_s=500.0), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)
+    )
+    loaded = [
+        each | {"event": "data_loading", "at_us": each["at_us"] + 1, "duration_us": 450e6}
+        for each in slow.events
+        if each["event"] in ("start", "restart")
+    ]
+    assert len(loaded) == 5
+    again = best_interval(sorted([*slow.events, *loaded], key=lambda each: each["at_us"]))
+    assert again is not None
+    assert again.between_s == pytest.approx(found.between_s, rel=1e-3), (
+        "before the first step nobody was at work"
+    )
     once = run_through(replace(habits, failures=1), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     assert best_interval(once.events) is None
 

@@ -168,6 +168,13 @@ def test_what_breaks_costs_no_training_and_is_one_warning(
     assert last == ["events of r: the last 51 events were not written"] * (broken != "interrupt")
 
 
+def test_a_submission_at_no_time_costs_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "straggler_emitter"), RunEvents(tmp_path, RUN) as events:
+        events.submitted(float("nan"))
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "the training goes on" in said
+
+
 def test_a_dead_store_slows_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

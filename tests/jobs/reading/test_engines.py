@@ -84,7 +84,8 @@ QUESTIONS = (
 )
 NOT_PUT_OVER = r"""
     culprits[steps]; weekday(log_date); typeof(steps); format_string('%d', steps); skewness(slowdown);
-    max(struct(slowdown, job_id)); array_distinct(array(2, 1))
+    max(struct(slowdown, job_id)); array_distinct(array(2, 1)); WEEKDAY(log_date); PRINTF('%d', steps);
+    extract(dow FROM log_date); date_part('dow', log_date); hash(job_id)
 """
 
 

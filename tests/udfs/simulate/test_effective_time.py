@@ -214,6 +214,18 @@ def test_a_run_that_is_submitted_while_it_works_has_died() -> None:
     assert seconds([event("submitted", 0), event("failure", 50)], 1.0)["contradictions"] == 1
 
 
+def test_a_run_submitted_in_advance_waits_from_the_end_of_what_went_before() -> None:
+    chained = [event("first_step", 0, 0), event("step", 50, 50), event("failure", 60)]
+    (row,) = rows([*chained, event("submitted", 20), event("start", 100, 20)], 1.0)
+    assert (row["contradictions"], row["failures"], row["outage_s"]) == (0, 1, 40)
+
+
+def test_a_start_up_that_loads_all_the_time_is_not_less_than_none() -> None:
+    loads = [event("data_loading", 0, None, 30.9), event("evaluation", 30, None, 30)]
+    (row,) = rows([event("start", 0), *loads, event("first_step", 60, 0), event("step", 90, 10)], 1.0)
+    assert row["startup_gpu_hours"] == 0.0
+
+
 def test_evaluations_and_loads_of_data_are_parts_of_their_own() -> None:
     events = [
         event("start", 0), event("data_loading", 20, None, 5), event("first_step", 60, 0),

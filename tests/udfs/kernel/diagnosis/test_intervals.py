@@ -63,6 +63,15 @@ def test_what_begins_within_a_day_is_known_better_from_even_steps() -> None:
     assert halves[0] < halves[1] / 3
 
 
+def test_a_dropped_step_divides_no_stretch() -> None:
+    rng = np.random.default_rng(6)
+    saved, actual_s = rng.normal(0.1, 0.02, (1, 100)), np.full(100, 10.0)
+    one = half_widths(saved, actual_s, np.arange(100), 1000)
+    lacking = np.delete(np.arange(100), 50)
+    two = half_widths(saved[:, lacking], actual_s[lacking], lacking, 1000)
+    assert two == pytest.approx(one, rel=0.5)
+
+
 def test_what_was_recorded_whole_has_no_error_of_sampling() -> None:
     saved = np.array([[0.0, 0.2, 0.4], [0.1, 0.1, 0.1]])
     actual_s, numbers = np.array([1.0, 1.2, 1.4]), np.array([7, 8, 9])

@@ -73,6 +73,12 @@ def test_a_delay_left_in_is_what_fixing_delays_removes(name: str) -> None:
     assert fixed_s < mean_step_s(found_in(blocks, job.layout), NOTHING)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if "data_loads" in name])
+def test_a_delay_counts_once(name: str) -> None:
+    for block in job_of(named_job(name)).blocks():
+        assert len(np.unique(block.delays.ops)) == len(block.delays.ops)
+
+
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline_batched_overlapped", "disagreeing"])
 def test_stacks_of_few_fixes_are_stacks_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_of(named_job(name))
