@@ -204,7 +204,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
         replace(habits, startup_s=500.0), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)
     )
     loaded = [
-        each | {"event": "data_loading", "at_us": each["at_us"] + 1, "duration_us": 450e6}
+        each | {"event": "data_loading", "at_us": each["at_us"] + 1, "duration_us": 300e6}
         for each in slow.events
         if each["event"] in ("start", "restart")
     ]
