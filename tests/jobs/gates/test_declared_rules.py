@@ -4,6 +4,7 @@ import math
 from datetime import date
 from typing import Any
 
+from jobs.gates.audit import audit
 from schemas.job_causes import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -16,13 +17,15 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOB_TIME,
     JOBS,
+    LIVE_CAUSES,
+    LIVE_SLOWDOWN,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
     RANK_STEPS,
     SOURCE_FILES,
 )
 from tests.jobs.gates.test_audit import refused
-from tests.support.examples import culprit
+from tests.support.examples import culprit, table_rows
 from udfs.kernel.recorded.durations import CLAMP_S
 
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
@@ -284,3 +287,9 @@ def test_revised_rows_keep_the_figures_before() -> None:
     ]
     rows = [row | {"job_id": str(number)} for number, row in enumerate(rows)]
     assert refused(JOB_CAUSES, rows) == {"revised_rows_say_so": 4}
+
+
+def test_a_cause_of_a_run_that_went_back_to_a_checkpoint_is_no_odd_row() -> None:
+    back = {"first_step": 940, "last_step": 559}
+    assert audit(TABLES[LIVE_CAUSES], table_rows(LIVE_CAUSES, [back])) == []
+    assert refused(LIVE_SLOWDOWN, [back]) == {"steps_in_order": 1}
