@@ -47,7 +47,7 @@ def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
 
 
 def none_found(days: int) -> str:
-    """Say that no change was found, and what so many days could have shown."""
+    """Say that no change was found, and the least change that these days could show."""
     begins = f"no change found: the job with most days of runs has {days}"
     if days < LEAST_DAYS:
         return f"{begins}, and fewer than {LEAST_DAYS} show none; diff compares single days"

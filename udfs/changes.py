@@ -111,12 +111,12 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Squared errors that a change between so many days must explain."""
+    """Squared errors that a change must explain, by the number of days."""
     return PENALTY + 2 * log(days)
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the least change that so many days can show, where days differ no more than is usual.
+    """Return the least change that a number of days can show, where days differ no more than is usual.
 
     returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
     """

@@ -26,7 +26,7 @@ _TASKS_OF_A_CORE: Final = 4
 
 
 class Where(NamedTuple):
-    """Where and how windows are read. steps : at most so many of each"""
+    """Where and how windows are read. steps : the most of each"""
 
     landing: str
     bounds: Bounds

@@ -14,7 +14,7 @@ MANY: Final = 4096
 """From this many values on, looking first for a narrow bracket around a rank is worth it."""
 
 VERY_FEW: Final = 256
-"""Up to so many, sorting takes less than selecting."""
+"""Largest number of values of which sorting takes less than selecting."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64

@@ -1,6 +1,6 @@
 """All scenarios of section 5 of the model for one job, from its recorded rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf, nan
 from typing import Final, NamedTuple
 
@@ -144,9 +144,14 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     found = WhatIf(
         recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, None, types
     )
-    if not how.diagnosed:
-        return found
-    clocks = recorded.clocks
+    return _diagnosed(found, recorded, replays, rows, layout, how) if how.diagnosed else found
+
+
+def _diagnosed(
+    found: WhatIf, recorded: Recorded, replays: Sequence["_Replay"], rows: JobRows, layout: Layout, how: How
+) -> WhatIf:
+    """Add causes, exposed communication and mitigations to what was replayed."""
+    clocks, times = recorded.clocks, found.times
     job = Job(
         layout,
         rows.worker_host,
@@ -169,7 +174,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         if block.diagnosed is not None
     ]
     exposed_in = ((each.block.steps, each.exposed()) for each in replays)
-    exposed = [(steps, times) for steps, times in exposed_in if times is not None]
+    exposed = [(steps, of_block) for steps, of_block in exposed_in if of_block is not None]
     measured = Found.of(job, blocks)
     diagnosis = within_the_step(diagnose(measured))
     asked = _causes(diagnosis) if how.mitigated is None else how.mitigated

@@ -102,21 +102,8 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     figures = job | _job_figures(job, replayed)
-    diagnosis = found.diagnosis  # not always wanted
     is_analysed = job["status"] == Status.ANALYSED
-    causes = (
-        []
-        if diagnosis is None
-        else cause_rows(
-            diagnosis,
-            replayed.rows,
-            job["gpu_hours"],
-            replayed.racks,
-            _half_widths(job, replayed),
-            is_analysed=is_analysed,
-            nobody_late=float(found.recorded.nobody_late.mean()),
-        )
-    )
+    causes = _causes(job, replayed, is_analysed=is_analysed)
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(
@@ -160,6 +147,22 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             mitigation_rows(found, replayed.rows, replayed.facts, job["gpu_hours"]) if is_analysed else [],
         ),
     }
+
+
+def _causes(job: Row, replayed: Replayed, *, is_analysed: bool) -> list[Row]:
+    """Rows of job_causes; none where no diagnosis was wanted."""
+    found = replayed.found
+    if found.diagnosis is None:
+        return []
+    return cause_rows(
+        found.diagnosis,
+        replayed.rows,
+        job["gpu_hours"],
+        replayed.racks,
+        _half_widths(job, replayed),
+        is_analysed=is_analysed,
+        nobody_late=float(found.recorded.nobody_late.mean()),
+    )
 
 
 def _baseline(replayed: Replayed, causes: list[Row]) -> Row:

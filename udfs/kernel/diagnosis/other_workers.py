@@ -164,7 +164,7 @@ def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
-    computes could not be told apart. memory : microbatches of others weigh at most so many times as now.
+    computes could not be told apart. memory : bound on what microbatches of others weigh, relative to now.
     """
     factors, replicas = found.factors, found.job.layout.dp_size
     if factors is None or replicas == 1:
