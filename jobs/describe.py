@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from jobs.report.dictionary import dictionary_alone
+from jobs.report.templates import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from jobs.runtime.fitting import WITHOUT_SCREEN, screen_width
 from jobs.runtime.printing import TABLE, Result, fit, write

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.report.drain_words import drain_text
+from jobs.report.news_words import drain_text
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings

@@ -18,8 +18,15 @@ from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import Reader
 from schemas.unit import Unit
-from udfs.timeline.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
-from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
+from udfs.timeline.timelines import (
+    KINDS,
+    StepTimelines,
+    Worker,
+    culprits_and_neighbours,
+    of_rank,
+    of_stage,
+    step_timelines,
+)
 from udfs.timeline.trace_events import arrows_left_out, lanes
 from udfs.what_if import SimulationSettings
 

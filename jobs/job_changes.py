@@ -19,8 +19,7 @@ from jobs.warehouse.reader import QuestionError, Reader
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY
-from udfs.changes import LEAST_DAYS, Change, Point, by_job, changes_of, least_change
-from udfs.job_changes import READ, points_of
+from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], int]:

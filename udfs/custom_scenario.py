@@ -20,9 +20,8 @@ from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.replay.masked import CustomTimes, replay_changes
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
-from udfs.simulate.choice import chosen
+from udfs.simulate.choice import chosen, defects_named
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.trace_defects import defects_named
 from udfs.what_if import SimulationSettings, garbage_collection_paused, simulate_job
 
 ALL_TOGETHER: Final = "all together"

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.table import Column, Table
 from schemas.vocabulary import OP_CODES, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
 from udfs.kernel.arrays import Floats, Ints
@@ -177,3 +178,29 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
     code_of_name = np.array([OP_CODES[name] for name in names], dtype=np.int8)
     coded: npt.NDArray[np.int8] = code_of_name[encoded.indices.to_numpy()]
     return coded
+
+
+def arrays_valid(table: Table, rows: pa.Table) -> bool:
+    """Whether all lists of numbers in `rows` keep the rules of the table's columns and of its `alike`.
+
+    The rest of what must hold is Table.expectations_of_scalars.
+    """
+    columns = [column for column in table.columns if column.is_numbers]
+    lists = {column.name: rows.column(column.name).combine_chunks() for column in columns}
+    if not all(_valid(column, lists[column.name]) for column in columns):
+        return False
+    lengths = [np.diff(lists[name].offsets.to_numpy()) for name in table.alike]
+    return all(np.array_equal(lengths[0], others) for others in lengths[1:])
+
+
+def _valid(column: Column, lists: pa.ListArray) -> bool:
+    numbers = lists.flatten()
+    if (lists.null_count and not column.nullable) or numbers.null_count:
+        return False
+    if not len(numbers):
+        return True
+    values = numbers.to_numpy()
+    low, high = values.min(), values.max()  # NaN where one is
+    least = -np.inf if column.minimum is None else column.minimum
+    most = np.inf if column.maximum is None else column.maximum
+    return bool(np.isfinite(low) and np.isfinite(high) and low >= least and high <= most)

@@ -18,7 +18,7 @@ from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
-from udfs.simulate.choice import Choice, Refused, choose
+from udfs.simulate.choice import Choice, Refused, choose, defects_named, refuse_endless
 from udfs.simulate.gpu_types import worker_types
 from udfs.simulate.mitigation_rows import stated_layers
 from udfs.simulate.odd_records import rows_without_transfers
@@ -27,7 +27,6 @@ from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
-from udfs.simulate.trace_defects import defects_named, refuse_endless
 
 __all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
 

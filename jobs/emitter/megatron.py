@@ -15,8 +15,7 @@ from .megatron_functions import (
     refusal,
     waits_for_transfers,
 )
-from .recorder import Recorder, never_raises
-from .requests import Request
+from .recorder import Recorder, Request, never_raises
 from .step_clocks import Mark
 
 STEP = "forward-backward"

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .line_thread import warn
-from .recorder import Recorder, never_raises
-from .requests import Request
+from .recorder import Recorder, Request, never_raises
 from .step_clocks import Mark
 
 TRANSFERS = {

@@ -27,7 +27,27 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from .op_names import OP_NAMES, RANK_LOG_FORMAT
+RANK_LOG_FORMAT = "rank-log/1"
+RUN_EVENTS_FORMAT = "run-events/1"
+
+OP_NAMES = (
+    "forward-compute",
+    "backward-compute",
+    "forward-send",
+    "forward-recv",
+    "backward-send",
+    "backward-recv",
+    "params-all-gather",
+    "grads-reduce-scatter",
+    "separate-grads-all-reduce",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "optimizer-clip-main-grad",
+    "optimizer",
+    "gc",
+    "data-load",
+)
+
 
 EPOCH = date(1970, 1, 1)
 READ_BYTES = 1 << 16

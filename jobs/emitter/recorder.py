@@ -7,16 +7,40 @@ counted in the next line; an exception here ends the recording. Either is one wa
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from .line_thread import LineThread, warn
-from .loads import Loads
-from .open_step import OpenStep, Pieces
 from .rank_log_writer import RankLogWriter, Step
-from .step_clocks import CudaClock, HostClock, Mark, StepClock
+from .step_clocks import CudaClock, HostClock, Mark, OpenStep, Pieces, StepClock
+
+
+class Loads:
+    """Passes on an iterator's items and reports to the recorder how long each took.
+
+    By the host's clock, also where the ops of a step are timed on the GPU: a load runs on the host.
+    """
+
+    def __init__(self, iterator: Any, recorder: Any, microbatch: int | None, model_chunk: int) -> None:
+        """Wrap an iterator or an iterable."""
+        self._iterator = iterator if hasattr(iterator, "__next__") else iter(iterator)
+        self._recorder, self._microbatch, self._model_chunk = recorder, microbatch, model_chunk
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        start_ns = time.perf_counter_ns()
+        batch = next(self._iterator)
+        self._recorder.loaded(start_ns, time.perf_counter_ns(), self._microbatch, self._model_chunk)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__.get("_iterator"), name)
+
 
 NO_WAIT_US = 1000
 """A wait up to this long found the transfer over, at a time that no host can know. [us]"""
@@ -217,3 +241,23 @@ class Recorder:
     def _write(self, step: Step, left_out: int) -> None:
         step.left_out = left_out
         self.writer.write(step)
+
+
+class Request:
+    """A pending transfer; it is complete once it has been waited for."""
+
+    def __init__(self, request: Any, recorder: Recorder, op: str, start: Mark | None) -> None:
+        self._request, self._recorder, self._op, self._start = request, recorder, op, start
+
+    def wait(self, *args: Any) -> Any:
+        """Wait, and record the transfer once."""
+        start, self._start = self._start, None
+        return self._recorder.wait(self._op, start, self._request, *args)
+
+    def is_left(self) -> None:
+        """Record a transfer that is never waited for, such as Megatron's last send."""
+        start, self._start = self._start, None
+        self._recorder.add(self._op, start, start)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)

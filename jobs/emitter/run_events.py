@@ -22,8 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from .line_thread import LineThread, warn
-from .op_names import RUN_EVENTS_FORMAT
-from .rank_log_writer import EPOCH, Run, ends_with_newline, write_manifest, write_whole
+from .rank_log_writer import EPOCH, RUN_EVENTS_FORMAT, Run, ends_with_newline, write_manifest, write_whole
 from .recorder import never_raises
 
 

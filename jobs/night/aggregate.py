@@ -52,10 +52,9 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
     Phase,
 )
-from udfs.changes import LEAST_DAYS
+from udfs.changes import LEAST_DAYS, job_changes, points_of
+from udfs.changes import READ as COMPARED
 from udfs.health.evidence import cause_evidence
-from udfs.job_changes import READ as COMPARED
-from udfs.job_changes import job_changes, points_of
 from udfs.power.days import Watts, power_tables
 from udfs.roles.role_tables import role_tables
 

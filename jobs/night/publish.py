@@ -22,9 +22,8 @@ from jobs.history.fingerprints import record
 from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
-from jobs.report.drain_words import drain_text, worth_it
-from jobs.report.mitigation_words import mitigation_texts, mitigations_of
-from jobs.report.news_words import news_of, news_texts, outcome_texts, outcomes_of
+from jobs.report.cause_words import mitigation_texts, mitigations_of
+from jobs.report.news_words import drain_text, news_of, news_texts, outcome_texts, outcomes_of, worth_it
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication

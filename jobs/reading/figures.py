@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.report import wording
-from jobs.report.waterfall import waterfall
+from jobs.report.loss import waterfall
 from jobs.runtime.extras import missing
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"

@@ -20,8 +20,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
 from udfs.custom_scenario import Answer
 from udfs.mitigations import Mitigation, mitigated
-from udfs.timeline.timeline_workers import culprits_and_neighbours
-from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
+from udfs.timeline.timelines import KINDS, StepTimelines, culprits_and_neighbours, step_timelines
 from udfs.what_if import SimulationSettings
 
 _CULPRIT_WORDS = (

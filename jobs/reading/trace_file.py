@@ -11,8 +11,7 @@ from typing import Final, TextIO
 
 from schemas.unit import Unit
 from udfs.simulate.result_tables import SIMULATOR_VERSION
-from udfs.timeline.timeline_workers import Worker
-from udfs.timeline.timelines import KINDS, StepTimelines
+from udfs.timeline.timelines import KINDS, StepTimelines, Worker
 from udfs.timeline.trace_events import trace_events
 
 _COMPRESSION: Final = 6

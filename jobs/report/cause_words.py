@@ -1,17 +1,19 @@
 """Causes of one unit in words: time lost, time saved by a fix, and culprits."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
-from typing import Final
+from datetime import UTC, date
+from typing import Any, Final
 
 import numpy as np
 
 from jobs.report import loss, wording
 from jobs.report.culprit_words import IN_SECONDS, culprit_words, identity, members
-from jobs.report.health_words import explanations
-from jobs.report.mitigation_words import best, best_text
+from jobs.report.links import mitigate_command
 from jobs.report.rows import Row, UnitTables
-from schemas.vocabulary import JUDGED_BY_HISTORY, MITIGATIONS
+from schemas.health_tables import NO_DEVICE
+from schemas.job_changes import NO_CAUSE, OF_LOST, OF_STEP
+from schemas.unit import Unit
+from schemas.vocabulary import CAUSE_EVIDENCE, JUDGED_BY_HISTORY, MITIGATIONS
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
@@ -135,3 +137,100 @@ def _evidence(row: Row) -> str:
     if row["flag_reason"] == JUDGED_BY_HISTORY:
         parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"
+
+
+MOST_MITIGATIONS: Final = 3
+"""Units whose best mitigation a night's summary names."""
+ANCHOR: Final = "mitigations"
+"""Of the section of a job's page that has all of them."""
+
+
+def mitigations_of(log_date: date) -> str:
+    """Return the query for the best mitigation of each unit of a day, those of most GPU-hours first."""
+    return f"""
+        SELECT * FROM (
+            SELECT *, row_number() OVER (
+                PARTITION BY job_id, run_id ORDER BY time_saved_fraction DESC, mitigation
+            ) AS place
+            FROM {MITIGATIONS} WHERE log_date = DATE'{log_date}' AND time_saved_fraction > 0
+        ) AS placed
+        WHERE place = 1
+        ORDER BY gpu_hours_saved DESC NULLS LAST, time_saved_fraction DESC, job_id, run_id
+        LIMIT {MOST_MITIGATIONS}"""
+
+
+def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[str]:
+    """Return sentences on the best mitigation of units, each with the command that tells more."""
+    return [
+        f"mitigate {row['job_id']}: {best_text(row)}: "
+        + mitigate_command(Unit(row["log_date"], row["job_id"], row["run_id"]), warehouse)
+        for row in rows
+    ]
+
+
+def best(rows: Sequence[Mapping[str, Any]], cause: str) -> Mapping[str, Any] | None:
+    """Return the mitigation of a cause that saves most of the time; None where none saves any."""
+    of_cause = [row for row in rows if row["cause"] == cause and row["time_saved_fraction"] > 0]
+    return max(of_cause, key=lambda row: float(row["time_saved_fraction"]), default=None)
+
+
+def best_text(row: Mapping[str, Any]) -> str:
+    """Return what to do, and what it saves, as one clause."""
+    saved = loss.of_unit(row["time_saved_fraction"], row["gpu_hours_saved"])
+    return f"{row['mitigation']} ({row['plan']}) saves {saved}"
+
+
+def latest_change(rows: Sequence[Row]) -> str:
+    """Say since when steps take another time, or else more or less is lost; empty where nothing changed.
+
+    rows : of job_changes, of one job and day
+    """
+    for of in (OF_STEP, OF_LOST):
+        found = [row for row in rows if row["of"] == of]
+        if found:
+            return _words(max(found, key=lambda row: row["since"]))
+    return ""
+
+
+def _words(row: Row) -> str:
+    more = row["change"] > 0
+    if row["of"] == OF_STEP:
+        size = f"a step takes {wording.percent(abs(row['change']))} {'longer' if more else 'less'}"
+        levels = f"{wording.seconds(row['before'])} before, {wording.seconds(row['after'])} since"
+    else:
+        size = f"{'more' if more else 'less'} of the step is lost"
+        levels = f"{wording.percent(row['before'])} before, {wording.percent(row['after'])} since"
+    named = row["cause"] if row["cause"] in (None, NO_CAUSE) else wording.short_title(row["cause"])
+    also = f"; what else changed then: {', '.join(row['also'])}" if row["also"] else ""
+    return f"Since {row['since']} {size} ({levels}){f': {named}' if named else ''}{also}"
+
+
+_SHOWN_CHECKS: Final = 3
+"""Checks that are listed of a culprit, the least by chance first."""
+_DAY: Final = "%Y-%m-%d %H:%M UTC"
+
+
+def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
+    """Return what explains a culprit of a unit, a sentence each.
+
+    number : its place among the culprits of the cause
+    """
+    rows = [
+        row
+        for row in tables.further.get(CAUSE_EVIDENCE, ())
+        if row["explains"] and (row["cause"], row["culprit"]) == (cause, number)
+    ]
+    return [_sentence(row) for row in sorted(rows, key=lambda row: row["chance"])[:_SHOWN_CHECKS]]
+
+
+def _sentence(row: Row) -> str:
+    device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
+    begin = f"{row['first_at'].astimezone(UTC):{_DAY}}"
+    since = f"since before {begin}" if row["began_before"] else f"since {begin}"
+    slow, other = (
+        f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")
+    )
+    return (
+        f"{row['host']}, {row['component']}{device}: {row['check_name']} ({row['severity']}) {since}; fails "
+        f"on {slow} host-days that are slow and {other} that are not"
+    )

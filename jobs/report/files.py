@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from jobs.report import templates
-from jobs.report.dictionary import dictionary
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
+from jobs.report.templates import dictionary
 from jobs.runtime.extras import missing
 
 _LOG: Final = logging.getLogger(__name__)

@@ -9,11 +9,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.report import links, loss, templates, wording
-from jobs.report.drain_words import drain_row
 from jobs.report.links import job_page_path
-from jobs.report.news_words import news_texts, outcome_texts
+from jobs.report.loss import waterfall
+from jobs.report.news_words import drain_row, news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
-from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 

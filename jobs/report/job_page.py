@@ -8,15 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, loss, templates, wording
-from jobs.report.change_words import latest_change
+from jobs.report.cause_words import latest_change
 from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
-from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
+from jobs.report.job_charts import Pattern, by_step, charts, name_pattern, power_section
 from jobs.report.links import fix_command, job_page_path, timeline_command
-from jobs.report.power import power_section
+from jobs.report.loss import waterfall
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from jobs.report.sections import SECTIONS
-from jobs.report.waterfall import waterfall
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from jobs.report import loss, mitigation_words, wording
+from jobs.report import cause_words, loss, wording
 from jobs.report.rows import Row, UnitTables
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.vocabulary import (
@@ -229,7 +229,7 @@ def mitigations(tables: UnitTables) -> Section | None:
     if not rows:
         return None
     return Section(
-        mitigation_words.ANCHOR,
+        cause_words.ANCHOR,
         "What can be done, by replay",
         "A fix takes away all that is uneven, a mitigation does what can be done. Savings of several do not "
         "add up; below 0 it costs more than it saves. A replica less also frees its GPUs.",

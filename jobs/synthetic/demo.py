@@ -15,11 +15,10 @@ import numpy as np
 
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
 from jobs.synthetic.log_files import run_folder, write_rank_logs
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
-from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
+from jobs.synthetic.mechanisms.workers import MixedTypes, SickHost, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.run_events import RunHabits
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan

@@ -18,8 +18,7 @@ from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.paper import FIX_LABEL, FIXED_TEAM
 from jobs.synthetic.run_events import Part, RunCourse, RunHabits, run_through, write_events
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from schemas.vocabulary import Status
 
 FIRST_DAY: Final = date(2026, 1, 5)

@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.nuisances import UnevenLoads
+from jobs.synthetic.mechanisms.workers import MixedTypes
 from jobs.synthetic.sample_faults import FAULTS, Setting, data_loading, log_uniform, nuisances
 from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng

@@ -22,7 +22,7 @@ from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
-from udfs.arrays import arrays_valid
+from udfs.op_lists import arrays_valid
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where rows are staged in a store, which an install need not reach."""

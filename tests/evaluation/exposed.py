@@ -12,8 +12,7 @@ import pandas as pd
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.sample_job import sample_job
-from jobs.synthetic.simulation import Simulation
-from jobs.synthetic.truth import true_exposed_s
+from jobs.synthetic.simulation import Simulation, true_exposed_s
 from schemas.vocabulary import (
     ALL_OP_TYPES,
     ALL_STAGES,
@@ -26,7 +25,7 @@ from schemas.vocabulary import (
 )
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
-from udfs.kernel.replay.spent import COMMUNICATION
+from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import simulate_job
 
 NOTE: Final = "Errors of exposed_s, in per cent of the recorded step."

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobs.synthetic.job import recorded_job
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
+from jobs.synthetic.mechanisms.workers import MixedTypes
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, JOB_SLOWDOWN, Status
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.what_if import simulate_job

@@ -12,8 +12,7 @@ from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
 from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
-from jobs.synthetic.truth import Truth, true_savings
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, child_rng, true_savings
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, Status
 from tests.evaluation.skews import draw_clocks
 from udfs.errors import TraceError

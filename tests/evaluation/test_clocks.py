@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from tests.evaluation.clocks import judge, main
 from tests.evaluation.skews import SKEWS, HostClock, HostClocks
 from tests.support.random_jobs import generate_job

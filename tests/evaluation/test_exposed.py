@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_exposed_s
+from jobs.synthetic.simulation import JobPlan, Simulation, true_exposed_s
 from tests.evaluation.exposed import judge, main
 from tests.support.random_jobs import EXACT, PAIR
 

@@ -10,8 +10,7 @@ import pytest
 
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
-from jobs.synthetic.truth import Truth, true_savings
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, true_savings
 from schemas.vocabulary import LOGGED_CAUSES
 from tests.evaluation.fakes import Culprits, rows_by, saying
 from tests.evaluation.judge import (

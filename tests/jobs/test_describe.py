@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.describe import main
-from jobs.report.dictionary import GROUPS, dictionary_alone
+from jobs.report.templates import GROUPS, dictionary_alone
 from jobs.runtime.nearest import suggestion
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS

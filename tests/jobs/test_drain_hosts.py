@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobs.drain_hosts import main
-from jobs.report.drain_words import drain_row, drain_text, worth_it
+from jobs.report.news_words import drain_row, drain_text, worth_it
 from jobs.synthetic.fleet import SHIFTS, SickSpell
 from tests.evaluation import drain, faults
 from tests.evaluation.drain_fleets import World

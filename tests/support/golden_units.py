@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
-from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
+from jobs.synthetic.mechanisms.workers import MixedTypes, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
 from schemas.vocabulary import OP_CODES, RunEvent
 from tests.support.skewed import job_on_hosts

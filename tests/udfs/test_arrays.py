@@ -8,7 +8,7 @@ import pytest
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS
 from tests.support.examples import table_rows
-from udfs.arrays import arrays_valid
+from udfs.op_lists import arrays_valid
 
 TABLE = TABLES[RANK_STEPS]
 

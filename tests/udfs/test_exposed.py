@@ -17,7 +17,7 @@ from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.test_blocking import SHOWN, drawn, twin_layout
 from tests.udfs.twin import SAME, STREAMS, shapes, slow_job
-from udfs.kernel.replay.spent import COMMUNICATION
+from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import SimulationSettings, simulate_job
 
 JOB = ("all", -1)

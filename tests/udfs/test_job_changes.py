@@ -9,8 +9,7 @@ import pytest
 from schemas.job_changes import JOB_CHANGES, OF_STEP
 from schemas.vocabulary import JOB_CAUSES, JOBS, STEP_SLOWDOWN, WORKER_SLOWDOWN
 from tests.support.examples import DAY, table_rows
-from udfs.changes import FEW_DAYS, Point, change_points, least_change
-from udfs.job_changes import job_changes, points_of
+from udfs.changes import FEW_DAYS, Point, change_points, job_changes, least_change, points_of
 
 DAYS: Final = 9
 SLOW_FROM: Final = 5

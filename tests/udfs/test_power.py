@@ -15,7 +15,6 @@ from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import swing
-from udfs.kernel.recorded import computing
 from udfs.what_if import SimulationSettings, simulate_job
 
 FLOAT32 = 1e-6
@@ -33,7 +32,7 @@ def power_row(
 
 
 def test_kernel_and_twin_speak_of_the_same() -> None:
-    assert (BINS, HARMONICS) == (computing.BINS, swing.HARMONICS)
+    assert (BINS, HARMONICS) == (swing.BINS, swing.HARMONICS)
 
 
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])

@@ -19,9 +19,15 @@ from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
 from udfs.kernel.replay.exposed import Exposed, ExposedTimes, exposed_means, replay_exposed
-from udfs.kernel.replay.gpu_types import TypeTimes, type_times
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
-from udfs.kernel.replay.masked import op_dp_ranks, op_stages, replay_masks, replay_one_by_one
+from udfs.kernel.replay.masked import (
+    TypeTimes,
+    op_dp_ranks,
+    op_stages,
+    replay_masks,
+    replay_one_by_one,
+    type_times,
+)
 from udfs.kernel.replay.replay import last_ops, replay
 from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
 

@@ -1,14 +1,16 @@
 """Choose the rows of a unit that count, once for tables, what-if answers and timelines."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from schemas.vocabulary import Status
+from schemas.vocabulary import OP_TYPES, Status
 from udfs.errors import NothingToReplayError, TraceError
+from udfs.kernel.arrays import Floats
 from udfs.kernel.clocks.estimate import Limits
-from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.op_lists import list_lengths
@@ -28,7 +30,37 @@ from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
 from udfs.simulate.recorded_ranks import some_ranks_results
 from udfs.simulate.result_tables import Row
 from udfs.simulate.settings import SimulationSettings
-from udfs.simulate.trace_defects import defects_named, refuse_endless
+
+LONGEST_STEP_S: Final = 1e12
+"""A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
+
+
+@contextmanager
+def defects_named(rows: ReplayedRows) -> Iterator[None]:
+    """Convert TraceDefectError to TraceError with step numbers and global ranks.
+
+    raises : TraceError.
+    """
+    try:
+        yield
+    except TraceDefectError as found:
+        ops = ", ".join(
+            f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
+            f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
+            for op in found.ops
+        )
+        raise TraceError(f"step {rows.steps[found.step_index]}: {found.defect}: {ops}") from None
+
+
+def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
+    """Refuse steps longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
+
+    raises : TraceError naming the longest step.
+    """
+    longest = int(actual_s.argmax())
+    if actual_s[longest] > LONGEST_STEP_S:
+        took = f"takes {actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
+        raise TraceError(f"step {rows.steps[longest]}: {took}")
 
 
 class Refused(NamedTuple):

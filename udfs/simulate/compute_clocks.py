@@ -21,8 +21,7 @@ from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import median_of_all
 from udfs.simulate.completed_rows import MOST_EARLY, with_transfers
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.recorded_computes import computes_of
-from udfs.simulate.stage_gaps import least_gaps_us, sender_of
+from udfs.simulate.recorded_computes import computes_of, least_gaps_us, sender_of
 
 NEIGHBOURS: Final = LINK - 1
 """What a tie between computes of two stages is called among others, beside op types and links."""

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace

@@ -11,7 +11,7 @@ from schemas.gpu_types import MOST_TYPES
 from schemas.vocabulary import NOT_STATED
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import MIXED_HARDWARE, Diagnosis, TypeFactors
-from udfs.kernel.replay.gpu_types import TypeTimes
+from udfs.kernel.replay.masked import TypeTimes
 from udfs.simulate.rank_rows import ReplayedRows
 
 Row = dict[str, object]

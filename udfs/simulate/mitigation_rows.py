@@ -22,8 +22,7 @@ from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.replay.exposed import Exposed
-from udfs.kernel.replay.spent import ALL
+from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows

@@ -5,15 +5,34 @@ proves nothing. So a slowdown is not given, only between which bounds it lies; w
 others of their kind, which no transfer can change; and between which stages gaps are largest.
 """
 
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.clocks.estimate import Limits
-from udfs.kernel.graph.graph import Layout
-from udfs.kernel.replay.ideal import IDEALS
+from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError, once_per_graph
+from udfs.kernel.recorded.first_pass import read, refuse_timeless
+from udfs.kernel.recorded.rows import US
+from udfs.kernel.recorded.trace import build_trace
+from udfs.kernel.replay.ideal import IDEALS, Ideal, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.replay import step_times
+from udfs.kernel.selection import median_of_all
+from udfs.simulate.choice import defects_named
+from udfs.simulate.completed_rows import CompletedRows, Put
 from udfs.simulate.compute_clocks import clocks_text, on_one_clock
-from udfs.simulate.partial_bounds import bounds
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.recorded_computes import Row, computes_of, slow_computes
-from udfs.simulate.stage_gaps import gap_rows, gap_text, least_gaps_us
-from udfs.simulate.trace_defects import defects_named
+from udfs.simulate.recorded_computes import (
+    Row,
+    computes_of,
+    gap_rows,
+    gap_text,
+    least_gaps_us,
+    sender_of,
+    slow_computes,
+)
 
 
 def partial_results(
@@ -45,3 +64,112 @@ def _worker_text(slow: Row) -> str:
         f"{slow['op_type']} of stage {slow['pp_rank']}, chunk {slow['model_chunk']}{who} takes "
         f"{own_ms:.3g} ms, usual are {usual_ms:.3g} ms"
     )
+
+
+MARGIN: Final = 0.005
+"""Transfers scatter, and so do least gaps, which stand for the usual transfer."""
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bound of the slowdown."""
+
+    low: float
+    high: float
+
+
+class _Graphs(NamedTuple):
+    """Graphs of a job, and the number of steps with each."""
+
+    graphs: Sequence[OpGraph]
+    steps: Sequence[int]
+
+    def step_s(self, ideal_s: Floats, transfer_s: Floats) -> float:
+        """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
+        times_s = []
+        for graph in self.graphs:
+            types, has_peer = np.array(graph.op_types), _has_peer(graph)
+            moved_s = np.where(has_peer, ideal_of_ops(graph, transfer_s), 0.0)
+            per_op_s = np.where(np.isin(types, ot.TRANSFERS), moved_s, ideal_of_ops(graph, ideal_s))
+            times_s.append(float(step_times(graph, per_op_s[:, None, None])[0]))
+        return float(np.average(times_s, weights=self.steps))
+
+
+def bounds(rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, ops_together: int) -> Bounds:
+    """Compute bounds on the slowdown.
+
+    From above: no step takes longer than if all its gaps are transfers', and no ideal step less than if
+    transfers take no time. From below it is the least over what transfers may be: of no time; or as long as
+    the least gaps, on streams of their own, or waited for one by one, or two as one call.
+
+    least_us : as least_gaps_us gives it, by one clock. [us]
+    raises   : TraceDefectError where the ops contradict each other or take no time.
+    """
+    filled_s, _ = _replayed(rows, layout, ops_together, has_gaps=True)
+    timeless_s, durations = _replayed(rows, layout, ops_together, has_gaps=False)
+    streams = _Graphs([graph for graph, _ in durations], [each.shape[1] for _, each in durations])
+    ideal_s, transfer_s = ideal_durations(durations, ideal), _usual_transfers(least_us, layout, ideal)
+    shortest_s = streams.step_s(ideal_s, np.zeros_like(transfer_s))
+    longest_s = max(
+        graphs.step_s(ideal_s, transfer_s) for graphs in (streams, *_blocking(rows, layout, ops_together))
+    )
+    low, high = min(timeless_s / shortest_s, filled_s / longest_s), filled_s / shortest_s
+    return Bounds(low * (1.0 - MARGIN), high * (1.0 + MARGIN))
+
+
+def _replayed(
+    rows: ReplayedRows, layout: Layout, ops_together: int, *, has_gaps: bool
+) -> tuple[float, list[tuple[OpGraph, Floats]]]:
+    """Mean step time if transfers take no time [s], with graphs and durations, (op, step, dp). [s]"""
+    completed = CompletedRows.of(rows, layout, has_gaps=has_gaps)
+    unheld = layout._replace(blocking=Blocking())
+    blocks = read(completed, unheld, ops_together, diagnosed=False).blocks
+    times_s = np.empty(rows.number_of_steps)
+    for block in blocks:
+        block.duration_s[np.isin(block.graph.op_types, ot.TRANSFERS)] = 0.0
+        times_s[block.steps] = step_times(block.graph, block.duration_s)
+    refuse_timeless(blocks, times_s, times_s)
+    return float(times_s.mean()), [(block.graph, block.duration_s) for block in blocks]
+
+
+@once_per_graph
+def _has_peer(graph: OpGraph) -> Mask:
+    """Mask of transfers that have a peer; bool, shape (op,)."""
+    found = np.zeros(graph.size, dtype=bool)
+    for members, _ in graph.meetings:
+        for ops in members:
+            found[list(ops)] = True
+    return found
+
+
+def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
+    """Ideal transfer times if they equal the shortest gaps; float64, shape (stage, op type). [s]"""
+    transfer_s = np.zeros((layout.pp_size, ot.COUNT))
+    for direction, (_, send, recv) in enumerate(ot.DIRECTIONS):
+        least_s = np.maximum(least_us[direction], 0.0) * US
+        receivers = np.flatnonzero(np.isfinite(least_s).all(axis=1)).tolist()
+        for receiver in receivers:
+            own_s = least_s[[receiver] if ideal.within_stage else receivers]
+            sender = sender_of(direction, receiver, layout)
+            transfer_s[receiver, recv] = transfer_s[sender, send] = median_of_all(own_s.reshape(-1))
+    return transfer_s
+
+
+def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Graphs]:
+    """Graphs in which workers wait for transfers; empty if the order of computes rules that out."""
+    types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
+    if layout.pp_size == 1 or not types:
+        return []
+    held, found = layout._replace(blocking=Blocking(types)), []
+    together = -(-rows.number_of_steps // max(1, round(3 * rows.ops / ops_together)))
+    for put in (Put.ONE_BY_ONE, Put.ONE_CALL):
+        completed, graphs, steps = CompletedRows.of(rows, layout, put), [], []
+        try:
+            for first in range(0, rows.number_of_steps, together):
+                end = min(first + together, rows.number_of_steps)
+                for block in build_trace(completed.stages(first, end), held, end - first).blocks:
+                    graphs.append(block.graph)
+                    steps.append(len(block.steps))
+        except TraceDefectError:
+            continue  # Workers would wait for each other in a circle: they did not wait so.
+        found.append(_Graphs(graphs, steps))
+    return found

@@ -42,13 +42,11 @@ from udfs.simulate.companion_rows import (
     clock_figures,
 )
 from udfs.simulate.effective_time import StepTimes, time_rows
-from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.mitigation_rows import mitigation_rows
-from udfs.simulate.power_rows import power_row
+from udfs.simulate.part_rows import exposed_columns, power_row, role_step_columns
 from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.role_rows import role_step_columns
 
 SIMULATOR_VERSION: Final = "1.8.0"
 """Raised whenever a result of the same trace changes by more than rounding."""

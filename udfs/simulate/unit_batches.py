@@ -16,8 +16,8 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, UNIT_KEY, Status
 from udfs.errors import TraceError
+from udfs.simulate.recorded_ranks import timed_results
 from udfs.simulate.result_tables import Row, empty_results, job_row
-from udfs.simulate.step_times import timed_results
 from udfs.what_if import SimulationSettings, simulate_job
 
 SIMULATED_COLUMNS: Final = (

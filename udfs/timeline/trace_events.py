@@ -17,8 +17,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
 from udfs.kernel.replay.timeline import Place
-from udfs.timeline.timeline_workers import Worker, host_of
-from udfs.timeline.timelines import FACTS, IDEAL, KINDS, RECORDED, REPLAYED, UNKNOWN, StepTimelines
+from udfs.timeline.timelines import (
+    FACTS,
+    IDEAL,
+    KINDS,
+    RECORDED,
+    REPLAYED,
+    UNKNOWN,
+    StepTimelines,
+    Worker,
+    host_of,
+)
 
 Event: TypeAlias = dict[str, Any]
 

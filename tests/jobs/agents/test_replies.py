@@ -3,7 +3,7 @@
 import json
 from datetime import date
 
-from jobs.agents.replies import MOST_CHARACTERS, reply
+from jobs.agents.tools import MOST_CHARACTERS, reply
 
 
 def test_rows_that_do_not_fit_are_counted_and_can_be_asked_for() -> None:

@@ -6,7 +6,7 @@ import sys
 import venv
 from pathlib import Path
 
-from jobs.emitter.op_names import OP_NAMES, RANK_LOG_FORMAT, RUN_EVENTS_FORMAT
+from jobs.emitter.rank_log_writer import OP_NAMES, RANK_LOG_FORMAT, RUN_EVENTS_FORMAT
 from jobs.landing.formats.rank_log_line import read_line
 from jobs.runtime.package import write_wheel
 from schemas import vocabulary

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jobs.report.change_words import latest_change
+from jobs.report.cause_words import latest_change
 from jobs.report.loss import interval
 from schemas.vocabulary import JOB_CHANGES
 from tests.support.examples import DAY, NEXT_DAY, table_rows

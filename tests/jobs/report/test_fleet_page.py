@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.report import templates
-from jobs.report.drain_words import drain_row
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
-from jobs.report.news_words import news_texts
+from jobs.report.news_words import drain_row, news_texts
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobs.report.health_words import explanations
+from jobs.report.cause_words import explanations
 from jobs.report.rows import UnitTables
 from schemas.vocabulary import CAUSE_EVIDENCE
 from tests.support.examples import table_rows

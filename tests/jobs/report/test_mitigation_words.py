@@ -1,6 +1,6 @@
 """What a night's summary says of mitigations: the best of each unit, with the command that tells more."""
 
-from jobs.report.mitigation_words import best, mitigation_texts, mitigations_of
+from jobs.report.cause_words import best, mitigation_texts, mitigations_of
 from schemas.vocabulary import MITIGATIONS
 from tests.support.answers import answer
 from tests.support.examples import DAY, NEXT_DAY

@@ -9,9 +9,9 @@ import pytest
 from jobs.gates.quality_docs import Page as QualityPage
 from jobs.gates.quality_docs import html
 from jobs.report import templates
-from jobs.report.dictionary import dictionary, dictionary_alone
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
+from jobs.report.templates import dictionary, dictionary_alone
 from tests.jobs.report.fleets import fleet, publication
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import sick_job

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.report.job_charts import charts
+from jobs.report.job_charts import CHART, charts, power_section
 from jobs.report.job_page import job_page
-from jobs.report.power import CHART, power_section
 from schemas.vocabulary import JOB_MEGAWATTS, JOB_POWER
 from tests.jobs.report.units import sick_job
 from tests.support.examples import ROWS

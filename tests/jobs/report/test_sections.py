@@ -9,14 +9,14 @@ from jobs.report.job_page import job_page
 from jobs.report.rows import UnitTables
 from jobs.report.sections import exposed_section, gpu_types, whole
 from jobs.report.wording import hours, percent, seconds
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
+from jobs.synthetic.mechanisms.workers import MixedTypes
 from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.vocabulary import EXPOSED_COMMUNICATION, GPU_TYPE_SLOWDOWN, ROLE_STEP
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import sick_job, unit_tables
 from tests.support.examples import ROWS
 from tests.support.random_jobs import generate_job
-from udfs.kernel.replay.spent import COMMUNICATION
+from udfs.kernel.replay.exposed import COMMUNICATION
 
 SICK = sick_job()
 EXPOSED = SICK.further[EXPOSED_COMMUNICATION]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.report.waterfall import waterfall
+from jobs.report.loss import waterfall
 
 TOTALS = ("recorded", "nothing_lost", "ideal", "productive")
 

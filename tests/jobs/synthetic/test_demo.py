@@ -12,8 +12,7 @@ import pytest
 from jobs.synthetic.demo import JOBS, SICK_HOST, demo_fleet, demo_whole, write_demo
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Windowed
-from jobs.synthetic.simulation import LABELS, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import LABELS, Simulation, true_savings
 from schemas.vocabulary import OP_CODES
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps

@@ -11,8 +11,7 @@ from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.sample_faults import FAULTS
 from jobs.synthetic.sample_job import KINDS, sample_job
 from jobs.synthetic.shape import USUAL_S, JobIdentity, JobShape
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from udfs.what_if import simulate_job
 
 INSIGNIFICANT = 0.002

@@ -12,8 +12,7 @@ from jobs.synthetic.mechanisms.transfers import CongestedNetwork, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import ThermalThrottling, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
-from jobs.synthetic.truth import Truth, true_savings
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, true_savings
 from tests.support.random_jobs import EXACT, FAULTS, LAYOUTS, NOISY, PAIR, PAIR_STEP_S, USUAL
 from udfs.what_if import simulate_job
 

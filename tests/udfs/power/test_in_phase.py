@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.oracle import power as twin
-from udfs.power import in_phase as searched
-from udfs.power.in_phase import Swings, in_phase
+from udfs.power import days as searched
+from udfs.power.days import Swings, in_phase
 
 
 def units(seed: int, count: int) -> list[tuple[float, float, float, float]]:

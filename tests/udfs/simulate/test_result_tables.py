@@ -9,7 +9,7 @@ import pytest
 from schemas.vocabulary import JOB_SLOWDOWN, Status
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
-from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.graph import TraceDefectError
 from udfs.kernel.recorded.first_pass import refuse_timeless
 from udfs.simulate import result_tables
 from udfs.what_if import simulate_job

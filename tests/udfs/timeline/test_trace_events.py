@@ -14,8 +14,16 @@ from jobs.synthetic.mechanisms.workers import WeakGpu
 from tests.support.perfetto import TraceProcessor
 from tests.support.random_jobs import NOISY, USUAL, generate_job, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from udfs.timeline.timeline_workers import CULPRITS, Worker, culprits_and_neighbours, host_of, lost_s
-from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
+from udfs.timeline.timelines import (
+    CULPRITS,
+    KINDS,
+    StepTimelines,
+    Worker,
+    culprits_and_neighbours,
+    host_of,
+    lost_s,
+    step_timelines,
+)
 from udfs.timeline.trace_events import CRITICAL, LAUNCH_DELAY, SHOWN, arrows_left_out, lanes, trace_events
 
 OVERLAPPING: Ops = [("forward-compute", 0, 2, 0), ("forward-compute", 1, 2, 1), ("forward-compute", 2, 2, 2)]

@@ -11,8 +11,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
-from udfs.kernel.recorded.ends import Ends
-from udfs.kernel.recorded.links import SAMPLED, Apart, ends_apart, links, sampled
+from udfs.kernel.recorded.ends import SAMPLED, Apart, Ends, ends_apart, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, median, medians_along
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.build_graph import reordered
-from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.graph.graph import OpGraph, TraceDefectError, once_per_graph
 
 SAME_S: Final = 1e-7
 """Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.edges import Draft, add_edges, collectives, transfer_pairs
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, op_ref, op_types_of
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, TraceDefectError, op_ref, op_types_of
 
 Group: TypeAlias = tuple[tuple[int, ...], bool]
 """Ops that start together, and whether they do so on all dp lanes."""

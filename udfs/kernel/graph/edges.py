@@ -6,8 +6,7 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Cell, Layout, Meetings, StageProgram, op_ref
+from udfs.kernel.graph.graph import Cell, Layout, Meetings, StageProgram, TraceDefectError, op_ref
 
 Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Ops, and for each of them an op that waits for it; ranges where they follow each other."""

@@ -11,7 +11,31 @@ from itertools import accumulate
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import OpRef
+
+
+class OpRef(NamedTuple):
+    """Position of one op; `ordinal` counts ops of its type within the step, by start time."""
+
+    stage: int
+    dp_rank: int
+    op_type: int
+    ordinal: int
+
+
+class TraceDefectError(Exception):
+    """Raised when recorded ops contradict each other, so that no dependency graph exists.
+
+    step_index : position of a step with the defect, among the replayed steps.
+    defect     : one sentence without a full stop.
+    ops        : the ops that form the defect, at least one.
+    """
+
+    def __init__(self, defect: str, ops: list[OpRef], step_index: int = 0) -> None:
+        super().__init__(defect)
+        self.defect = defect
+        self.ops = ops
+        self.step_index = step_index
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,8 +7,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Blocking
+from udfs.kernel.graph.graph import Blocking, TraceDefectError
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times

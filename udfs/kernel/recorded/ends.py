@@ -1,15 +1,92 @@
 """Recorded ends of ops and workers, computed once per block."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.recorded.links import Apart, ends_apart, links, sampled
+from udfs.kernel.graph.graph import ALL_DP_RANKS, OpGraph, once_per_graph
 from udfs.kernel.recorded.trace import StepBlock
+from udfs.kernel.selection import evenly, ranked
+
+SAMPLED: Final = 9
+"""Transfers of a link that are looked at in a step: what they agree on does not hang on how many they are."""
+
+
+class Link(NamedTuple):
+    """Transfers of one direction between two stages, of one dp rank or of all as lanes.
+
+    stage, following : the stage that sends forwards, and the one that receives.
+    dp_rank          : ALL_DP_RANKS where dp ranks are lanes.
+    sends, recvs     : int, shape (transfer,); ops that meet.
+    """
+
+    is_backward: bool
+    stage: int
+    following: int
+    dp_rank: int
+    sends: Ints
+    recvs: Ints
+
+
+class Apart(NamedTuple):
+    """End of each recv minus end of its send; float64, shape (link, step, dp); nan if unknown. [s]
+
+    middle : median over the transfers of a step.
+    spread : distance of their quartiles.
+    """
+
+    middle: Floats
+    spread: Floats
+
+
+@once_per_graph
+def links(graph: OpGraph) -> list[Link]:
+    """All links of a graph, each once."""
+    found: dict[tuple[bool, int, int, int], Link] = {}
+    for members, _ in graph.meetings:
+        op = members[0][0]
+        if graph.op_types[op] in ot.TRANSFERS:
+            is_backward = graph.op_types[op] == ot.BACKWARD_SEND
+            ends = [graph.stages[ops[0]] for ops in members]
+            dp_rank = ALL_DP_RANKS if graph.has_dp_lanes else graph.ref(op).dp_rank
+            key = is_backward, ends[is_backward], ends[1 - is_backward], dp_rank
+            found[key] = Link(*key, *(np.asarray(ops) for ops in members))
+    return list(found.values())
+
+
+@once_per_graph
+def sampled(graph: OpGraph) -> list[Ints]:
+    """Evenly spaced positions of sampled transfers, one array per link."""
+    return [np.array(evenly(len(link.sends), SAMPLED)) for link in links(graph)]
+
+
+def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> Apart:
+    """End of recv minus end of send, for sampled transfers of each link. [s]
+
+    end_s  : float64, shape (op, step, dp). [s]
+    places : int, shape (transfer,); those to look at of each link.
+    """
+    apart = Apart(*np.full((2, len(some), *end_s.shape[1:]), np.nan))
+    sizes = [len(own) for own in places]
+    for size in set(sizes) - {0}:
+        at = [number for number, own in enumerate(sizes) if own == size]
+        sends, recvs = (
+            np.array([ops[places[number]] for number, ops in zip(at, each, strict=True)]).T
+            for each in zip(*((some[number].sends, some[number].recvs) for number in at), strict=True)
+        )
+        last = size - 1
+        low, *middles, high = ranked(
+            end_s[recvs] - end_s[sends], (last // 4, last // 2, last - last // 2, last - last // 4)
+        )
+        apart.middle[at] = (middles[0] + middles[1]) / 2
+        apart.spread[at] = high - low
+    return apart
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel.arrays import Floats
-from udfs.kernel.recorded.ends import Ends
-from udfs.kernel.recorded.links import links, sampled
+from udfs.kernel.recorded.ends import Ends, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 

@@ -11,11 +11,9 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.clocks.estimate import Clocks, Limits, Listener
 from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Blocking, Layout, OpGraph
+from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError
 from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
-from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
 from udfs.kernel.recorded.nobody_late import nobody_late
@@ -23,6 +21,7 @@ from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.settle import settle
 from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
+from udfs.kernel.swing import Computing, ComputingSums
 
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
-from udfs.kernel.errors import OpRef, TraceDefectError
+from udfs.kernel.graph.graph import OpRef, TraceDefectError
 from udfs.kernel.recorded.durations import no_op_transfers
 from udfs.kernel.recorded.laid_rows import LaidRows, Times
 from udfs.kernel.recorded.programs import Parts, Passes, Places, loaded_for, run_in_turn

@@ -6,11 +6,11 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.calls import Unknown, unknown_transfers
-from udfs.kernel.recorded.computing import ComputingSums
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.ends import Ends
 from udfs.kernel.recorded.nobody_late import waits
 from udfs.kernel.recorded.trace import StepBlock
+from udfs.kernel.swing import ComputingSums
 
 
 class Settled(NamedTuple):

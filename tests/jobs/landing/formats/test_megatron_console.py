@@ -14,7 +14,7 @@ from tests.jobs.landing.formats.foreign_logs import as_json, read
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import land
 from tests.support.night import DAY, Landing
-from udfs.simulate.step_times import timed_results
+from udfs.simulate.recorded_ranks import timed_results
 from udfs.simulate.unit_batches import SIMULATED_SCHEMA, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
-from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.truth import true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from schemas.vocabulary import CAUSES, JOB_CAUSES, LOGGED_CAUSES
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.what_if import SimulationSettings, simulate_job

@@ -6,11 +6,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork
-from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
+from jobs.synthetic.mechanisms.workers import MixedTypes, SickHost, WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
 from schemas.vocabulary import CAUSES, FLAG_REASONS, LOGGED_CAUSES
 from tests.support.random_jobs import generate_job

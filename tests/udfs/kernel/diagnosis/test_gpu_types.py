@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
-from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
+from jobs.synthetic.mechanisms.workers import MixedTypes, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
 from udfs.kernel.diagnosis.factors import decompose

@@ -7,8 +7,7 @@ import pytest
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.lasting import lasting_levels
-from udfs.kernel.diagnosis.workers import slow_workers
+from udfs.kernel.diagnosis.workers import lasting_levels, slow_workers
 
 SHAPE: Final = (4, 2, 1, 8, 12, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""

@@ -1,0 +1,161 @@
+"""Row of job_power: how the share of computing workers swings over a step, and when it peaks."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, OP_TYPE_GROUPS, OP_TYPES, Scope
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.recorded.first_pass import Recorded
+from udfs.kernel.replay.exposed import ALL, Exposed
+from udfs.kernel.swing import IN_BEAT, beat, swing
+from udfs.kernel.what_if import WhatIf
+from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
+
+_US: Final = 1e6
+"""Microseconds in a second."""
+
+
+def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
+    """Row of job_power; null where the share does not swing, or the log has no time of day."""
+    computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
+    low, high = float(computing.mean.min()), float(computing.mean.max())
+    found = swing(computing.mean)
+    columns: dict[str, Any] = {
+        "actual_step_s": actual_s,
+        "mean_share": float(computing.mean.mean()),
+        "low_share": low,
+        "high_share": high,
+        "swing_share": high - low,
+        "step_swing_share": computing.step_swing,
+    }
+    if found.dominant:
+        columns |= {
+            "dominant_harmonic": found.dominant,
+            "dominant_period_s": actual_s / found.dominant,
+            "dominant_amplitude": found.amplitude,
+        }
+    columns |= _on_the_clock(recorded, rows, found.dominant, found.peak * actual_s)
+    lists = {
+        "computing_share": computing.mean,
+        "computing_share_low": computing.low,
+        "computing_share_high": computing.high,
+        "harmonic_amplitudes": found.amplitudes,
+    }
+    return columns | {name: values.astype(np.float32) for name, values in lists.items()}
+
+
+def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
+    """Absolute times at which steps began and peaked; empty if the log has no time of day.
+
+    peak_s : first peak of the dominant component in a step. [s]
+    """
+    zero_us = rows.step_zero_us
+    if zero_us is None:
+        return {}
+    began_us = zero_us - zero_us[0] + recorded.began_s * _US
+    ended_us = began_us[-1] + recorded.actual_s[-1] * _US
+    if not np.abs([*began_us, ended_us]).max() < ENDLESS_US:
+        return {}
+
+    def at(since_us: float) -> int:
+        return int(zero_us[0]) + round(since_us)
+
+    columns: dict[str, Any] = {"first_us": at(began_us[0]), "last_us": at(ended_us)}
+    found = beat(rows.steps, began_us / _US)
+    if found is None:
+        return columns
+    columns["step_every_s"] = found.every_s
+    if dominant:
+        scatter = dominant * found.scatter_s / found.every_s
+        columns["beat_scatter"] = scatter
+        if scatter <= IN_BEAT:
+            columns["peak_us"] = at((found.middle_s + peak_s) * _US)
+    return columns
+
+
+def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
+    """Columns of exposed_communication by name; see schemas.exposed_communication."""
+    columns: dict[str, list[object]] = {
+        "scope": [],
+        "op_type": [],
+        "pp_rank": [],
+        "busy_s": [each.exposed_s + each.hidden_s for each in found],
+        "exposed_s": [each.exposed_s for each in found],
+        "hidden_s": [each.hidden_s for each in found],
+        "overlap_saved_s": [each.saved_s for each in found],
+    }
+    for (group, stage), *_ in found:
+        of_job = Scope.STAGE if stage != ALL else Scope.JOB
+        columns["scope"].append(of_job if group == ALL else Scope.OP_TYPE)
+        columns["op_type"].append(
+            ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
+        )
+        columns["pp_rank"].append(ALL_STAGES if stage == ALL else stage)
+    return columns
+
+
+_DAY_US: Final = 86_400_000_000
+_US_IN_S: Final = 1e6
+_LAST_US: Final = 2**53
+"""In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
+
+
+def role_step_columns(
+    facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
+) -> Mapping[str, npt.NDArray[np.generic] | pa.Array] | None:
+    """Columns of role_step; None if the unit is part of no whole, or its times are not absolute.
+
+    facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
+    """
+    part_of, role, iterations = (facts.get(name) for name in ("part_of", "role", "iterations"))
+    if not (isinstance(part_of, str) and isinstance(role, str) and isinstance(iterations, Mapping)):
+        return None
+    began_s, actual_s = found.recorded.began_s, found.recorded.actual_s
+    zero_us = _zeros_us(rows, facts.get("log_date"), began_s + actual_s)
+    if zero_us is None:
+        return None
+    given = [iterations.get(step, iterations.get(str(step))) for step in rows.steps.tolist()]
+    has_iteration = np.array([iteration is not None for iteration in given])
+    every = {
+        "step": rows.steps,
+        "start_us": zero_us + np.rint(began_s * _US_IN_S).astype(np.int64),
+        "end_us": zero_us + np.rint((began_s + actual_s) * _US_IN_S).astype(np.int64),
+        "actual_step_s": actual_s,
+        "simulated_step_s": found.times.recorded,
+        "ideal_step_s": found.times.ideal,
+    }
+    known = int(has_iteration.sum())
+    return {
+        **{name: values[has_iteration] for name, values in every.items()},
+        "iteration": np.array([each for each in given if each is not None], np.int64),
+        **{
+            name: pa.array([text] * known, pa.string())
+            for name, text in (("part_of", part_of), ("role", role))
+        },
+    }
+
+
+def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | None:
+    """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
+
+    A zero of 0 is none: producers without a calendar write it. [us]
+    ended_s : shape (step,); from its zero to each step's end, which is no further from the log date.
+    """
+    if "t0_us" not in rows.table.column_names:
+        return None
+    t0_us = rows.table.column("t0_us").take(pa.array(rows.replayed_row.ravel()))
+    if t0_us.null_count:
+        return None
+    zero_us: Ints = t0_us.to_numpy().reshape(rows.replayed_row.shape).min(axis=(0, 2))
+    first_us, last_us = 1, _LAST_US
+    if isinstance(log_date, date):
+        midnight = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
+        day_us = int(midnight.timestamp()) * 1_000_000
+        first_us, last_us = day_us - _DAY_US, day_us + 2 * _DAY_US
+    is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US_IN_S < last_us)
+    return zero_us if is_absolute.all() else None
