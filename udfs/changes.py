@@ -108,7 +108,13 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
     found: list[int] = []
     while number := start[number]:
         found.insert(0, number)
-    return _without_small(values, weight, found, smallest)
+    while found:
+        levels = levels_of(values, weight, found)
+        sizes = np.abs(np.diff(levels))
+        if sizes.min() >= smallest:
+            break
+        del found[int(sizes.argmin())]
+    return found
 
 
 def _price(days: int) -> float:
@@ -140,16 +146,6 @@ def _spread(values: Floats, errors: Floats, least: float) -> float:
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
     return max(least, squared**0.5 if squared > 0.0 else 0.0)
-
-
-def _without_small(values: Floats, weight: Floats, found: list[int], smallest: float) -> list[int]:
-    while found:
-        levels = levels_of(values, weight, found)
-        sizes = np.abs(np.diff(levels))
-        if sizes.min() >= smallest:
-            break
-        del found[int(sizes.argmin())]
-    return found
 
 
 def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:

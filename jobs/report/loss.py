@@ -153,7 +153,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         drawn.append(
             {
                 "figure": name,
-                "title": _title(name),
+                "title": _WORDS.get(name) or wording.short_title(name),
                 "is_total": row["is_total"],
                 "amount": wording.hours(row[amounts]) if row["is_total"] else _signed(row[amounts]),
                 "share": f"{'+' if is_more else ''}{wording.percent(share if row['is_total'] else -share)}",
@@ -162,10 +162,6 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
             }
         )
     return drawn
-
-
-def _title(name: str) -> str:
-    return _WORDS[name] if name in _WORDS else wording.short_title(name)
 
 
 def _signed(less: float) -> str:

@@ -133,11 +133,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
         )
         for unit in units
     ]
-    return _with_crops(reader, found)
-
-
-def _with_crops(reader: Reader, found: Sequence[UnitTables]) -> list[UnitTables]:
-    """Add the recorded rows that the pages draw; no query if there is no culprit."""
+    # Add the recorded rows that the pages draw; no query if there is no culprit.
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
     lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]

@@ -141,8 +141,17 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         as_if_none_blocked.pop() if as_if_none_blocked else _Replayed.of(recorded.blocks, layout, how.ideal)
     )
     refuse_timeless(recorded.blocks, times.recorded, times.ideal)
-    approx = _approximate_worker_slowdown(times)
-    is_slowest = _slowest(approx, rows.worker_rank)
+    # Approximate worker slowdown min(S_dp, S_pp), (Eq. 4, the paper's shortcut); (stage, dp_rank).
+    ideal = times.ideal.mean()
+    by_stage = times.by_stage.mean(axis=1) / ideal
+    by_dp_rank = times.by_dp_rank.mean(axis=1) / ideal
+    approx: Floats = np.minimum(by_stage[:, None], by_dp_rank[None, :])
+    # Mark the slowest 3 % of workers, rounded up, ties to the lower rank; bool, shape (stage, dp_rank).
+    count = -(-approx.size * SLOWEST_PERCENT // 100)
+    order = np.lexsort((rows.worker_rank.ravel(), -approx.ravel()))
+    slowest = np.zeros(approx.size, dtype=bool)
+    slowest[order[:count]] = True
+    is_slowest = slowest.reshape(approx.shape)
     slowest_ideal_s = np.empty(len(times.ideal))
     for each in replays:
         slowest_ideal_s[each.block.steps] = each.without(is_slowest)
@@ -287,21 +296,3 @@ def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioT
         by_dp_rank=joined([times.by_dp_rank for times in found]),
         by_worker=joined([times.by_worker for times in found]),
     )
-
-
-def _approximate_worker_slowdown(times: ScenarioTimes) -> Floats:
-    """Approximate worker slowdown min(S_dp, S_pp), (Eq. 4, the paper's shortcut); (stage, dp_rank)."""
-    ideal = times.ideal.mean()
-    by_stage = times.by_stage.mean(axis=1) / ideal
-    by_dp_rank = times.by_dp_rank.mean(axis=1) / ideal
-    lower: Floats = np.minimum(by_stage[:, None], by_dp_rank[None, :])
-    return lower
-
-
-def _slowest(slowdown: Floats, worker_rank: Ints) -> Mask:
-    """Mark the slowest 3 % of workers, rounded up, ties to the lower rank; bool, shape (stage, dp_rank)."""
-    count = -(-slowdown.size * SLOWEST_PERCENT // 100)
-    order = np.lexsort((worker_rank.ravel(), -slowdown.ravel()))
-    slowest = np.zeros(slowdown.size, dtype=bool)
-    slowest[order[:count]] = True
-    return slowest.reshape(slowdown.shape)

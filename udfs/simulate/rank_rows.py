@@ -223,7 +223,13 @@ def _integers(table: pa.Table, name: str) -> Ints:
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
     """Positions of replayed rows by (stage, step, dp_rank), their steps, and the number of dropped steps."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
-    _refuse_outside(table, dp_rank, stage, layout)
+    outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise TraceError(
+            f"step {table.column('step')[row]}, rank {table.column('rank')[row]}: (dp_rank {dp_rank[row]}, "
+            f"pp_rank {stage[row]}) lies outside dp_size {layout.dp_size}, pp_size {layout.pp_size}"
+        )
     steps, step_index = np.unique(step, return_inverse=True)
     cell = (stage * len(steps) + step_index) * layout.dp_size + dp_rank
     chosen = np.arange(len(lengths))
@@ -238,16 +244,6 @@ def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints,
     if not complete.all():
         chosen = chosen[complete[step_index[chosen]]]
     return chosen, steps[complete], int((~complete).sum())
-
-
-def _refuse_outside(table: pa.Table, dp_rank: Ints, stage: Ints, layout: Layout) -> None:
-    outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise TraceError(
-            f"step {table.column('step')[row]}, rank {table.column('rank')[row]}: (dp_rank {dp_rank[row]}, "
-            f"pp_rank {stage[row]}) lies outside dp_size {layout.dp_size}, pp_size {layout.pp_size}"
-        )
 
 
 def _row_zeros(table: pa.Table, replayed_row: Ints) -> Floats:

@@ -129,15 +129,6 @@ def limits_of(
     return limits
 
 
-def _quiet_time(median_s: Floats) -> float:
-    """Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
-
-    median_s : float64, shape (step,); of each step, nan where it has none. [s]
-    """
-    logs = np.log(median_s[np.isfinite(median_s)])
-    return float(np.exp(_uncongested(logs, LEAST_LOG))) if len(logs) > 1 else float("inf")
-
-
 def _became(usual_s: float, before_s: float | None) -> float:
     """Ratio of today's usual transfer time to that of earlier days; 1 if not a fault."""
     if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
@@ -158,7 +149,9 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
     low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
     # Quiet steps take at least what the fastest one does: mostly that tells enough.
     if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
-        quiet_s = _quiet_time(median_s)
+        # Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
+        logs = np.log(median_s[np.isfinite(median_s)])
+        quiet_s = float(np.exp(_uncongested(logs, LEAST_LOG))) if len(logs) > 1 else float("inf")
         if not low <= LEAST_FACTOR * quiet_s:
             return _band(values[values <= LEAST_FACTOR * quiet_s])
     low_s = max(low, LEAST_S)

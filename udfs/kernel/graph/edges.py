@@ -220,7 +220,11 @@ def transfer_pairs(draft: Draft) -> list[Meetings]:
         neighbour = (stage + (1 if direction == 0 else -1)) % draft.layout.pp_size
         recvs = draft.recvs.get((direction, neighbour, dp_rank), [])
         if len(sends) != len(recvs):
-            _refuse_unmatched(draft, sends, recvs, stage, neighbour)
+            alone = sends[len(recvs) :] or recvs[len(sends) :]
+            raise TraceDefectError(
+                f"{len(sends)} sends of stage {stage} meet {len(recvs)} recvs of stage {neighbour}",
+                [op_ref(draft.cells, draft.first_op, op) for op in alone[:4]],
+            )
         if sends:
             pairs.append(Meetings((_as_range(sends), _as_range(recvs)), across_dp=False))
     return pairs
@@ -230,14 +234,6 @@ def _as_range(ops: list[int]) -> Sequence[int]:
     """Convert consecutive ops to a range, because slicing arrays by it copies nothing."""
     is_range = ops[-1] - ops[0] == len(ops) - 1
     return range(ops[0], ops[-1] + 1) if is_range else ops
-
-
-def _refuse_unmatched(draft: Draft, sends: list[int], recvs: list[int], stage: int, peer: int) -> None:
-    alone = sends[len(recvs) :] or recvs[len(sends) :]
-    raise TraceDefectError(
-        f"{len(sends)} sends of stage {stage} meet {len(recvs)} recvs of stage {peer}",
-        [op_ref(draft.cells, draft.first_op, op) for op in alone[:4]],
-    )
 
 
 def collectives(draft: Draft) -> list[Meetings]:
