@@ -8,7 +8,7 @@ is in tables of its own, and a cause that begins or ends is posted to the webhoo
 | `watch_landing` | `live_slowdown`, `live_causes` |
 
 Of the landing's latest days those without `_SUCCESS` are looked at (`[live]` in the settings); of a run, the
-last lines of rank logs that have all grown. An unfinished last line waits, and is no reject. The night goes
+last lines of rank logs that have all grown. An unfinished last line waits, and is not rejected. Nights go
 first: a round is left out while another command writes the warehouse, and takes no slot of the writers' pool.
 
 **Again** is always safe: what no round warned of, the next one does. A task killed in the instant between a

@@ -35,7 +35,7 @@ def _zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # Europe alone is a folder
-        raise ValueError(f"{text!r} is no time zone, such as Europe/Berlin") from None
+        raise ValueError(f"{text!r} is not a time zone, such as Europe/Berlin") from None
 
 
 def _instant(text: str) -> datetime:

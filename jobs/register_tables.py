@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 def _schema(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no schema such as straggler, or main.straggler with its catalog")
+        raise ValueError(f"{text!r} is not a schema such as straggler, or main.straggler with its catalog")
     return text
 
 

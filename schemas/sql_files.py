@@ -60,7 +60,7 @@ VIEW_NAMES: Final = (
 """In the order in which they are made: a view may only use earlier ones."""
 
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
-"""The first and last day with a year of four digits."""
+"""First and last day whose year has four digits."""
 
 FUNNEL: Final = (Status.FAILED, *(status for status in STATUSES if status != Status.FAILED))
 """Statuses by how far the analysis of a unit came; `failed` says nothing about a run."""

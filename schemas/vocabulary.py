@@ -225,7 +225,7 @@ JUDGED_BY_HISTORY: Final = "judged_by_history"
 CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
 """How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
 NOBODY_LATE: Final = "nobody_late"
-"""Flag of a cause in a unit where all workers wait for long in steps to which nobody is late."""
+"""Flag of a cause in a unit where all workers wait for long in steps in which no worker is late."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow: all of the course `always`, a single one, or others."""

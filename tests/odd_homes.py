@@ -106,7 +106,7 @@ def _versions(pythons: Sequence[str]) -> dict[str, str]:
 
 
 def _group() -> Path | None:
-    """Make a group of processes with little memory; None where this user may not."""
+    """Make a group of processes with little memory; None without permission."""
     for top, name in ((_GROUPS / "memory", "memory.limit_in_bytes"), (_GROUPS, "memory.max")):
         group = top / f"odd-home-{os.getpid()}"
         try:

@@ -56,7 +56,7 @@ def simulated() -> dict[str, Results]:
 
 
 def simulated_later() -> dict[str, Results]:
-    """The same of golden units with what logs came to hold later."""
+    """The same for golden units with columns that logs gained later."""
     return _simulated(golden_units(LATER))
 
 
@@ -66,7 +66,7 @@ def simulated_parts() -> dict[str, Results]:
 
 
 def simulated_mistaken() -> dict[str, Results]:
-    """The same of golden units with a mistake of their producer."""
+    """The same for golden units with a mistake of their producer."""
     return _simulated(golden_units(MISTAKEN))
 
 

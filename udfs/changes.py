@@ -17,7 +17,7 @@ from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
 LEAST_DAYS: Final = 3
-"""Of two days nobody knows how far days differ anyway."""
+"""With two days it is unknown how far days differ anyway."""
 MOST_BLOCKS: Final = 10
 """Blocks that the steps of a day are put together to; steps that follow each other are not independent."""
 SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}
@@ -135,7 +135,7 @@ def least_change(days: int, of: str) -> float:
 
 
 def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
-    """Means of blocks of consecutive values, at least two in each and at most so many blocks."""
+    """Means of blocks of consecutive values, at least two in each and at most `most` blocks."""
     number = max(1, min(most, len(values) // 2))
     return [float(each.mean()) for each in np.array_split(values, number)]
 

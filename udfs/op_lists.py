@@ -35,7 +35,7 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
     rows    : int, shape (stage, row); positions in the table.
     zero_us : float64, shape (stage, row); the row's zero from the step's zero. [us]
     raises  : UnknownOpError for an op without a code, TraceError for lists that do not belong together and
-              times that are no numbers.
+              times that are not numbers.
     """
     if rows.size == table.num_rows and (np.diff(rows.ravel()) == 1).all():
         flat = _flatten(table)

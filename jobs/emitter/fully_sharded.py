@@ -35,7 +35,7 @@ def follow_fsdp(model: Any, recorder: Recorder) -> None:
     """
     run, units = recorder.writer.run, [unit for unit in model.modules() if isinstance(unit, FSDPModule)]
     if not isinstance(model, FSDPModule) or run.pp_size > 1:
-        is_not = "is no root of fully_shard" if run.pp_size == 1 else "is a stage of a pipeline"
+        is_not = "is not a root of fully_shard" if run.pp_size == 1 else "is a stage of a pipeline"
         return warn("nothing is recorded: the model %s", is_not)
     recorder.writer.run = replace(run, vpp_size=len(units))
     return _Follower(recorder).follow(units)

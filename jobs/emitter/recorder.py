@@ -66,7 +66,7 @@ SKIPPED = nullcontext()
 
 
 class TimedOp:
-    """A block that is an op of a recorded step; one that raises is none. A generator takes thrice as long."""
+    """Records one op; a block that raises records none. Generators take thrice as long."""
 
     __slots__ = ("about", "recorder", "start")
 
@@ -231,7 +231,7 @@ class Recorder:
         self._step = None
         if not self._has_given_up:
             self._has_given_up = True
-            warn("rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason)
+            warn("rank %s: recording has stopped, training continues: %s", self.writer.rank.rank, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """End the step and wait for its line to be written, at most timeout_s. [s]"""

@@ -104,7 +104,7 @@ class RunEvents:
         """Stop writing, and warn once."""
         if not self._has_given_up:
             self._has_given_up = True
-            warn("events of %s are written no more, the training goes on: %s", self.run.run_id, reason)
+            warn("run %s: events are no longer written, training continues: %s", self.run.run_id, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Wait for the last lines to be written, at most timeout_s. [s]"""

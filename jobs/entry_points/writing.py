@@ -54,7 +54,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 
 def writer_of(root: str) -> Holder | None:
-    """Who holds the lock of a warehouse; None if nobody does. It only looks: no writer waits for that."""
+    """Holder of a warehouse's lock, or None. Only looks, so no writer has to wait."""
     if is_url(root):
         return leaseholder(root)
     holder = holder_in(small_files(root).read(LOCK_NAME))

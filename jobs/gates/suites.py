@@ -196,7 +196,7 @@ def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
         found = pickle.load(answers)  # noqa: S301  # from a process of this module
     except (OSError, EOFError, pickle.UnpicklingError) as error:
         _process.cache_clear()
-        process.kill()  # where what it wrote is no result, it lives
+        process.kill()  # where what it wrote is not a result, it lives
         raise GateError(f"{suite.file}: the process that runs suites ended: {process.wait()}") from error
     if isinstance(found, Exception):
         raise found

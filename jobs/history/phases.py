@@ -68,7 +68,7 @@ _DECLARED: Final = {
     Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
 PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}
-"""By name, in the order in which they build on each other."""
+"""Phases by name, in the order in which they depend on each other."""
 
 OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 """Phases that do whole days."""

@@ -23,7 +23,7 @@ LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
 
 MOST_OUTSIDE: Final = 0.1
 LEAST_OUTSIDE: Final = 2
-"""From this share of its lines and number on a run contradicts its manifest: one line alone is a stray."""
+"""A run contradicts its manifest if at least this share and number of its lines do: one line is a stray."""
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""

@@ -38,7 +38,7 @@ class Tails(Store):
 
 
 def last_lines(file: BinaryIO, lines: int) -> bytes:
-    """Return the last lines of a file, without one that has no end yet; fewer where it has no more."""
+    """Return the last lines of a file, without one that has no end yet; fewer if it is shorter."""
     start = file.seek(0, os.SEEK_END)
     least, found = max(start - _MOST_BYTES, 0), b""
     while start > least and found.count(b"\n") <= lines:

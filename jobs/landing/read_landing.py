@@ -58,7 +58,7 @@ class Where(NamedTuple):
 class LandedUnits(NamedTuple):
     """Accounts of units or parts of units, and the files that stage their rows and rejects.
 
-    jobs : rows of the table jobs, which the accounts have no more: Python's objects take ten times as much
+    jobs : rows of the table jobs, which the accounts no longer hold: Python's objects take ten times as much
     """
 
     accounts: list[UnitAccount]

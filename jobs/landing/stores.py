@@ -28,7 +28,7 @@ _KINDS: Final = {
 }
 
 _TO_PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened on the way to a file: it need not be readable, and is no link."""
+"""How a folder is opened on the way to a file: it need not be readable, and is not a link."""
 
 _NOWHERE: Final = "a link that leads nowhere"
 

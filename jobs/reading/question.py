@@ -67,7 +67,7 @@ class Question:
     def for_duckdb(self) -> str:
         """SQL for DuckDB. Raises QuestionError if it cannot be transpiled."""
         if not self.is_select:
-            return "SHOW TABLES FROM memory"  # what a connection is lent, it has as temporary tables
+            return "SHOW TABLES FROM memory"  # tables passed to the connection are temporary ones
         try:
             return put_over(self.tree)
         except SqlglotError as error:

@@ -38,7 +38,7 @@ def read_fix(text: str) -> Fix:
         if not text.replace("-", "_").isidentifier():
             raise
         # One word: a cause was meant, no condition.
-        message = f"{text} is no cause and no condition: {suggestion(text, FIXABLE)}"
+        message = f"{text} is neither a cause nor a condition: {suggestion(text, FIXABLE)}"
         raise PredicateError(message) from None
 
 

@@ -17,7 +17,7 @@ from udfs.lost import lost_fractions
 Row = Mapping[str, Any]
 
 MANY_DAYS: Final = 5
-"""From so many on each is one block: steps of a day have more in common than days."""
+"""From this number of days on, a day is one block: its steps resemble each other more than days do."""
 
 
 class Day(NamedTuple):

@@ -149,7 +149,7 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
     if not units:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
         known = suggestion(of.job_id, names) if names else f"{reader.root} has no jobs"
-        raise NoSuchUnitError(f"{of.text} is no folder, and no job of the warehouse: {known}")
+        raise NoSuchUnitError(f"{of.text} is neither a folder nor a job of the warehouse: {known}")
     fitting = [
         unit
         for unit in units
@@ -180,7 +180,7 @@ def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str,
 
 
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
-    """Keep the days that have steps. Raises AnswerError if none has any."""
+    """Keep the days that have steps. Raises AnswerError if no day has."""
     left_out = [
         f"{text}: run {day.unit.run_id} on {day.unit.log_date} is left out: {day.job['status']}"
         + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")

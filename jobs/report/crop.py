@@ -1,6 +1,6 @@
 """Crop of the recorded timeline: a culprit beside a peer, in a slow step and a usual one.
 
-Of each unit four rows of rank_steps are read, so that nobody needs another tool to believe the headline.
+Reads four rows of rank_steps per unit, so that the headline can be checked without another tool.
 """
 
 from collections.abc import Mapping, Sequence

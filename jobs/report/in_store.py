@@ -13,7 +13,7 @@ from jobs.runtime import objects
 def mirrored(root: str) -> Iterator[Path]:
     """Yield a local folder that mirrors a report's file names; changes in it are uploaded afterwards.
 
-    Pages come before the lists that lead to them. What a new publication has no more is removed last.
+    Pages come before the lists that lead to them. Files that a new publication lacks are removed last.
     """
     with TemporaryDirectory(prefix="straggler-report-") as made:
         folder = Path(made)

@@ -120,7 +120,7 @@ _WORDS: Final = {
     "not_known": "not known, as no event says it",
     "productive": "productive",
 }
-"""Figures of the view that are no cause; those have words of their own."""
+"""Figures of the view that are not causes; those have words of their own."""
 _LEAST_SHOWN: Final = 0.0005
 """Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
 _WIDTH: Final = 100.0

@@ -27,7 +27,7 @@ WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
 logger = logging.getLogger(__name__)
 
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
-"""What a shell completes, by the placeholder of the value."""
+"""Shell completion type, by the placeholder of the value."""
 
 
 class Arguments(SimpleNamespace):

@@ -61,7 +61,7 @@ def s3_region() -> str | None:
 def storage_options(root: str) -> dict[str, str] | None:
     """Options for deltalake beyond the environment; None for a local folder.
 
-    It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if told to.
+    It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if asked to.
     """
     if not is_url(root):
         return None

@@ -71,7 +71,7 @@ class Settings(Section):
     def report_folder(self) -> Path | None:
         """Local folder of the report: `paths.report`, else REPORT in the warehouse.
 
-        None where the warehouse is no folder of this machine and no other one is named.
+        None where the warehouse is not a folder of this machine and no other one is named.
         """
         if self.paths.report is not None:
             return Path(self.paths.report)

@@ -177,7 +177,7 @@ class Pages:
 
 @contextmanager
 def _stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
-    """Interrupt queries after a time, repeatedly: an interrupt between two queries has no effect."""
+    """Interrupt queries after a timeout, repeatedly: an interrupt between two queries has no effect."""
     done, late = Event(), Event()
 
     def watch() -> None:

@@ -2,8 +2,8 @@
 
 CITED marks what others report of the paper in print: 3,079 jobs in five months, 42.5 % of them straggling,
 10.4 % of the GPU-hours wasted, the worst 10 % wasting at least 21.3 %, 1.7 % of the straggling jobs due to
-slow workers, slowness that persists within a job. RECALLED marks its figures for which no text was at hand to
-hold them against. CHOSEN marks what the paper does not say, or not so that it could be drawn.
+slow workers, slowness that persists within a job. RECALLED marks its figures that could not be
+checked against its text. CHOSEN marks what the paper does not say, or not so that it could be drawn.
 """
 
 from dataclasses import replace
@@ -90,7 +90,7 @@ MOST_RESTARTS: Final = 15
 TP_SIZE: Final = 8
 """Tensor parallelism stays within a host."""
 MOST_WORKERS: Final = 128
-"""Of larger jobs only one rank in cp_size * tp_size is recorded, as of all others."""
+"""Larger jobs get more context parallelism, because one rank in cp_size * tp_size is recorded."""
 PP_SIZES: Final = (2, 4, 4, 8)
 LEAST_STEPS: Final = 10
 MOST_STEPS: Final = 60

@@ -16,7 +16,7 @@ _RESULTS: Final = f"""
         FROM {{job_causes}} WHERE is_cause GROUP BY ALL
     ) USING ({_KEY})"""
 
-# Units of one side alone are reported as such: comparisons with null are null, and null is no change.
+# Units of one side alone are reported as such: comparisons with null are null, and null is not a change.
 _CHANGES: Final = f"""
     SELECT {_KEY}, array_join(changes, ', ') AS changed,
         current.status, new.status AS new_status,

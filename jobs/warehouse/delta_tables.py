@@ -55,7 +55,7 @@ class Stored(NamedTuple):
 
     source : what DuckDB reads them from, in its SQL
     files : those that it opens itself, as it is given them and as they are called; none of a store
-    dataset : what `source` names, where a connection has to be lent it
+    dataset : what `source` names, where a connection has to be given it
     """
 
     source: str

@@ -1,6 +1,6 @@
 """Transpile Spark SQL to DuckDB with sqlglot, plus rules where DuckDB gives it another meaning.
 
-Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be put over
+Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be transpiled
 is an error: an answer that is silently another one would be worse.
 """
 

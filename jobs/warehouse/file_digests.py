@@ -1,6 +1,6 @@
 """Digests of published files, because neither DuckDB nor deltalake verifies Parquet's page checksums.
 
-One file beside the tables of a folder holds them. They are CRC-32: they find decay, which is no attacker,
+One file beside the tables of a folder holds them. They are CRC-32: they find decay, which is not an attacker,
 and a core computes one gigabyte of them in about a second.
 """
 

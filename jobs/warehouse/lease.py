@@ -164,7 +164,7 @@ def _attempt(root: str, holder: Holder) -> Lease | None:
 
 
 def leaseholder(root: str) -> Holder | None:
-    """Who holds the lock of a warehouse in a store; None if nobody does."""
+    """Holder of the lock of a warehouse in a store, or None."""
     found = objects.version(root, LOCK_NAME)
     if found is None or found.content == _FREE or not _is_held(root, found):
         return None
@@ -186,5 +186,5 @@ def _now_s(root: str) -> float:
 
 
 def _content(holder: Holder) -> bytes:
-    """Content of the lock object, unique so that each renewal can be told apart."""
+    """Content of the lock object, unique so that no two renewals are alike."""
     return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

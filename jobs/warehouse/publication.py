@@ -155,7 +155,7 @@ def _complete(
 ) -> None:
     """Append the row that makes a publication visible to readers.
 
-    names : tables that it changes; None: maybe any. In a store the others are looked up no more
+    names : tables that it changes; None: maybe any. In a store the others are not looked up again
     """
     before = warehouse.published.versions if is_url(warehouse.root) and names is not None else None
     changed = warehouse.own_tables if before is None or names is None else names

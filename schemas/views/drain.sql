@@ -3,8 +3,8 @@
 -- it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability. share_lost: of what it served on its last 7 slow days, the
 -- part lost to it by causes that lie in a machine, $machine_causes (fix_parts). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
 -- the last 7 days. probability: the part of the days on which it will be slow, if it is left in. It comes from what hosts
--- in the same state did before, $drain_days days later, counted as so many hosts (hosts_alike), and from a prior that counts as
--- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since nobody knows how long it
+-- in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior that counts as
+-- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is not known how long it
 -- lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail
 -- in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell, after more; days without a job do not count.
 -- expected_low, expected_high: 90 % interval of what is expected, not of what one host will return. cost_gpu_hours: all

@@ -2,7 +2,7 @@
 -- a day if a cause that holds names it, as in fix_parts. host_days are hosts that failed the check and trained, by day; slow_host_days
 -- those of them that were slow; slow_share their share, and other_slow_share that of hosts without the check failing on
 -- days with health; lift is slow_share over other_slow_share, with half a host-day added to each count. explained are
--- culprits that cause_evidence explains by it. Going with slowness is no reason yet: cause_evidence also asks what came first.
+-- culprits that cause_evidence explains by it. Going with slowness is not a reason yet: cause_evidence also asks what came first.
 WITH days AS (
     SELECT DISTINCT log_date FROM host_health
 ),

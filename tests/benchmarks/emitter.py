@@ -24,7 +24,7 @@ LOOP_STEPS: Final = 8
 LOOP_STEP_S: Final = 2.0
 """Shorter than most steps of large jobs: in longer ones the emitter costs less."""
 EVERY: Final = 10
-"""One step of so many is recorded."""
+"""One step in this number is recorded."""
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:

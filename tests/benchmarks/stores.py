@@ -109,7 +109,7 @@ def main() -> None:
     """Measure in each place in turn."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.stores", description=__doc__)
     parser.add_argument("--units", type=int, default=0, help="tiny units of a night, in place of the demo")
-    parser.add_argument("--nights", type=int, default=3, help="the first so many")
+    parser.add_argument("--nights", type=int, default=3, help="number of nights, from the first")
     parser.add_argument("--places", nargs="*", choices=PLACES, default=PLACES)
     parser.add_argument("--requests", type=Path)
     args = parser.parse_args()

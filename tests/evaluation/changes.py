@@ -126,7 +126,7 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         Section("False alarms", "Steady jobs with any change of", pd.DataFrame([alarms])),
         Section(
             "A fault begins",
-            "By its cost, from so many per cent of the step on. Found: a change within a day of it.",
+            "By its cost, at least this percentage of the step. Found: a change within a day of it.",
             faulty.groupby("class", as_index=False).agg(**columns),
         ),
         Section("Steady jobs with a change", "", quiet[quiet.changes != ""]),

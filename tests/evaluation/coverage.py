@@ -143,7 +143,7 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
     "tests.evaluation.coverage",
     option("--jobs N", "jobs of each class", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
-    option("--part N", "one step of so many is logged", positive, default=10),
+    option("--part N", "one step in N is logged", positive, default=10),
     option("--classes NAMES", "only these, with commas between", default=",".join(CLASSES)),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )

@@ -151,7 +151,7 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     by_class = faulty.groupby("class", as_index=False).agg(**columns)
     return [
         Section("Equal runs", SIZES, sized.groupby("other GPUs", as_index=False).agg(**of_equal)),
-        Section("A fault more, by its true cost", "From so many per cent of A's step on.", by_class),
+        Section("A fault more, by its true cost", "At least this percentage of A's step.", by_class),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
     ]
 

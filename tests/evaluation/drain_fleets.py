@@ -99,7 +99,7 @@ def _is_asked(plan: JobPlan) -> bool:
 
 
 def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
-    """Slow for one to three days, for two to eight weeks, or for days again and again."""
+    """Slow for one to three days, for two to eight weeks, or repeatedly for days."""
     kind = rng.choice(["passing", "lasting", "coming back"], p=[0.5, 0.25, 0.25])
     factor, day = 1 + log_uniform(rng, 0.1, 0.6), int(rng.integers(days - 4))
     found = []

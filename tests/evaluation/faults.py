@@ -24,7 +24,7 @@ AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
 """Days after a repair, from and to; the prior of drain is of the second."""
 WEEK: Final = 7
 MOST_EARLY: Final = 3
-"""Faults in the first half that are told apart."""
+"""Faults in the first half that can be distinguished."""
 FIRST: Final = date(2026, 1, 1)
 
 

@@ -48,7 +48,7 @@ class DiagnosedJob:
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
-        """Columns predicted, is_cause and flag; a cause without a row saves nothing and is no label."""
+        """Columns predicted, is_cause and flag; a cause without a row saves nothing and is not a label."""
         row = self.causes.get(cause, {})
         saved = row.get("time_saved_fraction")
         return {

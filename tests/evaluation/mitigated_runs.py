@@ -83,7 +83,7 @@ class PlannedCollections(UnsynchronisedGc):
 
 @dataclass(frozen=True)
 class OtherWeights(Mechanism):
-    """Computes of each dp rank take `weights` times as long: its microbatches have so many samples."""
+    """Computes of each dp rank take `weights` times as long: as if its microbatches had that many samples."""
 
     weights: Sequence[float]
 

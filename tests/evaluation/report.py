@@ -36,7 +36,7 @@ def percent(column: "pd.Series[bool]") -> float:
 
 
 def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.DataFrame, int]:
-    """Judge seeds from this one on until so many give a row; returns the rows and the last seed."""
+    """Judge seeds in turn until enough of them give a row; returns the rows and the last seed."""
     found: list[Row] = []
     while len(found) < rows:
         row = judge(seed)

@@ -47,7 +47,7 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
 
 
 def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
-    """Version 0 creates the table; no rows are no commit."""
+    """Version 0 creates the table; no rows, no commit."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
     assert versions.pop(JOB_CAUSES) == 2  # measured, then revised

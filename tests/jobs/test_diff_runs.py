@@ -160,7 +160,7 @@ def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
         (["llm", "llm", "--date", "2026-01-07"], "give either B, or --date for before and after it"),
         (["llm@2026-01-06", "--date", "2026-01-07"], "llm@2026-01-06 names days, and so does --date"),
         (["llm@2026-01-06", "llm@2026-01-40"], "'2026-01-40' is not a date such as 2026-01-05"),
-        (["lm", "llm@2026-01-06"], "lm is no folder, and no job of the warehouse: did you mean llm?"),
+        (["lm", "llm@2026-01-06"], "lm is neither a folder nor a job of the warehouse: did you mean llm?"),
         (
             ["llm@2026-01-06..2026-01-07", "llm/r9"],
             "llm/r9: job llm has no such run or day; its last are run",

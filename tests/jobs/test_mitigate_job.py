@@ -66,7 +66,7 @@ def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
     ("arguments", "status", "message"),
     [
         (["llm", "--layers", "31"], 2, "--layers: 31 layers do not fit 4 chunks of the model"),
-        (["llm", "--layers", "8,x"], 2, "'8,x' is no number of layers such as 32"),
+        (["llm", "--layers", "8,x"], 2, "'8,x' is not a number of layers such as 32"),
         (["llm", "--memory", "0.9"], 2, "'0.9' is less than what is used now, 1"),
         (["lm"], 2, "no job lm: did you mean llm?"),
         (["llm@2026-01-05..2026-01-06"], 2, "names several days: one unit is replayed"),

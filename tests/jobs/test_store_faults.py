@@ -1,4 +1,4 @@
-"""A store that fails, is slow, drops connections, and takes credentials no more: what readers then see."""
+"""A store that fails, is slow, drops connections, and rejects credentials: what readers then see."""
 
 from collections.abc import Iterator
 from datetime import date

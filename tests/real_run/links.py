@@ -37,7 +37,7 @@ class LinkOutcome(NamedTuple):
     """What the replay of a run says; times in seconds, shares of the recorded step time.
 
     wanted : stages and op types of the two ends of the slow link; none where none is slow.
-    named  : that of the culprit that lost most; None where no cause holds, or nobody is slow.
+    named  : that of the culprit that lost most; None where no cause holds, or no worker is slow.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""Hosts against chance: a busy host is no bad host, nor one in a place that is always slow."""
+"""Hosts against chance: a busy host is not a bad host, nor one in a place that is always slow."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -78,7 +78,7 @@ def test_a_busy_host_is_not_a_bad_host() -> None:
 
 
 def test_several_days_of_one_job_are_one_trial() -> None:
-    """A host at the last stage is slow every day that the job runs, and that is no news."""
+    """A host at the last stage is slow every day that the job runs, and that is not news."""
     week = [worker for day in range(7) for worker in job("long", day, "abcdefgh", "h")]
     found = hosts_of(week)
     assert found["h"].p_value == pytest.approx(1 / 8, rel=1e-12)

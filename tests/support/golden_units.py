@@ -1,7 +1,7 @@
 """Small units of every status and cause, of which one version of the simulator always computes the same.
 
 They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
-Units of what logs came to hold later lie in files of their own, with digests of their own: those of older
+Units with columns that logs gained later lie in separate files, with separate digests: those of older
 versions can still be compared. `python -m tests.support.golden_units NAME` draws a file anew, and with it its
 digests change.
 """

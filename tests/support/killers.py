@@ -14,5 +14,5 @@ def work(piece: str) -> str:
         return str(len(bytearray(8 << 30)))
     if piece == "raise":
         raise LookupError("why")
-    print("what is printed is no result")
+    print("what is printed is not a result")
     return piece.upper()

@@ -66,7 +66,7 @@ def _collectives_of_unequal_number() -> GeneratedJob:
 
 
 def _sends_without_peer_amid_others() -> GeneratedJob:
-    """Of a virtual pipeline's sends, those of the model's last chunk have no peer and lie amid the others."""
+    """In a virtual pipeline, sends of the model's last chunk have no peer and lie between the others."""
     return generate_job(
         replace(VIRTUAL, pp_size=2, microbatches=4, vpp_size=3, steps=3), [], seed=17, workload=NOISY
     )
@@ -141,7 +141,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
     """Of five workers one varies within steps, one from step to step alone, one in a single direction.
 
-    The third's forward always takes 0.7 s, whose computed mean differs in the last bit: that is no variation.
+    The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.
     """
     lines = []

@@ -79,10 +79,10 @@ class Server:
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
-        """Let requests whose method and path match a pattern meet these faults in turn; none: no more.
+        """Let requests whose method and path match a pattern meet these faults in turn; no faults: stop.
 
         A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
-        every : of so many that match one; 0: all requests, as soon as one matches
+        every : one in this number of matching requests; 0: all requests, as soon as one matches
         """
         self._control({"faults": faults, "pattern": pattern, "times": times, "every": every})
 

@@ -77,7 +77,7 @@ def test_clocks_that_are_off_change_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_good_clocks_change_no_bit(kind: str) -> None:
-    """However much is slow: a heavy stage, a slow host and a link that flaps are no clocks."""
+    """However much is slow: a heavy stage, a slow host and a link that flaps are not clocks."""
     job = table(kind, *SLOW)
     found = simulated(job.rank_steps, job.manifest)
     assert not found["is_clock_corrected"]

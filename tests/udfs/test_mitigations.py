@@ -172,7 +172,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
     assert {name: rows[0][name] for name in vars(asked)} == vars(asked)
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     generated = job(slow)
-    manifest = generated.manifest | {"labels": {"layers": "32"}}  # of even stages, which are no cause
+    manifest = generated.manifest | {"labels": {"layers": "32"}}  # of even stages, which are not a cause
     rows = simulate_job(generated.rank_steps, manifest)[MITIGATIONS].to_pylist()
     assert {row["mitigation"] for row in rows} == {HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA}
     (host,) = (row["host"] for row in rows if row["mitigation"] == HOST_EXCHANGED)

@@ -1,4 +1,4 @@
-"""What tests share that hold the simulator against its scalar twin: random layouts, and the comparison."""
+"""Shared by tests that compare the simulator with the scalar reference: random layouts, the comparison."""
 
 from typing import Any, Final
 

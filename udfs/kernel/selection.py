@@ -25,7 +25,7 @@ ENOUGH: Final = 4096
 """Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
 
 SORTED: Final = 1024
-"""Up to so many along an axis, sorting each takes less than selecting."""
+"""Up to this length of an axis, sorting takes less time than selecting."""
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:

@@ -213,7 +213,7 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
     """Count pairs of units that swing in phase, and return the heaviest of them.
 
     weight : float64, shape (unit,); that of a pair is the sum.
-    most   : pairs that are returned, heaviest first, then in the order of the units. No more are in memory
+    most   : pairs that are returned, heaviest first, then in the order of the units. Others are not in memory
              but those that are compared at a time.
     """
     count = 0

@@ -15,10 +15,10 @@ LEAST_SLOWER: Final = 1.08
 """A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
 
 SAME_WORK: Final = 1.05
-"""Computes that differ by no more are of the same work, so that slower transfers are the network's."""
+"""Computes closer than this do the same work, so that slower transfers are the network's."""
 
 SAME_TRAFFIC: Final = 1.25
-"""Transfers that differ by no more carry the same, so that slower computes are the host's, not more work."""
+"""Transfers closer than this carry the same, so that slower computes are the host's, not more work."""
 
 SLOW_LINK: Final = 1.8
 """Transfers that take this many times as long are faults, as within a job (diagnosis, section 2)."""

@@ -18,7 +18,7 @@ LEAST_FAILURES: Final = 2
 """Of fewer, the time between two is not known even roughly."""
 
 MOST_TIMES: Final = 700.0
-"""Intervals are at most so many times the time between failures: beyond, exp overflows, and all is lost."""
+"""Intervals are at most this multiple of the time between failures: beyond it exp overflows."""
 
 
 class Interval(NamedTuple):

@@ -54,7 +54,7 @@ _FLAGS: Final = (None, *FLAG_REASONS)
 """By the kernel's code; no flag, no reason."""
 
 _MANY_STEPS: Final = 0.1
-"""Share of steps in which all wait and nobody is late that flags causes."""
+"""Share of steps in which all wait and no worker is late, from which causes are flagged."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ def cause_rows(
     racks     : of its workers, None where no label names them.
     half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
                   the diagnosis adds to the first; shape (3, cause), nan where none is known. None: of all.
-    nobody_late : share of the steps in which all wait and nobody is late.
+    nobody_late : share of the steps in which all wait and no worker is late.
     """
     hidden = _hidden(diagnosis) if nobody_late >= _MANY_STEPS else set[int]()
     # Once, because Arrow makes a column anew at every look.
@@ -143,7 +143,7 @@ def _moment(unix_us: float) -> datetime | None:
 
 
 def _hidden(diagnosis: Diagnosis) -> set[int]:
-    """Causes that may be hidden where all wait and nobody is late: a worker slow within its own collective.
+    """Causes that may hide where all wait and no worker is late: a worker slow in its own collective.
 
     Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """

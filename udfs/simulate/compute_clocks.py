@@ -27,7 +27,7 @@ NEIGHBOURS: Final = LINK - 1
 """What a tie between computes of two stages is called among others, beside op types and links."""
 
 SLOWER: Final = 1.5
-"""A way there and back that takes so many times as long as the least is another one."""
+"""A round trip that takes this multiple of the shortest is not comparable with it."""
 
 
 class _Pairs(NamedTuple):

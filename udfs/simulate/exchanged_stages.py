@@ -17,7 +17,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 MOST_STAGES: Final = 32
 REPLICAS: Final = 64
 SEARCHED: Final = 4
-"""Replicas that are looked at, and those of them of which every pair of stages is exchanged."""
+"""Replicas that are examined, and those in which every pair of stages is exchanged."""
 
 ODD: Final = 0.1
 MOST_ODD: Final = 0.01

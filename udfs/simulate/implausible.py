@@ -34,7 +34,7 @@ LONGEST_IN_GAPS: Final = 30.0
 """A step takes no longer than from its begin to the next one's: far less than a thousand times that."""
 
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
-"""Of the years 1990 and 2100. [ns]"""
+"""Unix times of the years 1990 and 2100. [ns]"""
 
 UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 """How many microseconds each has."""
@@ -56,7 +56,7 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     span_us -= np.minimum.reduceat(start_us, lists.first)
     step = np.repeat(np.arange(len(of_step)), list(map(len, of_step)))[lists.place]
     longest_us = np.full(len(of_step), -np.inf)
-    with np.errstate(invalid="ignore"):  # Times that are no numbers are found when ops are laid out.
+    with np.errstate(invalid="ignore"):  # Times that are not numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
     took_us = float(np.median(longest_us[np.unique(step)]))
     longest_op_us = float(duration_us.max())

@@ -52,7 +52,7 @@ def parsed_layers(text: str) -> tuple[int, ...]:
     """Parse one number of layers, or one per model chunk; raises ValueError."""
     found = tuple(int(each) if each.isdecimal() else 0 for each in text.replace(" ", "").split(","))
     if min(found) < 1:
-        raise ValueError(f"{text!r} is no number of layers such as 32, or 9,8,8,7 by chunk of the model")
+        raise ValueError(f"{text!r} is not a number of layers such as 32, or 9,8,8,7 by chunk of the model")
     return found
 
 

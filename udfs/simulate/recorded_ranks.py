@@ -50,7 +50,7 @@ def some_ranks_results(
 
 
 def _least(facts: Mapping[str, object]) -> str:
-    """Return "at least " if the reader left out communication that is no op of the model, else ""."""
+    """Return "at least " if the reader left out communication that is not an op of the model, else ""."""
     left_out = facts.get("left_out")
     is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
     return "at least " if is_less else ""

@@ -32,7 +32,7 @@ _CHOICES: Final = {
     "severity": HEALTH_SEVERITIES,
 }
 LARGEST: Final = 1e300
-"""Values beyond are no measurements."""
+"""Values beyond are not measurements."""
 _MOST_INDEX: Final = 2**31
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -2,7 +2,7 @@
 
 Order is that of launches. A forward compute reaches from one all-gather to the next (DDP has none), a
 backward compute from one collective of gradients to the next. Either is cut, too, where another collective is
-launched, such as an all-to-all: what waits for that is no compute. Each piece is a model chunk.
+launched, such as an all-to-all: what waits for that is not a compute. Each piece is a model chunk.
 """
 
 from collections import Counter

@@ -80,7 +80,7 @@ class Place(NamedTuple):
 def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> DistributedInfo:
     """Complete a trace's distributed info from its file name and job.json.
 
-    name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are none of the job
+    name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are not the job's
     """
     found = {int(rank) for axis, rank in _RANK.findall(name) if axis.lower() not in _PARTS}
     of_name = found.pop() if len(found) == 1 else None

@@ -32,7 +32,7 @@ _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
 _LONGEST_DETAIL: Final = 500
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Of libyaml where it is there: a hundred times as fast."""
+"""libyaml's loader if installed: a hundred times as fast."""
 _MOST_GPU_HOURS: Final = 1e9
 """Of forty million GPUs in a day. Sums over a fleet stay finite, whatever a manifest says."""
 
@@ -79,7 +79,7 @@ def _transfer_ops(value: object) -> list[str] | None:
 
 
 _OF_A_WHOLE: Final = ("part_of", "role")
-"""Launchers leave them empty for runs that are part of none; such runs are no whole together."""
+"""Launchers leave them empty for runs that are part of none; such runs form no whole."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {

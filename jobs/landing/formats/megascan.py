@@ -193,7 +193,7 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
             f"{name}: a backward in two parts (zero-bubble schedules) cannot be represented in the graph",
             "Trace the same job with the 1F1B or the interleaved schedule",
         )
-    left_out["values that are no events" if name is None else f"events named {name[:40]}"] += 1
+    left_out["values that are not events" if name is None else f"events named {name[:40]}"] += 1
 
 
 def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:

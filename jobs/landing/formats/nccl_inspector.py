@@ -89,7 +89,7 @@ def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
-    """Parse one line: an attendance, a reject, or the reason why it is no evidence."""
+    """Parse one line: an attendance, a reject, or the reason why it is not evidence."""
     if len(line) > bounds.line_bytes:
         return Reject(Reason.LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:

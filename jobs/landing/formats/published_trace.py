@@ -54,7 +54,7 @@ def read_trace(
     limits : LIMITS of a good manifest, or nulls
     bounds : a file with more, by its footer, is not read
     Times become float64 microseconds; ops are ordered by start, those that start together as recorded.
-    Raises FileError for a file that is no trace, or too large.
+    Raises FileError for a file that is not a trace, or too large.
     """
     return rows_of(_columns(content, bounds), limits)
 
@@ -158,7 +158,7 @@ def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -
 
 _DETAILS: Final = {
     Reason.BAD_TYPE: "an op holds a null",
-    Reason.UNKNOWN_OP: f"an op type is none of {', '.join(OP_CODES)}",
+    Reason.UNKNOWN_OP: f"an op type is not one of {', '.join(OP_CODES)}",
     Reason.NEGATIVE_TIME: "a start or a duration is negative",
     Reason.NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
     Reason.RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",

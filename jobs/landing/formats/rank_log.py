@@ -61,7 +61,7 @@ class RankLogReader:
 
     unit : job_id and run_id as the folders name them, and sizes and gpu_types of a good manifest, or nulls
 
-    gpu_types : host -> types that good lines state, mostly one, and two of several; no more hosts once they
+    gpu_types : host -> types that good lines state, mostly one, and two of several; no others once they
                 have MOST_TYPE_TEXT characters
     """
 

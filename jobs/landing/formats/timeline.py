@@ -102,7 +102,7 @@ class _Ops:
             return False
         which = [_present(args, "mb_id", -1), _present(args, "model_chunk", 0)]
         if not all(type(each) is int and each in _INT32 for each in which):
-            times, which = [nan, nan], [-1, 0]  # a time that is none costs the rank's step
+            times, which = [nan, nan], [-1, 0]  # an invalid time discards the rank's step
         times = [_time(each) for each in times]
         number = threads.setdefault(thread, len(threads))
         values = (OP_CODES[event["name"]], number, step, *times, *which)
@@ -178,11 +178,11 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
     with file.opened() as content:
         for event in items(content, bounds.line_bytes, ops.rejects):
             if not isinstance(event, dict):
-                left_out["values that are no events"] += 1
+                left_out["values that are not events"] += 1
             elif event.get("ph") == "M":
                 threads.name(event)
             elif event.get("ph") != "X" or str(event.get("name")) not in OP_CODES:
-                left_out["events that are no op of the vocabulary"] += 1
+                left_out["events that are not ops of the vocabulary"] += 1
             elif not ops.add(event, threads.numbers):
                 left_out["ops without a thread or step"] += 1
             if len(ops) > bounds.trace_ops:

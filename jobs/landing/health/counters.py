@@ -35,7 +35,7 @@ _REASON_BITS: Final = {
     0x40: "throttle_thermal",
     0x80: "throttle_power_brake",
 }
-"""Bits of reasons to lower clocks, nvmlClocksEventReasons; those of an idle GPU or by request are none."""
+"""Bits of reasons to lower clocks, nvmlClocksEventReasons; idle GPUs and requests do not count."""
 _BELOW: Final = {
     "PCIE_LINK_WIDTH": ("PCIE_MAX_LINK_WIDTH", "pcie_width"),
     "PCIE_LINK_GEN": ("PCIE_MAX_LINK_GEN", "pcie_generation"),
@@ -67,7 +67,7 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
             continue
         found = _SAMPLE.fullmatch(line.strip())
         if found is None:
-            given.left_out["lines that are no sample of a metric"] += 1
+            given.left_out["lines that are not samples of a metric"] += 1
             continue
         name, labels = found[1].removeprefix("DCGM_FI_DEV_"), dict(_LABEL.findall(found[2]))
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
@@ -129,7 +129,7 @@ def perfquery(lines: Lines, given: Given) -> Iterator[Record]:
                 if severity is not None:
                     yield record(at, host, "link", check, HEALTH_SAMPLE, severity, index=port, value=value)
         else:
-            given.left_out["lines that are no counter"] += not line.startswith("#")
+            given.left_out["lines that are not counters"] += not line.startswith("#")
 
 
 def _index(labels: Mapping[str, str]) -> int | None:

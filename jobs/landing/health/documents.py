@@ -65,7 +65,7 @@ def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
     for document in _documents(lines):
         for item in document["items"] if isinstance(document.get("items"), list) else [document]:
             if not isinstance(item, dict):
-                given.left_out["items that are no objects"] += 1
+                given.left_out["items that are not objects"] += 1
             elif item.get("kind") == "Event" or "involvedObject" in item:
                 yield from _of_event(item, given)
             else:

@@ -160,7 +160,7 @@ def _csv_rows(rows: Iterable[dict[str, str]], heads: Sequence[str], given: Given
                 if found.get(name)
             }
         except (SourceError, ValueError):
-            given.left_out["rows with a time, index or value that is none"] += 1
+            given.left_out["rows with an invalid time, index or value"] += 1
             continue
         texts = {name: found.get(name) or None for name in ("unit", "message", "peer")}
         state, severity = found.get("state") or HEALTH_SAMPLE, found.get("severity") or HEALTH_WARNING
@@ -169,7 +169,7 @@ def _csv_rows(rows: Iterable[dict[str, str]], heads: Sequence[str], given: Given
 
 
 def _finite(text: str) -> float:
-    """A number. Raises ValueError for one that is none, or endless."""
+    """Parse a finite number. Raises ValueError."""
     if not math.isfinite(found := float(text)):
         raise ValueError(text)
     return found

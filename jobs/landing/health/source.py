@@ -16,7 +16,7 @@ _AT: Final = re.compile(r"#\s*at\s+(\S+)")
 
 
 class SourceError(Exception):
-    """Output that cannot be read as what it is said to be, or lacks what its reader must be told."""
+    """Output that is not in the stated format, or lacks what its reader needs."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Given:
         return found
 
     def known_time(self, text: str) -> datetime | None:
-        """Return the same; None for what is no time."""
+        """Return the same; None for what is not time."""
         try:
             return self.time_of(text)
         except SourceError:

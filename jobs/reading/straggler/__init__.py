@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 _ALSO: Final = {"straggler", "jobs.reading.straggler"} - {__name__}
-for _name in _ALSO:  # one module by both names, else what one raises is no error that the other names
+for _name in _ALSO:  # one module by both names, else what one raises is not an error that the other names
     sys.modules[_name] = sys.modules[__name__]
 jobs.reading.straggler = sys.modules[__name__]
 

@@ -1,7 +1,7 @@
 """Draws jobs, records them, and says what is true of them.
 
 S can be known unless more than half of the receives of a direction end, in the log, with the copy of an eager
-send of the same call: their data were there, and nothing shows since when. Their median is no transfer then.
+send of the same call: their data were there, and since when is unknown. Then their median is not a transfer.
 """
 
 from typing import Any, Final, NamedTuple

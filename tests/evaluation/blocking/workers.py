@@ -256,7 +256,7 @@ class Pipeline:
         return arrived_s
 
     def _finish(self) -> None:
-        """Record what nobody waited for; then gradients, optimizer."""
+        """Record transfers that no op waited for; then gradients, optimizer."""
         for worker in self.workers:
             self._post_streams(worker)
         starts = []

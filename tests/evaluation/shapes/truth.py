@@ -71,7 +71,7 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Why nobody could know the fault from its day; empty where it can be known. The rules: this package."""
+    """Why the fault cannot be known from its day; empty where it can. Rules: the package's docstring."""
     if fault.cause is None:
         return NO_CAUSE_FITS
     if fault.reach == LAYERS:
@@ -172,7 +172,7 @@ def _why_no_link(layout: Layout, fault: Fault) -> str:
 
 
 def names_not_wrong(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> frozenset[str]:
-    """Names that are not wrong for a fault: its own, and what nobody could tell from it."""
+    """Names that are not wrong for a fault: its own, and those that look the same."""
     names = fault.also | ({fault.cause} if fault.cause else frozenset())
     is_compute = fault.cause == "slow_worker" and fault.direction in (BOTH, "forward", "backward")
     stages = {stage for stage, _ in fault.workers}

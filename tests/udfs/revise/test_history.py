@@ -48,7 +48,7 @@ CASES = {
     "as heavy on the same hosts": Case(run(HEAVY), [run(HEAVY), run(HEAVY)], None),
     "as heavy, on hosts not known": Case(run(HEAVY, ""), [run(HEAVY, "efgh"), run(HEAVY, "ijkl")], None),
     "a host that became slow": Case(run([1.0, 1.0, 1.4, 1.0]), [run(), run()], {2: 1.4}, 0.4, 0.0),
-    "one run is no history": Case(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE[:1], None),
+    "one run is not a history": Case(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE[:1], None),
     "more work for all stages": Case(run([1.3] * 4), ELSEWHERE, {}),
     "a host that was slow then": Case(run(FAST, "ab"), [run([1.0, 1.5], each) for each in ("ef", "gh")], {}),
     "heavy and slow: the heavy part remains": Case(

@@ -70,7 +70,7 @@ def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: st
 
 
 def test_steps_of_another_schedule_stay(job: GeneratedJob) -> None:
-    """A step in which all ranks did something else is no record that contradicts its peers."""
+    """A step in which all ranks did something else is not a record that contradicts its peers."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, "params-all-gather") if row["step"] == odd else row),

@@ -32,7 +32,7 @@ GROSS_S: Final = 10e-3
 """In so few, noise still may pass for clocks: only offsets that make transfers impossible count. [s]"""
 
 LEAST_FLOOR_S: Final = 50e-6
-"""However short steps are, less is no offset: a transfer's own ends differ by as much. [s]"""
+"""However short steps are, less is not an offset: a transfer's own ends differ by as much. [s]"""
 
 
 class Limits(NamedTuple):
@@ -205,7 +205,7 @@ class Listener:
             )
 
     def clocks(self) -> Clocks:
-        """Estimate the clocks from all blocks heard so far."""
+        """Estimate the clocks from all blocks seen so far."""
         step_s = median_of_all(np.concatenate(self._spans_s))
         return estimate(self._found, int(self.clock.max()) + 1, self.time_s, step_s, self.limits)
 

@@ -71,7 +71,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """Clock offsets that fit all ties best by least squares, each part's mean zero.
 
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
-    all steps alike is doubted by that: ends that are late for a separate reason are no clock.
+    all steps alike is doubted by that: ends that are late for a separate reason say nothing of clocks.
     """
     known = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
     noise_s = scatter_s(found, time_s) / np.sqrt(known)

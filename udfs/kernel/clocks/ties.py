@@ -11,7 +11,7 @@ from udfs.kernel.clocks.ends import Heard, Key
 from udfs.kernel.selection import medians_along
 
 RESOLUTION_S: Final = 1e-6
-"""Nothing is known better than this: logs keep microseconds. [s]"""
+"""Least uncertainty: logs keep microseconds. [s]"""
 
 MAD_TO_SIGMA: Final = 1.4826
 """From the median of absolute values to a standard deviation."""
@@ -127,7 +127,7 @@ def middle_of_known(values: Floats) -> Floats:
 def bends_s(values: Floats, time_s: Floats) -> Floats:
     """Distance of each inner step from the line through its neighbours, scaled to one step's scatter. [s]
 
-    An offset and a drift are no bend, and a jump is one in two steps only.
+    An offset and a drift have no bend, and a jump is one in two steps only.
 
     values : float64, shape (row, step). [s]
     time_s : float64, shape (step,); when each step began. [s]

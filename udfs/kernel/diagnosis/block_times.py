@@ -189,7 +189,7 @@ class ComputeTimes(NamedTuple):
     """Durations of the computes of all steps with the same number of microbatches and chunks.
 
     times_s : Tensor. [s]
-    blocks  : for each block its computes; None where it is no part of the tensor.
+    blocks  : for each block its computes; None where it is not part of the tensor.
     steps   : int, shape (step,); positions of the tensor's steps among the job's, in the order of time.
     """
 

@@ -17,7 +17,7 @@ from udfs.kernel.graph.build_graph import reordered
 from udfs.kernel.graph.graph import OpGraph, TraceDefectError, once_per_graph
 
 SAME_S: Final = 1e-7
-"""Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""
+"""Times closer than this are equal: logs keep a tenth of a microsecond. [s]"""
 
 SAME_LANES: Final = 0.95
 """Share of steps and dp ranks in which ops of one call must coincide."""

@@ -21,7 +21,7 @@ ENOUGH_STEPS: Final = 6
 """Over fewer steps nothing is said to grow."""
 
 LATEST_START: Final = 2.0 / 3.0
-"""What grows begins within this share of the steps, so that it can be told from a level."""
+"""Growth begins within this share of the steps, so that it differs from a level."""
 
 GROWTH: Final = 1.0 / 3.0
 """What grows is in its last third beyond its first third by this share of the last at least."""

@@ -176,7 +176,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors) -> list[Culprit]:
-    """All workers of stages where more work and a slow host cannot be told apart."""
+    """All workers of stages where more work and a slow host look the same."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]

@@ -15,7 +15,7 @@ LARGEST_GAP: Final = 0.05
 """Share of T_actual by which the replay with kept delays may miss it."""
 
 MANY_CELLS: Final = 0.5
-"""Share of slow cells beyond which the usual cell is no measure any more."""
+"""Share of slow cells beyond which the usual cell is not a measure any more."""
 
 MOST_SKEW_S: Final = 1e-3
 MOST_MOVING: Final = 0.4
@@ -90,7 +90,7 @@ def _slow_cells(found: Found) -> float:
 
 
 def _are_most(apart: int, layout: Layout) -> bool:
-    """Whether so many workers are slow at different times that slowness is no property of workers."""
+    """Whether too many workers are slow at different times for slowness to be a worker's property."""
     return apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
 
 

@@ -41,7 +41,7 @@ class Job(NamedTuple):
 class Found(NamedTuple):
     """Everything measured in a job before any cause is fixed.
 
-    rest      : log factors by which computes are longer that no cause explains; None where there are none.
+    rest      : log factors of computes that are longer for no known cause, or None.
     transfers, loads, own_times, late : of each block.
     """
 

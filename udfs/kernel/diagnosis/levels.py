@@ -33,7 +33,7 @@ ERRORS: Final = 5.0
 """How many times its standard error a slow level must be."""
 
 LEAST_HITS: Final = 2
-"""Fewer slow steps are no slow worker."""
+"""With fewer slow steps a worker is not slow."""
 
 SPREADS: Final = 4.5
 SPREADS_OF_FEW: Final = 60.0

@@ -38,7 +38,7 @@ LEAST_ENTRY: Final = 0.005
 
 LEAST_PAUSE: Final = 0.15
 ERRORS_OF_PAUSE: Final = 6.0
-"""A single op is a pause beyond this log, and so many times the usual scatter."""
+"""A single op is a pause beyond this log, and this multiple of the usual scatter."""
 
 TINY_S: Final = 1e-9
 
@@ -65,7 +65,7 @@ class OwnOps(NamedTuple):
     pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
     shared : op type -> log factors by which all workers' ops are longer, which no cause explains; (p, s, d).
     usual_s : op type -> its usual time in a step. [s]
-    late_s : op type -> how late workers came to it, 0 where not, shape (p, s, d). [s]
+    late_s : op type -> by how much workers entered it late, else 0, shape (p, s, d). [s]
     """
 
     slow: dict[int, Floats]
@@ -194,7 +194,7 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
     steps = np.ones(level.shape[2])
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
     if float(median_of_all(times_s.reshape(-1))) <= least_s:
-        error = np.zeros_like(error)  # Most workers hardly do it: what one does is no scatter.
+        error = np.zeros_like(error)  # Most workers hardly do it: what one does is not scatter.
     usual = usual_levels(level, error, hosts, steps > 0.0, order)
     beyond = level - usual.level[..., None]
     healthy = apart_when_healthy(beyond)

@@ -28,8 +28,8 @@ LEAST_OP: Final = 0.05
 ERRORS_OF_OP: Final = 6.0
 MANY_OPS: Final = 0.05
 LEAST_MANY: Final = 4
-"""Ops count as long beyond this log and so many times the usual scatter, where more than this share of
-a step's are, and so many: a few long ops in every step are the job's noise."""
+"""Ops count as long beyond this log and this multiple of the usual scatter, where more than this share and
+this number of a step's ops are: a few long ops in every step are the job's noise."""
 
 SIGMAS_WITHIN: Final = 6.0
 """Standard deviations above the quietest step within which steps may be usual alike."""
@@ -137,7 +137,7 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
 def _usual(common: Floats, error: Floats) -> Floats:
     """Usual level of steps that are not slow, shape (k,); a level that drifts has few such steps.
 
-    The quietest are below what is usual by chance: by as much as so many of those near them are.
+    The quietest lie below the usual level by chance, by as much as as many near them lie above it.
 
     error : standard deviation of a usual step, shape (k,).
     """

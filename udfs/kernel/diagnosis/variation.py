@@ -20,7 +20,7 @@ MEDIAN_ERROR: Final = 1.25
 
 LEAST_UNEVEN: Final = 0.012
 UNEVEN_ERRORS: Final = 2.5
-"""Microbatches of a step are uneven if they scatter by this log, and by so many standard errors."""
+"""Microbatches of a step are uneven if they scatter by this log, and by this number of standard errors."""
 
 LEAST_SHARED: Final = 0.3
 """Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
@@ -32,13 +32,13 @@ and is this many times what they share by chance."""
 
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
-"""A step whose ops scatter by so many times what they do in others says less of its workers."""
+"""A step whose ops scatter by this multiple of what they do in others says less of its workers."""
 
 MOSTLY: Final = 2.0 / 3.0
 """If more than this share of the steps is uneven, the others are so by less than can be seen."""
 
 FEW_MICROBATCHES: Final = 4
-"""Of no more the lower median is a level: one long op among them must not raise it."""
+"""Up to this number of values the lower median is the level: one long op must not raise it."""
 
 
 class Variation(NamedTuple):

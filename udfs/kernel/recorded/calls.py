@@ -12,7 +12,7 @@ from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import median_of_all
 
 CLEARLY: Final = 1.5
-"""A link that takes so many times as long as another is the slower one: chance does not do it."""
+"""A link that takes this multiple of another's time is the slower one, by more than chance."""
 
 
 class Unknown(NamedTuple):

@@ -22,7 +22,7 @@ BETTER: Final = 0.3
 """Exchanged, both links scatter at most this part of what they did."""
 
 FEW_RANKS: Final = 4
-"""Of so few dp ranks two are half, and what is usual is no measure: every link that scatters is suspected."""
+"""Up to this number of dp ranks two are half, and the usual is no measure: every scattered link is tested."""
 
 MOST_SCATTERED: Final = 16
 """Of more links than this that scatter, something else is wrong."""

@@ -20,7 +20,7 @@ LEAST_SHARE: Final = 0.05
 """Of T_actual, beyond what is usual, from which on a step is counted."""
 
 MOST_TIMES: Final = 4.0
-"""How often what is usual is no surprise: gradients in four bytes, parameters in one, are gathered faster."""
+"""This multiple of the usual is normal: gradients in four bytes, parameters in one, are gathered faster."""
 
 MOST_WAITING: Final = 0.4
 """Usual share of T_actual where the job has nothing to compare with."""

@@ -12,7 +12,7 @@ from udfs.kernel.arrays import Floats, Ints, Mask, common
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 SAME_S: Final = 1e-7
-"""Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""
+"""Times closer than this are equal: logs keep a tenth of a microsecond. [s]"""
 
 SAME_ROWS: Final = 0.95
 """Ops that coincide in this share of the rows are one call in all of them; in the rest of it, in none."""
@@ -57,7 +57,7 @@ def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
 class WorkerTurns:
     """Order of computes and transfers of workers, for any choice of blocking transfer types.
 
-    Transfers that moved nothing in any row held nobody up, and are left out.
+    Transfers that moved nothing in any row delayed no op, and are left out.
 
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, row), ops by (type, start). [s]

@@ -72,7 +72,7 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
 
 
 def _typical(parts: list[Floats], *, is_mean: bool) -> float:
-    """Mean or median of all values; nan if there are none."""
+    """Mean or median of all values; nan without values."""
     if not parts:
         return float("nan")
     if is_mean:

@@ -1,7 +1,7 @@
 """Replay: when each op would have run with given durations (model, section 4).
 
 The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
-that is read. The tests hold them against each other, bit for bit.
+that is read. Tests compare them bit for bit.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """All scenarios of section 5 in one pass over the graph, with lanes contiguous in memory.
 
-Bit for bit what one-at-a-time replays give, which the tests hold them against, at a fraction of the cost.
+Equal bit for bit to one-at-a-time replays, as tests show, at a fraction of the cost.
 """
 
 from typing import NamedTuple

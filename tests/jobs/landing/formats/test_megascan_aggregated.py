@@ -109,7 +109,7 @@ def test_what_is_no_op_is_counted_and_a_time_that_is_none_costs_its_iteration() 
     assert found.rows["step"].to_pylist() == [5, 6]
     assert np.isnan(found.rows["duration_us"].to_pylist()[1][0])
     assert dict(found.run.left_out) == {
-        "values that are no events": 1,
+        "values that are not events": 1,
         "events named loss": 1,
         "ends of ops that did not begin": 1,
         "beginnings of ops that did not end": 1,

@@ -155,7 +155,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], set[Any], dict[str, int]]] = {
             ("node-a", "gpu", 1, "throttle_thermal", "sample", "warning"),
             ("node-a", "gpu", 1, "pcie_width", "sample", "warning"),
         },
-        {"lines that are no sample of a metric": 1},
+        {"lines that are not samples of a metric": 1},
     ),
     "nvsentinel": (
         "nvsentinel",

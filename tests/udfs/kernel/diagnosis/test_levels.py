@@ -71,7 +71,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """Three of four, always: their host's workers are the usual one's peers no more."""
+    """Three of four, always: their host's workers are no longer peers of the usual one."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -184,7 +184,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
     level[0, :, 3:6, :3] += 0.3
     usual = usual_levels(level, ERROR, ALONE[:stages], EVEN, IN_TIME)
     np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[:stages, :, None], usual.level.shape))
-    # One that is always faster than the others is no measure of them.
+    # One that is always faster than the others is not a measure of them.
     level = level + np.array([0.0, 0.0, 0.0, -0.5])
     level[0, :, 8:10] += 0.3
     again = usual_levels(level, ERROR, ALONE[:stages], EVEN, IN_TIME)

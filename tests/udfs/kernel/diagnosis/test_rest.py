@@ -1,4 +1,4 @@
-"""What is slow in computes beyond noise and is no cause's, on log times with exact answers."""
+"""What is slow in computes beyond noise and is not a cause's, on log times with exact answers."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ def test_one_step_in_which_all_workers_are_slow() -> None:
 
 
 def test_what_all_workers_share_by_chance_is_no_loss() -> None:
-    """Each step has its own luck, of 1 %: the quietest steps are no measure of the others."""
+    """Each step has its own luck, of 1 %: the quietest steps are not a measure of the others."""
     rng = np.random.default_rng(2)
     shared_s = [times(seed) * np.exp(0.01 * rng.standard_normal((12, 1))) for seed in range(8)]
     lost = [0.0 if found is None else float(found.mean()) for found in map(rest, shared_s)]

@@ -1,4 +1,4 @@
-"""Steps in which all wait and nobody is late: by hand, and where a rank hides in its reduce-scatter."""
+"""Steps in which all wait and no worker is late: by hand, and where a rank hides in its reduce-scatter."""
 
 from typing import Any
 
