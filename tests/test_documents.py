@@ -1,5 +1,6 @@
 """References in docstrings lead somewhere, and the contract names what the code declares."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -68,3 +69,28 @@ def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:
     (run,) = runs_in(tmp_path)
     read = read_run(run, Bounds(**load_settings().landing.model_dump()))
     assert (read.rejects.num_rows, read.rows.num_rows, run.unit.job_id) == (0, 1, "my-job")
+
+
+def kernel_modules() -> dict[str, set[str]]:
+    """Modules of the kernel as its page names them, and those that each imports."""
+    folder = ROOT / "udfs/kernel"
+    files = [file for file in folder.rglob("*.py") if file.name != "__init__.py"]
+    names = {
+        f"udfs.kernel.{'.'.join(file.relative_to(folder).with_suffix('').parts)}": file for file in files
+    }
+    found = {}
+    for name, file in names.items():
+        imports = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom)]
+        imported = {node.module for node in imports}
+        imported |= {f"{node.module}.{each.name}" for node in imports for each in node.names}
+        found[name] = imported & (names.keys() - {name})
+    return found
+
+
+def test_the_model_has_a_row_for_each_module_of_the_kernel_behind_those_it_imports() -> None:
+    section = PAGES["model"].read_text(encoding="utf-8").partition("## 8. Module by module")[2]
+    listed = [f"udfs.kernel.{name}" for name in re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE)]
+    modules = kernel_modules()
+    assert sorted(listed) == sorted(modules)
+    place = {name: number for number, name in enumerate(listed)}
+    assert [(name, each) for name in listed for each in modules[name] if place[each] > place[name]] == []

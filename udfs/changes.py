@@ -1,4 +1,4 @@
-"""Change points of a job's step time and losses, over its days and runs."""
+"""Change points of a job's step time and losses, over its days and runs; rows of job_changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

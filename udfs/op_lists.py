@@ -1,4 +1,7 @@
-"""Ops of chosen rows as flat numpy arrays, without a copy if all rows are chosen in order."""
+"""Ops of chosen rows as flat numpy arrays, and checks of such lists by their writer.
+
+Chosen without a copy if all rows are, in order. The checks are the SQL gate's conditions, at numpy's speed.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,7 @@
-"""The tools for agents: each answers one question from a warehouse and changes nothing."""
+"""The tools for agents: each answers one question from a warehouse and changes nothing.
+
+A reply is one short JSON object, safe whatever names the logs contain.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

@@ -1,4 +1,4 @@
-"""Two clocks for the ops of a step: the host's, and the GPU's by CUDA events.
+"""A step while it is recorded, and two clocks for its ops: the host's, and the GPU's by CUDA events.
 
 Inside a step a clock only takes marks; once it has settled, it says the time between two of them.
 """

@@ -1,4 +1,4 @@
-"""Causes of one unit in words: time lost, time saved by a fix, and culprits."""
+"""Causes of one unit in words: time lost and saved, culprits, failed checks, mitigations, changes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date

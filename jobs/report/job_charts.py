@@ -1,4 +1,4 @@
-"""Chart data of a job's page, and a description of its map of workers by steps."""
+"""Chart data of a job's page, a description of its map of workers by steps, and its power section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Losses in words: in GPU-hours if jobs state them, else in per cent of time."""
+"""Losses in words: in GPU-hours if jobs state them, else in per cent of time; the waterfall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple

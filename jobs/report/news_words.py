@@ -1,4 +1,4 @@
-"""Describe causes that are new or gone in words, from rows of the view cause_news."""
+"""Causes that are new or gone, and hosts that may be drained, in words."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date

@@ -1,4 +1,4 @@
-"""Templates of the pages: outside text is escaped, and data embedded as inert JSON.
+"""Templates of the pages, and the data dictionary: outside text is escaped, data embedded as inert JSON.
 
 A browser lets a page do nothing but show what lies in it and beside it: each states such a policy.
 """

@@ -1,4 +1,7 @@
-"""Simulation of a job, repeatable with the same random draws and without some of its mechanisms."""
+"""Simulation of a job, repeatable with the same random draws and without some of its mechanisms.
+
+Reruns give the ground truth: the real cost of each cause and each mechanism.
+"""
 
 import zlib
 from collections import Counter

@@ -1,4 +1,7 @@
-"""How a share swings over the step, and whether steps start at equal intervals (udfs/README.md, "Power")."""
+"""Share of the workers that compute over the step, how it swings, and whether steps start at equal intervals.
+
+udfs/README.md, "Power", has the equations.
+"""
 
 from dataclasses import dataclass, field
 from functools import cache

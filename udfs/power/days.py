@@ -1,4 +1,7 @@
-"""Power tables of some days: megawatts of each unit, the fleet's sum, and units in phase."""
+"""Power tables of some days: megawatts of each unit, the fleet's sum, and units in phase.
+
+udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pairs.
+"""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta

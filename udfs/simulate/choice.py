@@ -1,4 +1,7 @@
-"""Choose the rows of a unit that count, once for tables, what-if answers and timelines."""
+"""Choose the rows of a unit that count, once for tables, what-if answers and timelines.
+
+Defects that the kernel finds in them are raised in the log's terms: step, rank, op type.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

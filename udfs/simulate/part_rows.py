@@ -1,4 +1,4 @@
-"""Row of job_power: how the share of computing workers swings over a step, and when it peaks."""
+"""Rows of job_power, exposed_communication and role_step: power, communication and roles of one unit."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime

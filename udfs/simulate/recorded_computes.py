@@ -1,4 +1,4 @@
-"""Computes of a unit: which uses the output of which, and which take longer than usual."""
+"""Computes of a unit: which uses the output of which, the gaps between, which take longer than usual."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

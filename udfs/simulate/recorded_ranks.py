@@ -1,4 +1,4 @@
-"""Results for a job of which only some ranks were profiled: no replay, which needs all ranks."""
+"""Results without a replay: for a profile of some ranks, and for a log of step times alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Recorded ends of ops and workers, computed once per block."""
+"""Recorded ends of ops and workers, once per block, and how far apart the ends of transfers are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
