@@ -94,7 +94,7 @@ fix-effect --date DAY --job-id llm-c => no job llm-c: did you mean llm-
 fix-effect --date DAY --host node-012 => no host node-012: did you mean node-0123?
 what-if => Missing option '--job-id'.
 what-if --job-id a --fix 'stage = 3' => Invalid value for '--fix': no column stage: did you mean pp_rank?; use
-what-if --job-id a --fix slowworker => Invalid value for '--fix': slowworker is neither a cause nor a condition
+what-if --job-id a --fix slowworker => Invalid value for '--fix': slowworker is neither a cause nor a
 what-if --job-id a --fix TRUE --set -1 => Invalid value for '--set': '-1' is not a number of at least 0
 what-if --job-id a --fix TRUE --set nan => Invalid value for '--set': 'nan' is not a number of at least 0
 what-if --job-id a --fix TRUE --set fast => Invalid value for '--set': 'fast' is not a number of at least 0
