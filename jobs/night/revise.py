@@ -24,8 +24,7 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, UNIT_KEY, Phase
 from udfs.revise.causes import Row
-from udfs.revise.slower import with_slower
-from udfs.revise.units import REVISED_FROM, Replay, revised_causes
+from udfs.revise.units import REVISED_FROM, Replay, revised_causes, with_slower
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.simulate.unit_batches import UsualTransfers
 

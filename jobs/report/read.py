@@ -16,29 +16,15 @@ from jobs.report.host_page import hosts_with_pages
 from jobs.report.news_words import news_of, outcomes_of
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.warehouse.reader import QuestionError, Reader, on_units
+from schemas import vocabulary
 from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import drain_by
-from schemas.vocabulary import (
-    CAUSE_EVIDENCE,
-    FLEET_DAY,
-    FURTHER_TABLES,
-    JOB_CAUSES,
-    JOB_CHANGES,
-    JOB_MEGAWATTS,
-    OP_TYPE_SLOWDOWN,
-    REJECTS,
-    ROLE_EFFECT,
-    STEP_SLOWDOWN,
-    STRAGGLING_SLOWDOWN,
-    UNIT_KEY,
-    WORKER_SLOWDOWN,
-)
 
-_KEY: Final = ", ".join(UNIT_KEY)
+_KEY: Final = ", ".join(vocabulary.UNIT_KEY)
 _NAMED: Final = {
     "totals": "straggling",
     "weeks": "weeks",
@@ -53,16 +39,16 @@ _NAMED: Final = {
 _JOB_DAYS: Final = "job_days"
 _HISTORY: Final = "culprit_history"
 _WATERFALL: Final = "waterfall"
-_FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS, CAUSE_EVIDENCE)
+_FURTHER: Final = (*vocabulary.FURTHER_TABLES, vocabulary.JOB_MEGAWATTS, vocabulary.CAUSE_EVIDENCE)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
-    WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
-    STEP_SLOWDOWN: ("step",),
-    OP_TYPE_SLOWDOWN: ("op_type",),
-    JOB_CAUSES: ("cause",),
+    vocabulary.WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
+    vocabulary.STEP_SLOWDOWN: ("step",),
+    vocabulary.OP_TYPE_SLOWDOWN: ("op_type",),
+    vocabulary.JOB_CAUSES: ("cause",),
     _HISTORY: ("cause", "culprit"),
     _WATERFALL: ("place",),
-    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
+    **{name: TABLES[name].grain[len(vocabulary.UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
 
@@ -89,11 +75,12 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     """
     units = fleet.units
     is_slow = pc.or_kleene(
-        units["is_straggling"], pc.greater_equal(units["lost_fraction"], 1 - 1 / STRAGGLING_SLOWDOWN)
+        units["is_straggling"],
+        pc.greater_equal(units["lost_fraction"], 1 - 1 / vocabulary.STRAGGLING_SLOWDOWN),
     )
     slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), is_slow))
     dearest = slow.sort_by([("lost_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
-    return [Unit(**key) for key in dearest.select(UNIT_KEY).to_pylist()]
+    return [Unit(**key) for key in dearest.select(vocabulary.UNIT_KEY).to_pylist()]
 
 
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
@@ -119,10 +106,10 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     found = [
         UnitTables(
             job=rows[_JOB_DAYS][unit][0],
-            workers=rows[WORKER_SLOWDOWN].get(unit, ()),
-            steps=rows[STEP_SLOWDOWN].get(unit, ()),
-            op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
-            causes=rows[JOB_CAUSES].get(unit, ()),
+            workers=rows[vocabulary.WORKER_SLOWDOWN].get(unit, ()),
+            steps=rows[vocabulary.STEP_SLOWDOWN].get(unit, ()),
+            op_types=rows[vocabulary.OP_TYPE_SLOWDOWN].get(unit, ()),
+            causes=rows[vocabulary.JOB_CAUSES].get(unit, ()),
             further={name: rows[name].get(unit, ()) for name in _FURTHER},
             roles=roles.get((unit.log_date, rows[_JOB_DAYS][unit][0]["part_of"]), ()),
             hosts=record,
@@ -146,7 +133,7 @@ def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
     for day, part_of in sorted(wholes):
         are_its = f"log_date = DATE'{day}' AND part_of = {sql_strings([part_of])}"
         found[day, part_of] = reader.rows(
-            f"SELECT * FROM {ROLE_EFFECT} WHERE {are_its} ORDER BY role"
+            f"SELECT * FROM {vocabulary.ROLE_EFFECT} WHERE {are_its} ORDER BY role"
         ).to_pylist()
     return found
 
@@ -156,7 +143,7 @@ def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _R
     days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
     jobs = sql_strings(sorted({unit.job_id for unit in units}))
     found: dict[tuple[date, str], _Rows] = {}
-    sql = f"SELECT * FROM {JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
+    sql = f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
     for row in reader.rows(sql).to_pylist():
         found.setdefault((row["log_date"], row["job_id"]), []).append(row)
     return found
@@ -188,7 +175,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
         "days": f"""
             SELECT log_date, lost_gpu_hours, analysed_s, lost_s,
                 CASE WHEN lost_gpu_hours IS NOT NULL THEN analysed_gpu_hours END AS lost_of_gpu_hours
-            FROM {FLEET_DAY} WHERE {period} ORDER BY log_date""",
+            FROM {vocabulary.FLEET_DAY} WHERE {period} ORDER BY log_date""",
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, slowdown, is_analysed, is_straggling,
                 CASE WHEN lost_gpu_hours IS NOT NULL THEN gpu_hours END AS lost_of_gpu_hours, lost_gpu_hours,
@@ -216,7 +203,7 @@ def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
     return f"""
         SELECT * FROM (
             SELECT host, {_KEY}, count(*) AS workers, max(slowdown) AS slowdown
-            FROM {WORKER_SLOWDOWN} WHERE {period} AND host IN ({sql_strings(sorted(hosts))})
+            FROM {vocabulary.WORKER_SLOWDOWN} WHERE {period} AND host IN ({sql_strings(sorted(hosts))})
             GROUP BY host, {_KEY}
         ) LEFT JOIN (
             SELECT host, {_KEY}, sum(lost_fraction) AS lost_fraction, sum(lost_gpu_hours) AS lost_gpu_hours
@@ -229,7 +216,7 @@ def rejects_of(condition: str) -> str:
     """Return SQL for the reject reasons and counts of some units."""
     return f"""
         SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
-        FROM {REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""
+        FROM {vocabulary.REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""
 
 
 def _period(first_day: date, last_day: date) -> str:

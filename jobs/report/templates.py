@@ -18,20 +18,12 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from jinja2.filters import do_mark_safe
 
 from jobs.report import wording
+from schemas import vocabulary
 from schemas.dictionary import entries
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS, symbols_of
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import (
-    FLEET_TABLES,
-    INGESTED_TABLES,
-    LIVE_TABLES,
-    PIPELINE_RUNS,
-    PUBLICATIONS,
-    RESULT_TABLES,
-    UNIT_FINGERPRINTS,
-)
 
 _ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
@@ -161,11 +153,14 @@ def _escaped(policy: str) -> str:
 
 
 GROUPS: Final = (
-    ("What was ingested", INGESTED_TABLES),
-    ("Results of each unit", RESULT_TABLES),
-    ("The fleet, day by day", FLEET_TABLES),
-    ("The pipeline itself", (UNIT_FINGERPRINTS, PIPELINE_RUNS, PUBLICATIONS)),
-    ("Runs that go on", LIVE_TABLES),
+    ("What was ingested", vocabulary.INGESTED_TABLES),
+    ("Results of each unit", vocabulary.RESULT_TABLES),
+    ("The fleet, day by day", vocabulary.FLEET_TABLES),
+    (
+        "The pipeline itself",
+        (vocabulary.UNIT_FINGERPRINTS, vocabulary.PIPELINE_RUNS, vocabulary.PUBLICATIONS),
+    ),
+    ("Runs that go on", vocabulary.LIVE_TABLES),
 )
 """Tables as the page lists them."""
 

@@ -9,7 +9,7 @@ any layout (fleets, evaluation), draw_like_the_papers one as large and as often 
 of their logs. True savings run a job again for each cause, so histories of hundreds of millions of ops do
 without.
 
-A WholeSimulation runs several jobs as roles of one whole that wait for each other; sample_whole draws one.
+A WholeSimulation runs several jobs as roles of one whole that wait for each other.
 
 What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
 

@@ -7,13 +7,13 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions, Place, Rows
+from jobs.synthetic.conditions import Conditions, Place
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.program import build_program
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
@@ -129,17 +129,6 @@ class Simulation:
         """
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
 
-    def timeline_in_no_time(self, rows: Rows) -> Timeline:
-        """Run the job as it ran, but with some of its ops at zero duration."""
-        busy_us, delay_us = self.times_us()
-        busy_us[rows] = 0.0
-        return self._events.run(busy_us, delay_us)
-
-    @cached_property
-    def _times_as_it_ran(self) -> tuple[Times, Times]:
-        """Busy times and delays with all mechanisms, cached for comparisons."""
-        return self.times_us()
-
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
         """Where a mechanism lengthens or delays an op; bool, shape (step, dp_rank, pp_rank).
 
@@ -217,12 +206,6 @@ def true_savings(simulation: Simulation) -> Truth:
             for place, mechanism in enumerate(simulation.plan.mechanisms)
         ],
     )
-
-
-def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
-    whole, without = (simulation.timeline(), simulation.timeline_in_no_time(rows))
-    return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def _struck(simulation: Simulation, place: int) -> dict[str, Any]:

@@ -1,18 +1,15 @@
 """Wholes of several jobs that wait for each other in every iteration, and time saved by a faster role."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jobs.synthetic.job import GeneratedJob, recorded_job
-from jobs.synthetic.sample_faults import log_uniform
-from jobs.synthetic.sample_job import SEEDS, sample_job
-from jobs.synthetic.shape import JobIdentity
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 
 ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
 """Each may wait for those before it."""
@@ -111,41 +108,3 @@ class WholeSimulation:
             for number, (run, each) in enumerate(zip(self.runs, self.steps_s, strict=True))
         ]
         return 1 - self.time_s(steps_s) / self.time_s(self.steps_s)
-
-
-def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
-    """Draw a random whole.
-
-    Two to five roles; each but the first waits for one or more of those before it. One role in five has two
-    jobs. In three wholes of four the first roles wait for the last of the iteration before, else only for
-    themselves: they run ahead. Transitions are 0.5 to 20 % of a usual iteration, clocks of jobs differ by up
-    to 5 ms.
-    """
-    rng = child_rng(seed, "whole")
-    count = int(rng.integers(2, len(ROLES) + 1))
-    roles = [ROLES[place] for place in sorted(rng.choice(len(ROLES), count, replace=False))]
-    waits: dict[str, tuple[str, ...]] = {roles[0]: ()}
-    for place, role in enumerate(roles[1:], start=1):
-        chosen = rng.random(place) < 0.5
-        chosen[int(rng.integers(place))] = True
-        waits[role] = tuple(other for other, is_chosen in zip(roles, chosen, strict=False) if is_chosen)
-    last = tuple(role for role in roles if not any(role in others for others in waits.values()))
-    runs_ahead = bool(rng.random() < 0.25)
-    length_s = log_uniform(rng, 0.005, 0.2) * 10
-    runs = []
-    for role in roles:
-        for number in range(2 if rng.random() < 0.2 else 1):
-            steps = int(rng.integers(1, 4))
-            plan = _plan(int(rng.integers(SEEDS)), f"{role}-{number}", iterations * steps, most_ops)
-            transition_s = length_s * rng.uniform(0.5, 1.5, iterations)
-            before = () if waits[role] or runs_ahead else last
-            clock_s = float(rng.uniform(0, 0.005))
-            runs.append(Run(role, plan, waits[role], before, steps, transition_s, clock_s))
-    return WholeSimulation(f"whole-{seed}", runs)
-
-
-def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
-    plan = sample_job(seed, has_own_hosts=False, most_ops=most_ops)
-    fields: Mapping[str, Any] = {"gpu_hours": float(plan.shape.world_size)}
-    identity = JobIdentity(job_id=job_id, fields=fields)
-    return replace(plan, shape=replace(plan.shape, steps=steps), identity=identity, lost_ranks=())

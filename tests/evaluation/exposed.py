@@ -10,9 +10,11 @@ from typing import Final
 import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.conditions import Rows
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.sample_job import sample_job
-from jobs.synthetic.simulation import Simulation, true_exposed_s
+from jobs.synthetic.simulation import Simulation
+from jobs.synthetic.timeline import Timeline
 from schemas.vocabulary import (
     ALL_OP_TYPES,
     ALL_STAGES,
@@ -65,6 +67,19 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
     recorded = [name for name in names if name not in shape.absent]
     rows = place.rows(*recorded, pp_rank=None if pp_rank == ALL_STAGES else pp_rank)
     return true_exposed_s(simulation, rows)
+
+
+def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
+    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
+    whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
+    return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
+
+
+def timeline_in_no_time(simulation: Simulation, rows: Rows) -> Timeline:
+    """Run the job as it ran, but with some of its ops at zero duration."""
+    busy_us, delay_us = simulation.times_us()
+    busy_us[rows] = 0.0
+    return simulation._events.run(busy_us, delay_us)
 
 
 def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:

@@ -33,6 +33,7 @@ from schemas.mitigations import (
     SEQUENCES,
 )
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from tests.evaluation.exposed import timeline_in_no_time
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 
 
@@ -184,7 +185,7 @@ def _overlapped(run: Run) -> float:
     types = [
         name for name in OP_TYPES if OP_TYPE_GROUPS.get(name, name) == named and name not in shape.absent
     ]
-    without_us = simulation.step_us(simulation.timeline_in_no_time(place.rows(*types)))
+    without_us = simulation.step_us(timeline_in_no_time(simulation, place.rows(*types)))
     busy_us, _ = simulation.times_us()
     for name in types:
         for stage in range(shape.pp_size):

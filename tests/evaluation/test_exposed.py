@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jobs.synthetic.simulation import JobPlan, Simulation, true_exposed_s
-from tests.evaluation.exposed import judge, main
+from jobs.synthetic.simulation import JobPlan, Simulation
+from tests.evaluation.exposed import judge, main, true_exposed_s
 from tests.support.random_jobs import EXACT, PAIR
 
 

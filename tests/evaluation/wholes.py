@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.whole import WholeSimulation, sample_whole
+from jobs.synthetic.whole import WholeSimulation
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, ROLE_EFFECT, ROLE_STEP, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
+from tests.support.wholes import sample_whole
 from udfs.errors import TraceError
 from udfs.roles.role_tables import role_tables
 from udfs.what_if import simulate_job

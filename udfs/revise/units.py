@@ -1,7 +1,8 @@
 """Revise the causes of many units by earlier runs of their models and by hosts slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
-that is looked at; ops are replayed once more only of units whose transfers became slow.
+that is looked at; ops are replayed once more only of units whose transfers became slow. That recorded steps
+grew longer over earlier days is said without any replay.
 """
 
 from collections import defaultdict
@@ -30,7 +31,7 @@ from schemas.vocabulary import (
 from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
-from udfs.revise.history import Run, SlowHost, Stage
+from udfs.revise.history import SAME_OPS, Run, SlowHost, Stage
 
 RUNS_A_DAY: Final = 8
 """Most runs of each model and day that are compared: hundreds of the same model add nothing."""
@@ -240,4 +241,57 @@ def _rows(table: pa.Table, *columns: str) -> list[Row]:
 
 
 def _key(row: Row) -> Unit:
+    return Unit(*(row[name] for name in UNIT_KEY))
+
+
+Row = dict[str, Any]
+
+_COLUMN: Final = "slower_than_usual"
+_OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
+_ALIKE: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
+_MOST_RUNS: Final = 32
+"""Most earlier units that one is compared with, the latest."""
+
+
+def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
+    """Add to job_slowdown the ratio of each step time to its usual one; null without earlier days.
+
+    Usual is the lower median of earlier days of the same model, layout and ops per step; where there are
+    none, that of the same run.
+
+    baselines, earlier : rows of job_baseline, of these days and of days before.
+    days               : how many earlier days count.
+    """
+    columns = list(dict.fromkeys((*UNIT_KEY, "model", *_ALIKE, *_OF_THE_PAST)))
+    own = baselines.select(columns).to_pylist()
+    past: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in sorted([*own, *earlier.select(columns).to_pylist()], key=_unit, reverse=True):
+        past[_alike(row)].append(row)
+        past[row["job_id"], row["run_id"]].append(row)
+    found = {_unit(row): _ratio(row, past, days) for row in own}
+    units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
+    ratios = pa.array([found.get(Unit(*unit)) for unit in units], pa.float64())
+    return slowdowns.set_column(slowdowns.column_names.index(_COLUMN), _COLUMN, ratios)
+
+
+def _ratio(unit: Row, past: dict[tuple[Any, ...], list[Row]], days: int) -> float | None:
+    def before(rows: Sequence[Row]) -> list[Row]:
+        return [row for row in rows if 1 <= (unit["log_date"] - row["log_date"]).days <= days]
+
+    alike = [row for row in before(past[_alike(unit)]) if _is_same_work(row, unit)]
+    compared = (alike or before(past[unit["job_id"], unit["run_id"]]))[:_MOST_RUNS]
+    times_s = sorted(row["actual_step_s"] for row in compared)
+    usual_s = times_s[(len(times_s) - 1) // 2] if times_s else 0.0
+    return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None
+
+
+def _is_same_work(row: Row, unit: Row) -> bool:
+    return bool(abs(row["ops_per_step"] - unit["ops_per_step"]) <= SAME_OPS * unit["ops_per_step"])
+
+
+def _alike(row: Row) -> tuple[Any, ...]:
+    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _ALIKE))
+
+
+def _unit(row: Row) -> Unit:
     return Unit(*(row[name] for name in UNIT_KEY))

@@ -17,8 +17,13 @@ from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.op_lists import list_lengths
-from udfs.simulate.exchanged_stages import exchanged_stages, is_transposed, named_stages
-from udfs.simulate.implausible import implausible_times, implausible_zeros
+from udfs.simulate.implausible import (
+    exchanged_stages,
+    implausible_times,
+    implausible_zeros,
+    is_transposed,
+    named_stages,
+)
 from udfs.simulate.odd_records import (
     MOST_NAMED,
     in_other_units,

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.synthetic.whole import WholeSimulation, sample_whole
+from jobs.synthetic.whole import WholeSimulation
+from tests.support.wholes import sample_whole
 
 SEEDS = (0, 3, 5)
 
