@@ -112,5 +112,5 @@ class LineThread:
     def _say(self, reason: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            text = "%s: %s are left out until the store takes them, the training goes on: %s"
+            text = "%s: %s are left out until the store takes them, training continues: %s"
             warn(text, self._what, self._units, reason)

@@ -1,4 +1,4 @@
--- How many GPU-hours are spent waiting for communication, by model and size, and what would perfect overlap return?
+-- How many GPU-hours are spent waiting for communication, by model and size, and what would perfect overlap save?
 SELECT
     month,
     model,

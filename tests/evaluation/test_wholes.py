@@ -1,4 +1,4 @@
-"""What faster roles return to generated wholes, beside their truth: near enough, and printed."""
+"""Time that faster roles save generated wholes, beside their truth."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Evaluate what faster roles return to a whole, beside wholes that were run again with the faster role.
+"""Evaluate the time that faster roles save a whole, beside wholes that were run again with the faster role.
 
 `python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
 those from 1,000,000 on are kept for evaluation.
@@ -101,7 +101,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def right_role(rows: pd.DataFrame) -> float:
-    """Share of wholes in which the role that returns most at half its time is the one said. [%]"""
+    """Share of wholes in which the role whose halved time saves most is the one named. [%]"""
     by_seed = rows.groupby("seed")
     said = rows.loc[by_seed["said_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
     true = rows.loc[by_seed["true_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
@@ -116,7 +116,7 @@ def right_role(rows: pd.DataFrame) -> float:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge what faster roles return."""
+    """Judge the time that faster roles save."""
     judged: list[Row] = []
     seed, wholes = args.seed, 0
     while wholes < args.jobs:
@@ -132,7 +132,7 @@ def main(args: Arguments) -> int:
     ]
     heading = (
         f"{wholes} generated wholes of {len(rows)} roles, of seeds {args.seed} to {seed - 1}. In "
-        f"{right_role(rows):.1f} % the role that returns most at half its time is the one said."
+        f"{right_role(rows):.1f} % the role whose halved time saves most is the one named."
     )
     sys.stdout.write(rendered(heading, sections, args.format))
     return Exit.DONE

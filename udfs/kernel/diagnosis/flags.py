@@ -36,7 +36,7 @@ TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: int) -> list[int]:
     """Flag of each cause, by its code: the first reason that applies, or NO_FLAG.
 
-    rest, moving : what no fix returns, and what transfers take; shares of T_actual.
+    rest, moving : what no fix saves, and what transfers take; shares of T_actual.
     apart        : number of workers that are slow each for itself.
     """
     layout, waste = found.job.layout, savings.together + rest
