@@ -1,4 +1,4 @@
-"""# Runs that go on: causes that begin and end, within minutes
+"""# Runs in progress: causes that begin and end, within minutes
 
 Every ten minutes the last steps of each run in progress are simulated as the night does it. What was found
 is in tables of its own, and a cause that begins or ends is posted to the webhook, once.
@@ -33,7 +33,7 @@ from dags.operators.spark_submit import SparkSubmitOperator
 
 with DAG(
     dag_id="watch_landing",
-    description="Causes that begin and end in runs that go on.",
+    description="Causes that begin and end in runs in progress.",
     doc_md=__doc__,
     schedule=CronDataIntervalTimetable("*/10 * * * *", timezone="UTC"),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),

@@ -63,7 +63,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "revise": _Entry("revise_causes", "decide the causes that need other jobs and earlier days"),
         "aggregate": _Entry("aggregate_fleet", "sum up the fleet of each day"),
         "publish": _Entry("publish_night", "check all tables against each other; write the report"),
-        "watch": _Entry("watch_landing", "warn of causes that begin or end in runs that go on"),
+        "watch": _Entry("watch_landing", "warn of causes that begin or end in runs in progress"),
         "release": _Entry("release_night", "release what a gate refused"),
     },
     "History and upkeep": {

@@ -27,7 +27,7 @@ from schemas.vocabulary import HEALTH_STARTS, Exit
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
 _MOST_BYTES: Final = 200_000_000
-"""Of a file: a document is in memory as a whole."""
+"""Largest file [B]: a document is in memory as a whole."""
 _MOST_EVENTS: Final = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Watch: warn of causes that begin and end in runs that go on, minutes after their first slow step.
+"""Watch: warn of causes that begin and end in runs in progress, minutes after their first slow step.
 
 The last window of each run in progress is simulated as a night does, into tables of its own: live_slowdown
 and live_causes. The night goes first, and reads none of them.

@@ -1,4 +1,4 @@
-"""Runs that go on: live_slowdown, the last window of each; live_causes, what began and ended in them.
+"""Runs in progress: live_slowdown, the last window of each; live_causes, what began and ended in them.
 
 Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
 """

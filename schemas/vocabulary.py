@@ -79,7 +79,7 @@ class RunEvent:
 
 EVENTS: Final = _values(RunEvent)
 STALLS: Final = (RunEvent.CHECKPOINT, RunEvent.EVALUATION, RunEvent.DATA_LOADING)
-"""Events with a duration, in which training stands still."""
+"""Events with a duration, in which training stops."""
 
 HEALTH_COMPONENTS: Final = ("gpu", "nic", "link", "disk", "node")
 HEALTH_STARTS: Final = "starts"
@@ -334,7 +334,7 @@ FLEET_TABLES: Final = (
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the logs and live tables as they are."""
 LIVE_TABLES: Final = (LIVE_SLOWDOWN, LIVE_CAUSES)
-"""Of runs that go on: preliminary, so no publication has them, and readers see each as it is."""
+"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 

@@ -1,4 +1,4 @@
-"""A run that goes on: its last window as rows of the live tables, and when its causes begin and end."""
+"""A run in progress: its last window as rows of the live tables, and when its causes begin and end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

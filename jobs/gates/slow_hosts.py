@@ -17,7 +17,7 @@ Risen = tuple[str, float, float, int]
 _MOST_JOBS: Final = 5
 """Most jobs that are named one by one."""
 _MOST_HOSTS: Final = 3
-"""Most hosts that are named of a job."""
+"""Largest number of hosts that are named for a job."""
 
 
 class Slowed(NamedTuple):

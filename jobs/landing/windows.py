@@ -1,4 +1,4 @@
-"""The last window of each run that goes on, read and simulated on executors as a night does it."""
+"""The last window of each run in progress, read and simulated on executors as a night does it."""
 
 import pickle
 import time

@@ -1,4 +1,4 @@
-"""One round of watching runs that go on: live_slowdown, live_causes, warnings of what began or ended.
+"""One round of watching runs in progress: live_slowdown, live_causes, warnings of what began or ended.
 
 The night's reader, simulator and gates, over the last window of each run. What is written depends on the
 landing and on the rows before alone, in an order in which the next round makes up for one that was ended:

@@ -160,7 +160,7 @@ GROUPS: Final = (
         "The pipeline itself",
         (vocabulary.UNIT_FINGERPRINTS, vocabulary.PIPELINE_RUNS, vocabulary.PUBLICATIONS),
     ),
-    ("Runs that go on", vocabulary.LIVE_TABLES),
+    ("Runs in progress", vocabulary.LIVE_TABLES),
 )
 """Tables as the page lists them."""
 

@@ -43,7 +43,7 @@ def limit_data(most: int) -> None:
 
 
 def data_bytes() -> int:
-    """Writable memory of this process; 0 if the system does not tell. [B]"""
+    """Writable memory of this process; 0 if unknown. [B]"""
     with suppress(OSError):
         for line in (_PROC / "status").read_text().splitlines():
             if line.startswith("VmData:"):

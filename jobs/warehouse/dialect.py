@@ -173,4 +173,4 @@ _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.Min: _greatest_struct,
     exp.TryCast: _cast,
 }
-"""What changes an expression by what it stands in, or refuses it."""
+"""Rules that change an expression by its context, or refuse it."""

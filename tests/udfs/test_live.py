@@ -1,4 +1,4 @@
-"""Causes of runs that go on: when they begin, go on and end, as windows show them."""
+"""Causes of runs in progress: when they begin, go on and end, as windows show them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Runs that go on are watched: one warning of a begin or end, whatever ends a round."""
+"""Runs in progress are watched: one warning of a begin or end, whatever ends a round."""
 
 import json
 import shutil
