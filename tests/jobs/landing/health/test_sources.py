@@ -221,7 +221,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], set[Any], dict[str, int]]] = {
         CSV,
         {"columns": COLUMNS, "words": {"CRIT": "error"}},
         {("node-a", "gpu", 3, "fan", "sample", "error")},
-        {"rows with a time, index or value that is none": 2},
+        {"rows with an invalid time, index or value": 2},
     ),
 }
 
