@@ -129,6 +129,11 @@ class Simulation:
         """
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
 
+    @cached_property
+    def _times_as_it_ran(self) -> tuple[Times, Times]:
+        """Busy times and delays with all mechanisms, cached for comparisons."""
+        return self.times_us()
+
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
         """Where a mechanism lengthens or delays an op; bool, shape (step, dp_rank, pp_rank).
 
