@@ -81,7 +81,7 @@ def kernel_modules() -> dict[str, set[str]]:
     found = {}
     for name, file in names.items():
         imports = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom)]
-        imported = {node.module for node in imports}
+        imported = {str(node.module) for node in imports}
         imported |= {f"{node.module}.{each.name}" for node in imports for each in node.names}
         found[name] = imported & (names.keys() - {name})
     return found

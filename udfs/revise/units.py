@@ -244,8 +244,6 @@ def _key(row: Row) -> Unit:
     return Unit(*(row[name] for name in UNIT_KEY))
 
 
-Row = dict[str, Any]
-
 _COLUMN: Final = "slower_than_usual"
 _OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
 _ALIKE: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
