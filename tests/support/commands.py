@@ -9,11 +9,12 @@ from typing import Any
 
 from jobs.runtime.arguments import Command
 from jobs.runtime.project import PROJECT
+from tests.support.class_archive import FROM_ARCHIVE
 
 INHERITED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "LANG")
 """All that a command gets of this process's environment."""
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+SHORT_LIVED = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {FROM_ARCHIVE}"
 """For a JVM that ends before thorough compilation pays: a third less CPU time for each stage.
 
 Without a separate size its code may take 48 MB, a fifth of what is usual: a stage that revises two weeks of

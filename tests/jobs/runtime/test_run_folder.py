@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from jobs.runtime import jvm, run_folder
 from jobs.runtime.project import PROJECT
+from tests.support.commands import SHORT_LIVED
 
 RUN = """
 import sys
@@ -35,6 +36,7 @@ with session(load_settings("local"), "run") as spark:
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Start a run whose temporary files lie in a folder: its process, and what it says once it has worked."""
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(PROJECT)}
+    environment["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
     with subprocess.Popen(
         [sys.executable, "-c", RUN],
         env=environment,
