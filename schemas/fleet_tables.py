@@ -3,17 +3,9 @@
 from typing import Final
 
 from schemas import columns as col
+from schemas import vocabulary as words
 from schemas.groups import DIMENSIONS
 from schemas.table import Table
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    MOST_SIMILAR_CORRELATION,
-    NOT_STATED,
-    REPLAYED_STATUSES,
-    STATUSES,
-    STRAGGLING_SLOWDOWN,
-    WHOLE_SHARE,
-)
 
 _WASTES_AT_MOST: Final = "% of analysed units waste at most this (exact, interpolated); null: none analysed"
 
@@ -28,10 +20,12 @@ FLEET_DAY: Final = Table(
             log_date
             jobs (count): units of the day
             """),
-        *col.declared("\n".join(f"{status} (count): units with status {status}" for status in STATUSES)),
+        *col.declared(
+            "\n".join(f"{status} (count): units with status {status}" for status in words.STATUSES)
+        ),
         *col.declared(f"""
-            replayed (count): units replayed: status {", ".join(REPLAYED_STATUSES)}
-            straggling (count): analysed units with slowdown >= {STRAGGLING_SLOWDOWN}
+            replayed (count): units replayed: status {", ".join(words.REPLAYED_STATUSES)}
+            straggling (count): analysed units with slowdown >= {words.STRAGGLING_SLOWDOWN}
             gpu_hours (gpu_hours): GPU-hours of all units that state them; null if none does
             analysed_gpu_hours (gpu_hours): GPU-hours of analysed units; null if none states them
             wasted_gpu_hours (gpu_hours): wasted GPU-hours of analysed units, against the paper's ideal; null
@@ -44,9 +38,9 @@ FLEET_DAY: Final = Table(
     ),
     expectations=col.rules(f"""
         -- jobs = sum of the counts by status
-        every_unit_has_one_status: jobs = {" + ".join(STATUSES)}
+        every_unit_has_one_status: jobs = {" + ".join(words.STATUSES)}
         -- replayed = sum of its statuses
-        replayed_is_sum: replayed = {" + ".join(REPLAYED_STATUSES)}
+        replayed_is_sum: replayed = {" + ".join(words.REPLAYED_STATUSES)}
         -- only analysed units count as straggling
         straggling_are_analysed: straggling <= analysed
         -- analysed units lose at most what they took
@@ -63,11 +57,11 @@ FLEET_DAY: Final = Table(
 CAUSE_DAY: Final = Table(
     "cause_day",
     "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
-    f"{', '.join(REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
+    f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
     "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not "
     "set, but not over units that state none: attributed_gpu_hours adds up over causes to "
     "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
-    f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
+    f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",
     grain=("log_date", "cause"),
@@ -149,15 +143,15 @@ GROUP_DAY: Final = Table(
         f"""
         log_date
         dimension (text of DIMENSIONS): what the units are grouped by
-        value (text): the group; {NOT_STATED} if the manifest does not state it
+        value (text): the group; {words.NOT_STATED} if the manifest does not state it
         jobs (count): units of the group
         replayed (count): of these, units that were replayed
         analysed (count): of these, analysed units
-        straggling (count): of these, units with slowdown >= {STRAGGLING_SLOWDOWN}
-        worker_driven (count): of these, units with slow_worker_share > {WHOLE_SHARE}
-        stage_driven (count): straggling units with last_stage_share >= {WHOLE_SHARE}
+        straggling (count): of these, units with slowdown >= {words.STRAGGLING_SLOWDOWN}
+        worker_driven (count): of these, units with slow_worker_share > {words.WHOLE_SHARE}
+        stage_driven (count): straggling units with last_stage_share >= {words.WHOLE_SHARE}
         sequence_driven (count): straggling units with forward_backward_correlation >=
-            {MOST_SIMILAR_CORRELATION}
+            {words.MOST_SIMILAR_CORRELATION}
         gpu_hours (gpu_hours): GPU-hours of all units; {_STATED}
         analysed_gpu_hours (gpu_hours): GPU-hours of analysed units; {_STATED}
         straggling_gpu_hours (gpu_hours): GPU-hours of straggling units; {_STATED}
@@ -182,7 +176,7 @@ OP_TYPE_DAY: Final = Table(
         log_date
         op_type (text of COUNTED_OP_TYPES): see op_type_slowdown
         jobs (count): analysed units that have it
-        slowed (count): of these, units that it alone slows to at least {STRAGGLING_SLOWDOWN}
+        slowed (count): of these, units that it alone slows to at least {words.STRAGGLING_SLOWDOWN}
         gpu_hours (gpu_hours): GPU-hours of these units; null if none states them
         wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction of the op type alone, summed; null if no unit
             states GPU-hours

@@ -1,7 +1,9 @@
 import pyarrow as pa
 import pytest
 
+from schemas import symbols
 from schemas.columns import declared, rules, struct
+from schemas.symbols import SYMBOLS
 from schemas.table import Column, Expectation, SchemaError
 from schemas.vocabulary import CAUSES
 
@@ -75,3 +77,7 @@ def test_a_text_declares_rules() -> None:
 def test_a_rule_needs_its_meaning_and_its_condition(text: str) -> None:
     with pytest.raises(SchemaError):
         rules(text)
+
+
+def test_every_declared_symbol_is_read() -> None:
+    assert len(SYMBOLS) == symbols._DECLARED.count("\n    = ")
