@@ -10,10 +10,22 @@ from string import Template
 from typing import Final
 
 from schemas import groups
-from schemas import vocabulary as words
 from schemas.drain import DrainTerms
 from schemas.table import sql_strings
-from schemas.vocabulary import Status
+from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
+    CAUSES,
+    MACHINE_CAUSES,
+    NEWS_FRACTION,
+    NOT_STATED,
+    OP_TYPES,
+    REPLAYED_STATUSES,
+    SLOWER_THAN_BEFORE,
+    STATUSES,
+    STRAGGLING_SLOWDOWN,
+    TABLE_NAMES,
+    Status,
+)
 
 ALL_DAYS: Final = "true"
 OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
@@ -50,22 +62,22 @@ VIEW_NAMES: Final = (
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """The first and last day with a year of four digits."""
 
-FUNNEL: Final = (Status.FAILED, *(status for status in words.STATUSES if status != Status.FAILED))
+FUNNEL: Final = (Status.FAILED, *(status for status in STATUSES if status != Status.FAILED))
 """Statuses by how far the analysis of a unit came; `failed` says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
-    "op_names": sql_strings(words.OP_TYPES),
-    "causes": sql_strings(words.CAUSES),
+    "op_names": sql_strings(OP_TYPES),
+    "causes": sql_strings(CAUSES),
     "statuses": f"array({sql_strings(FUNNEL)})",
-    "replayed_statuses": sql_strings(words.REPLAYED_STATUSES),
+    "replayed_statuses": sql_strings(REPLAYED_STATUSES),
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
-    "unexplained": sql_strings([words.CAUSE_UNEXPLAINED]),
-    "news_fraction": repr(words.NEWS_FRACTION),
-    "machine_causes": sql_strings(words.MACHINE_CAUSES),
-    "not_stated": sql_strings([words.NOT_STATED]),
-    "slower_than_before": repr(words.SLOWER_THAN_BEFORE),
-    "straggling_slowdown": repr(words.STRAGGLING_SLOWDOWN),
+    "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
+    "news_fraction": repr(NEWS_FRACTION),
+    "machine_causes": sql_strings(MACHINE_CAUSES),
+    "not_stated": sql_strings([NOT_STATED]),
+    "slower_than_before": repr(SLOWER_THAN_BEFORE),
+    "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
     "size_bucket": groups.SIZE_BUCKET,
     "groups": groups.GROUPS,
     "is_worker_driven": groups.IS_WORKER_DRIVEN,
@@ -88,7 +100,7 @@ class SqlFile:
     def sources(self) -> tuple[str, ...]:
         """Names of the tables and views that the SQL reads directly, after FROM or JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
-        return tuple(name for name in (*words.TABLE_NAMES, *VIEW_NAMES) if name in words)
+        return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
     def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
         """Return the SQL of a named query for the days from first_day to last_day; None leaves an end open.
