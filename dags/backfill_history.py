@@ -35,8 +35,7 @@ from airflow.sdk import DAG, Param
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
 from dags.operators.assets import HISTORY
-from dags.operators.policy import of_tasks
-from dags.operators.spark_submit import SparkSubmitOperator
+from dags.operators.spark_submit import SparkSubmitOperator, of_tasks
 from schemas.vocabulary import PHASE_NAMES
 
 ARGUMENTS = """\

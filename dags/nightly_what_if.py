@@ -106,8 +106,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 from dags.operators.alerts import alert_late, alert_warnings
 from dags.operators.assets import FLEET, INGESTED, LANDING, NIGHT, NIGHT_BY_DATE, RESULTS, REVISED
 from dags.operators.day_marker import DayMarkerSensor
-from dags.operators.policy import of_tasks
-from dags.operators.spark_submit import SparkSubmitOperator
+from dags.operators.spark_submit import SparkSubmitOperator, of_tasks
 
 # Read with the file, as a schedule must be: by the DAG processor, and so the same on all of its runs.
 STARTED_BY_LANDING = os.environ.get("WHAT_IF_SCHEDULE") == "landing"

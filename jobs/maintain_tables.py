@@ -27,17 +27,10 @@ from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import Reader
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_days, vacuum
+from schemas import vocabulary as words
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    INGESTED_TABLES,
-    JOBS,
-    LIVE_TABLES,
-    RANK_STEPS,
-    UNIT_FINGERPRINTS,
-    UPKEEP,
-    Phase,
-)
+from schemas.vocabulary import Phase
 
 _DONE: Final = ("table", "rows_expired", "files_compacted", "into_files", "files_deleted")
 _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
@@ -49,10 +42,13 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     log_date : age is counted from this day, or from the last ingested one if that is earlier
     """
     warehouse = Warehouse.of(spark, settings)
-    last = pc.max(warehouse.rows(TABLES[JOBS])["log_date"]).as_py()
+    last = pc.max(warehouse.rows(TABLES[words.JOBS])["log_date"]).as_py()
     oldest = _oldest(last, settings, log_date)
     tables, done = _own_tables(settings), {}
-    with publication(warehouse, UPKEEP, [], warehouse.own_tables), no_round(settings, "maintain_tables"):
+    with (
+        publication(warehouse, words.UPKEEP, [], warehouse.own_tables),
+        no_round(settings, "maintain_tables"),
+    ):
         for table in tables:
             expired = _expire(warehouse, table, oldest)
             done[table.name] = expired, *compact(warehouse, table)
@@ -61,7 +57,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 
 def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
     """Rows and files of every table that would expire or be deleted; changes nothing."""
-    last = reader.rows(f"SELECT max(log_date) AS last FROM {JOBS}")["last"][0].as_py()
+    last = reader.rows(f"SELECT max(log_date) AS last FROM {words.JOBS}")["last"][0].as_py()
     rows = {}
     for name, oldest in _oldest(last, settings, log_date).items():
         is_expired = f"log_date < DATE'{oldest.isoformat()}'"
@@ -80,7 +76,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 def _own_tables(settings: Settings) -> list[Table]:
     """Tables of this warehouse, without those that it reads from another."""
-    shared = INGESTED_TABLES if settings.paths.ingested is not None else ()
+    shared = words.INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 
@@ -89,8 +85,8 @@ def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, 
 
     last : latest ingested day
     """
-    days = {RANK_STEPS: settings.maintenance.rank_steps_days}
-    days |= dict.fromkeys(LIVE_TABLES, settings.maintenance.live_days)
+    days = {words.RANK_STEPS: settings.maintenance.rank_steps_days}
+    days |= dict.fromkeys(words.LIVE_TABLES, settings.maintenance.live_days)
     return {name: min(log_date, last or log_date) - timedelta(days=age) for name, age in days.items()}
 
 
@@ -102,8 +98,10 @@ def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> i
     """
     if table.name not in oldest:
         return 0
-    if table.name == RANK_STEPS:
-        remove_days(warehouse, TABLES[UNIT_FINGERPRINTS], oldest[RANK_STEPS], {"stage": Phase.INGEST})
+    if table.name == words.RANK_STEPS:
+        remove_days(
+            warehouse, TABLES[words.UNIT_FINGERPRINTS], oldest[words.RANK_STEPS], {"stage": Phase.INGEST}
+        )
     return remove_days(warehouse, table, oldest[table.name])
 
 

@@ -1,57 +1,173 @@
-"""Kinds of columns, columns that several tables share, and identities between columns.
+"""Declarations of columns and rules as text; kinds of columns, and columns that several tables share."""
 
-A kind is a Column without its name and meaning: `seconds("actual_step_s", "recorded step time")`.
-"""
-
-from functools import partial
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from inspect import cleandoc
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
 
-from schemas.table import Column, Expectation
+from schemas import vocabulary
+from schemas.table import Column, Expectation, SchemaError
 
 SAME_FORMULA: Final = 1e-12
 """Relative: both sides come from the same formula over the same float64 numbers; only rounding may differ."""
 SAME_SUM: Final = 1e-9
 """Relative: both sides are sums over steps, taken in different orders."""
 
-text = partial(Column, type=pa.string())
-texts = partial(Column, type=pa.list_(pa.string()))
-flag = partial(Column, type=pa.bool_())
-integer = partial(Column, type=pa.int64())
-number32 = partial(Column, type=pa.int32())
-real = partial(Column, type=pa.float64())
-instant = partial(Column, type=pa.timestamp("us", tz="UTC"))
-
-count = partial(Column, type=pa.int64(), unit="count", minimum=0)
-size = partial(Column, type=pa.int32(), unit="count")
-seconds = partial(Column, type=pa.float64(), unit="s")
-ratio = partial(Column, type=pa.float64(), unit="ratio")
-fraction = partial(Column, type=pa.float64(), unit="fraction")
-share = partial(fraction, maximum=1.0 + SAME_SUM)
-gpu_hours = partial(Column, type=pa.float64(), unit="GPU h", nullable=True)
-
-LOG_DATE: Final = Column("log_date", "day on which the producers wrote the logs; the partition", pa.date32())
-UNIT: Final = (
-    LOG_DATE,
-    text("job_id", "training job, as the landing's folder names it; always text"),
-    text("run_id", "run of the job, as the landing's folder names it; always text"),
+Own = Mapping[str, Column | pa.DataType | tuple[str, ...]]
+_NONE: Final[Own] = MappingProxyType({})
+_TYPES: Final = {
+    "text": pa.string(),
+    "flag": pa.bool_(),
+    "integer": pa.int64(),
+    "number32": pa.int32(),
+    "code": pa.int8(),
+    "real": pa.float64(),
+    "real32": pa.float32(),
+    "day": pa.date32(),
+    "instant": pa.timestamp("us", tz="UTC"),
+}
+_KINDS: Final[dict[str, dict[str, Any]]] = {
+    **{name: {"type": kind} for name, kind in _TYPES.items()},
+    "count": {"type": pa.int64(), "unit": "count", "minimum": 0},
+    "size": {"type": pa.int32(), "unit": "count"},
+    "seconds": {"type": pa.float64(), "unit": "s"},
+    "ratio": {"type": pa.float64(), "unit": "ratio"},
+    "fraction": {"type": pa.float64(), "unit": "fraction"},
+    "share": {"type": pa.float64(), "unit": "fraction", "maximum": 1.0 + SAME_SUM},
+    "gpu_hours": {"type": pa.float64(), "unit": "GPU h", "nullable": True},
+}
+"""Arguments of Column, by the name that texts have for a kind of column."""
+_COLUMN: Final = re.compile(
+    r"(?P<name>\w+) \((?P<kind>\w+(?:\[\]| -> \w+)?)(?P<nullable>\??)(?: of (?P<allowed>\w+))?"
+    r"(?: \[(?P<unit>[^]]+)\])?(?: >= (?P<minimum>[-.\w]+))?(?: <= (?P<maximum>[-.\w]+))?"
+    r"\): (?P<meaning>[^{}]+)"
 )
-"""The key of one unit of analysis: one run of one job on one log date."""
+_RULE: Final = re.compile(r"-- (?P<meaning>(?:.|\n-- )+)\n(?P<name>\w+)(?P<warns> \(warns\))?: (?P<sql>.+)")
+
+
+def struct(fields: str, **nested: pa.DataType) -> pa.StructType:
+    """Return the type of a struct with these fields, as in `host text, rank number32`.
+
+    nested : types of further fields
+    """
+    types = {name: _TYPES[kind] for name, kind in (each.split() for each in fields.split(", "))}
+    return pa.struct([*types.items(), *nested.items()])
+
+
+def declared(text: str, own: Own = _NONE) -> tuple[Column, ...]:
+    """Return the columns that a text declares, as in `lost_s (seconds? [s] >= 0 <= 1): meaning`.
+
+    A question mark: the column may be null. Bounds include themselves. `cause (text of CAUSES)` has one of
+    these values, of `own` or the vocabulary. Long meanings go on in indented lines. Names alone, with commas
+    between them, are columns that several tables share.
+
+    own : types, tuples of values, and shared columns, by the names that the text has for them
+    Raises SchemaError for a line that declares nothing.
+    """
+    return tuple(_declared(text, own, _SHARED))
+
+
+def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Column]:
+    for entry in _unfolded(text):
+        found = _COLUMN.fullmatch(entry)
+        if found is None:
+            for name in entry.split(", "):
+                column = own.get(name, shared.get(name))
+                if not isinstance(column, Column):
+                    raise SchemaError(f"no shared column, and no declaration of one: {entry}")
+                yield column
+            continue
+        stated: dict[str, Any] = {key: value for key, value in found.groupdict().items() if value}
+        try:
+            kind, values = _kind(stated.pop("kind"), own), stated.pop("allowed", None)
+            stated |= {"allowed": {**vars(vocabulary), **own}[values]} if values else {}
+        except KeyError as error:
+            raise SchemaError(f"{error} is no kind of column, nor values of one: {entry}") from None
+        stated |= {key: _number(stated[key]) for key in ("minimum", "maximum") if key in stated}
+        stated |= {"nullable": True} if "nullable" in stated else {}
+        yield Column(**kind | stated)
+
+
+def _kind(text: str, own: Own) -> dict[str, Any]:
+    """Arguments of Column for a kind; `text[]` is a list of texts, `text -> real` a map."""
+    if text in own:
+        return {"type": own[text]}
+    if text.endswith("[]"):
+        return {"type": pa.list_(_TYPES[text.removesuffix("[]")])}
+    key, is_map, value = text.partition(" -> ")
+    return {"type": pa.map_(_TYPES[key], _TYPES[value])} if is_map else _KINDS[text]
+
+
+def rules(text: str) -> tuple[Expectation, ...]:
+    """Return the rules that a text declares, each `-- meaning`, and below it `name: condition`, which is SQL.
+
+    With `name (warns): condition` a broken rule only warns. Either may go on: in lines of `--`, or indented.
+    """
+    entries = "\n".join(_unfolded(text))
+    found = [*_RULE.finditer(entries)]
+    if "\n".join(each[0] for each in found) != entries:
+        raise SchemaError(f"no rules: {entries}")
+    return tuple(
+        Expectation(
+            each["name"],
+            each["sql"],
+            each["meaning"].replace("\n-- ", " "),
+            "warns" if each["warns"] else "refuses",
+        )
+        for each in found
+    )
+
+
+def _unfolded(text: str) -> Iterator[str]:
+    """Lines of a text, each with the indented ones below it."""
+    for entry in re.split(r"\n(?! )", cleandoc(text)):
+        yield " ".join(map(str.strip, entry.splitlines()))
+
+
+def _number(text: str) -> float:
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+_SHARED: Final[dict[str, Column]] = {
+    column.name: column
+    for column in _declared(
+        """
+        log_date (day): day on which the producers wrote the logs; the partition
+        job_id (text): training job, as the landing's folder names it; always text
+        run_id (text): run of the job, as the landing's folder names it; always text
+        source_file (text): path relative to the landing's root
+        step (integer): training step number; sampled, not contiguous
+        rank (number32 >= 0): global rank within the run
+        dp_rank (number32 >= 0): data-parallel coordinate
+        pp_rank (number32 >= 0): pipeline stage
+        host (text?): machine on which the rank ran; null if not logged
+        ideal_step_s (seconds): step time replayed with every duration ideal (T_ideal)
+        waste_fraction (fraction): 1 - 1/slowdown: the part of the time lost (Eq. 3)
+        gpu_hours (gpu_hours): GPU-hours allocated on this log date, from the manifest; null if it states none
+        lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose: see job_causes; null if no unit
+            states them
+        lost_s (seconds? >= 0): lost part of the recorded step time of analysed units, also without GPU-hours;
+            null: none is analysed
+        analysed_s (seconds? >= 0): recorded step time of analysed units, summed over all steps; null: none is
+            analysed
+        """,
+        _NONE,
+        {},
+    )
+}
+"""Columns that several tables have, by name. log_date, job_id and run_id: the key of a unit of analysis."""
 
 
 def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
     """Columns with the bounds of 90 % intervals around columns of these names."""
+    ends = [(name, *end) for name in names for end in (("low", "lower end"), ("high", "upper end"))]
+    said = "{} of a 90 % interval around {}; null where it has none"
     return tuple(
-        Column(
-            f"{name}_{end}",
-            f"{bound} of a 90 % interval around {name}; null where it has none",
-            pa.float64(),
-            unit=unit,
-            nullable=True,
-        )
-        for name in names
-        for end, bound in (("low", "lower end"), ("high", "upper end"))
+        Column(f"{name}_{end}", said.format(bound, name), pa.float64(), unit=unit, nullable=True)
+        for name, end, bound in ends
     )
 
 
@@ -67,51 +183,16 @@ def in_order(*names: str) -> Expectation:
     )
 
 
-SOURCE_FILE: Final = text("source_file", "path relative to the landing's root")
-STEP: Final = integer("step", "training step number; sampled, not contiguous")
-RANK: Final = number32("rank", "global rank within the run", minimum=0)
-DP_RANK: Final = number32("dp_rank", "data-parallel coordinate", minimum=0)
-PP_RANK: Final = number32("pp_rank", "pipeline stage", minimum=0)
-HOST: Final = text("host", "machine on which the rank ran; null if not logged", nullable=True)
-
-IDEAL_STEP: Final = seconds("ideal_step_s", "step time replayed with every duration ideal (T_ideal)")
-WASTE_FRACTION: Final = fraction("waste_fraction", "1 - 1/slowdown: the part of the time lost (Eq. 3)")
-GPU_HOURS: Final = gpu_hours(
-    "gpu_hours", "GPU-hours allocated on this log date, from the manifest; null if it states none"
-)
-LOST_GPU_HOURS: Final = gpu_hours(
-    "lost_gpu_hours",
-    "GPU-hours that analysed units lose: see job_causes; null if no unit states them",
-    minimum=0,
-)
-LOST_S: Final = seconds(
-    "lost_s",
-    "lost part of the recorded step time of analysed units, also without GPU-hours; null: none is analysed",
-    nullable=True,
-    minimum=0,
-)
-ANALYSED_S: Final = seconds(
-    "analysed_s",
-    "recorded step time of analysed units, summed over all steps; null: none is analysed",
-    nullable=True,
-    minimum=0,
-)
-
-
-def same(name: str, left: str, right: str, tolerance: float, meaning: str) -> Expectation:
-    """Return the expectation that two SQL numbers agree, relative to the larger of 1 and |right|.
+def agree(left: str, right: str, tolerance: float) -> str:
+    """Return the condition that two SQL numbers agree, relative to the larger of 1 and |right|.
 
     Below 1 the tolerance is absolute: 1 - 1/slowdown always loses digits near 0.
     """
-    condition = f"abs(({left}) - ({right})) <= {tolerance!r} * greatest(1, abs({right}))"
-    return Expectation(name, condition, meaning)
+    return f"abs(({left}) - ({right})) <= {tolerance!r} * greatest(1, abs({right}))"
 
 
-WASTE_OF_SLOWDOWN: Final = same(
-    "waste_fraction_of_slowdown",
-    "waste_fraction",
-    "1 - try_divide(1, slowdown)",
-    SAME_FORMULA,
-    "waste_fraction = 1 - 1/slowdown",
-)
+(WASTE_OF_SLOWDOWN,) = rules(f"""
+    -- waste_fraction = 1 - 1/slowdown
+    waste_fraction_of_slowdown: {agree("waste_fraction", "1 - try_divide(1, slowdown)", SAME_FORMULA)}
+    """)
 """A slowdown of 0 breaks it."""

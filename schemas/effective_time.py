@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas import columns as col
-from schemas.table import Expectation, Table
+from schemas.table import Table
 from schemas.vocabulary import UNIT_KEY
 
 KNOWN_PARTS: Final = {
@@ -23,94 +23,59 @@ KNOWN_PARTS: Final = {
 MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
 _SUM: Final = " + ".join(f"{name}_gpu_hours" for name in (*KNOWN_PARTS, "unknown"))
 
+_EFFECTIVE: Final = "productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours"
+
 JOB_TIME: Final = Table(
     "job_time",
     "One row per replayed unit that has events and GPU-hours: what these were spent on. The parts add up; "
     "what is not known is unknown, never productive. A unit without a row is wholly unknown.",
     grain=UNIT_KEY,
     columns=(
-        *col.UNIT,
-        col.real("scheduled_gpu_hours", "GPU-hours allocated on this log date", unit="GPU h", minimum=0),
-        *(
-            col.real(
-                f"{name}_gpu_hours", meaning, unit="GPU h", minimum=None if name in MAY_BE_NEGATIVE else 0
+        *col.declared("""
+            log_date, job_id, run_id
+            scheduled_gpu_hours (real [GPU h] >= 0): GPU-hours allocated on this log date
+            """),
+        *col.declared(
+            "\n".join(
+                f"{name}_gpu_hours (real [GPU h]{'' if name in MAY_BE_NEGATIVE else ' >= 0'}): {meaning}"
+                for name, meaning in KNOWN_PARTS.items()
             )
-            for name, meaning in KNOWN_PARTS.items()
         ),
-        col.real(
-            "unknown_gpu_hours",
-            "the rest, 0 where only rounding is left; negative, by 1 % at most, where events show more than "
-            "was allocated",
-            unit="GPU h",
-        ),
-        col.fraction(
-            "ettr",
-            "effective training time ratio: kept steps, stragglers and late starts included, over "
-            "scheduled_gpu_hours; at least, as unknown time counts as not effective. Over several units: "
-            "the sums of both over rows of this table",
-        ),
-        col.fraction("productive_fraction", "productive_gpu_hours over scheduled_gpu_hours"),
-        col.gpu_hours(
-            "lost_to_causes_gpu_hours",
-            "of productive, straggling and late starts, what is lost, unexplained included, as lost_fraction "
-            "of job_causes sums it; null: no causes were looked for. A slow worker is part of the usual "
-            "time, and so of what counts as ideal speed: here it is lost",
-            minimum=0,
-        ),
-        col.real(
-            "steps_kept",
-            "steps done on this day that stayed, by marks in the events",
-            unit="steps",
-            minimum=0,
-        ),
-        col.real(
-            "steps_lost",
-            "steps done on this day that were done again, or have to be",
-            unit="steps",
-            minimum=0,
-        ),
-        col.seconds("outage_s", "from failures to the next starts, by the events alone", minimum=0),
-        col.gpu_hours(
-            "queued_gpu_hours",
-            "what the run waited for before its starts on this day, from submission to start, in full; no "
-            "part of scheduled_gpu_hours; null: a start whose submission is in no event",
-            minimum=0,
-        ),
-        col.count("starts", "starts and restarts"),
-        col.count("failures", "failures"),
-        col.count("checkpoints", "checkpoints"),
-        col.count(
-            "contradictions",
-            "events that repeat the one before, which changes nothing, or cannot be true after it, and one "
-            "more where they show more than the GPU-hours: what these concern is unknown",
-        ),
+        *col.declared("""
+            unknown_gpu_hours (real [GPU h]): the rest, 0 where only rounding is left; negative, by 1 % at
+                most, where events show more than was allocated
+            ettr (fraction): effective training time ratio: kept steps, stragglers and late starts included,
+                over scheduled_gpu_hours; at least, as unknown time counts as not effective. Over several
+                units: the sums of both over rows of this table
+            productive_fraction (fraction): productive_gpu_hours over scheduled_gpu_hours
+            lost_to_causes_gpu_hours (gpu_hours >= 0): of productive, straggling and late starts, what is
+                lost, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
+                looked for. A slow worker is part of the usual time, and so of what counts as ideal speed:
+                here it is lost
+            steps_kept (real [steps] >= 0): steps done on this day that stayed, by marks in the events
+            steps_lost (real [steps] >= 0): steps done on this day that were done again, or have to be
+            outage_s (seconds >= 0): from failures to the next starts, by the events alone
+            queued_gpu_hours (gpu_hours >= 0): what the run waited for before its starts on this day, from
+                submission to start, in full; no part of scheduled_gpu_hours; null: a start whose submission
+                is in no event
+            starts (count): starts and restarts
+            failures (count): failures
+            checkpoints (count): checkpoints
+            contradictions (count): events that repeat the one before, which changes nothing, or cannot be
+                true after it, and one more where they show more than the GPU-hours: what these concern is
+                unknown
+            """),
     ),
-    expectations=(
-        col.same(
-            "parts_add_up",
-            _SUM,
-            "scheduled_gpu_hours",
-            col.SAME_SUM,
-            "the parts sum to scheduled_gpu_hours",
-        ),
-        Expectation(
-            "unknown_is_hardly_negative",
-            "unknown_gpu_hours >= -0.010001 * scheduled_gpu_hours",
-            "the parts of job_time exceed the GPU-hours by 1 % at most",
-        ),
-        col.same(
-            "ettr_of_parts",
-            "ettr * scheduled_gpu_hours",
-            "productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours",
-            col.SAME_SUM,
-            "ettr = (productive + straggling + late starts) / scheduled",
-        ),
-        col.same(
-            "productive_fraction_of_parts",
-            "productive_fraction * scheduled_gpu_hours",
-            "productive_gpu_hours",
-            col.SAME_SUM,
-            "productive_fraction = productive / scheduled",
-        ),
-    ),
+    expectations=col.rules(f"""
+        -- the parts sum to scheduled_gpu_hours
+        parts_add_up: {col.agree(_SUM, "scheduled_gpu_hours", col.SAME_SUM)}
+        -- the parts of job_time exceed the GPU-hours by 1 % at most
+        unknown_is_hardly_negative: unknown_gpu_hours >= -0.010001 * scheduled_gpu_hours
+        -- ettr = (productive + straggling + late starts) / scheduled
+        ettr_of_parts:
+            {col.agree("ettr * scheduled_gpu_hours", _EFFECTIVE, col.SAME_SUM)}
+        -- productive_fraction = productive / scheduled
+        productive_fraction_of_parts:
+            {col.agree("productive_fraction * scheduled_gpu_hours", "productive_gpu_hours", col.SAME_SUM)}
+        """),
 )

@@ -2,35 +2,28 @@
 
 from typing import Final
 
+from schemas import vocabulary as words
 from schemas.table import sql_strings
-from schemas.vocabulary import (
-    MOST_SIMILAR_CORRELATION,
-    NOT_STATED,
-    SIZE_BOUNDS,
-    SIZE_BUCKETS,
-    STRAGGLING_SLOWDOWN,
-    WHOLE_SHARE,
-    Status,
-)
+from schemas.vocabulary import Status
 
 FLEET: Final = "fleet"
 DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
 """What units are grouped by; the fleet is one group."""
 
 IS_ANALYSED: Final = f"(status = '{Status.ANALYSED}')"
-IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {STRAGGLING_SLOWDOWN!r})"
-IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {WHOLE_SHARE!r})"
-IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {WHOLE_SHARE!r})"
-IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {MOST_SIMILAR_CORRELATION!r})"
+IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {words.STRAGGLING_SLOWDOWN!r})"
+IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {words.WHOLE_SHARE!r})"
+IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {words.WHOLE_SHARE!r})"
+IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {words.MOST_SIMILAR_CORRELATION!r})"
 """The paper's conditions on M_W, M_S and the correlation; of a unit, and of a run's sums."""
 
 SIZE_BUCKET: Final = (
     "CASE "
     + " ".join(
         f"WHEN world_size < {bound} THEN '{name}'"
-        for bound, name in zip(SIZE_BOUNDS, SIZE_BUCKETS, strict=False)
+        for bound, name in zip(words.SIZE_BOUNDS, words.SIZE_BUCKETS, strict=False)
     )
-    + f" WHEN world_size IS NOT NULL THEN '{SIZE_BUCKETS[-1]}' END"
+    + f" WHEN world_size IS NOT NULL THEN '{words.SIZE_BUCKETS[-1]}' END"
 )
 """Bucket of a world size; null without one."""
 
@@ -38,7 +31,7 @@ SIZE_BUCKET: Final = (
 def group_of(dimension: str) -> str:
     """Return SQL for the group of a unit; units whose manifest lacks the dimension share one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
-    return f"coalesce({value}, {sql_strings([NOT_STATED])})"
+    return f"coalesce({value}, {sql_strings([words.NOT_STATED])})"
 
 
 GROUPS: Final = "array({})".format(

@@ -5,10 +5,9 @@ from typing import Final
 import pyarrow as pa
 
 from schemas import columns as col
-from schemas.table import Column, Expectation, Table, sql_strings
+from schemas.table import Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
-    CAUSES,
     COMPUTE_DIRECTIONS,
     CULPRIT_COURSES,
     CULPRIT_PATTERNS,
@@ -20,54 +19,31 @@ from schemas.vocabulary import (
     JUDGED_BY_HISTORY,
     NOBODY_LATE,
     OP_TYPES,
-    REPLAYED_STATUSES,
     UNIT_KEY,
 )
 
 CLOCK_NOISE_S: Final = 0.01
 """A transfer may seem to end this long before its start; beyond that the replay takes 0. [s]"""
 
-_WORKER: Final = (
-    ("pp_rank", pa.int32()),
-    ("dp_rank", pa.int32()),
-    ("rank", pa.int32()),
-    ("host", pa.string()),
-)
+_WORKER: Final = "pp_rank number32, dp_rank number32, rank number32, host text"
 HOURS_OF: Final = {
     "time_saved_fraction": "recoverable_gpu_hours",
     "attributed_fraction": "attributed_gpu_hours",
     "lost_fraction": "lost_gpu_hours",
 }
 """What has an interval, and its column in GPU-hours."""
-CULPRIT: Final = pa.struct(
-    [
-        *_WORKER,
-        ("effect", pa.float64()),
-        ("lost_s", pa.float64()),
-        ("share_of_steps", pa.float64()),
-        ("pattern", pa.string()),
-        ("direction", pa.string()),
-        ("course", pa.string()),
-        ("first_step", pa.int64()),
-        ("last_step", pa.int64()),
-        ("first_time", pa.timestamp("us", tz="UTC")),
-        ("last_time", pa.timestamp("us", tz="UTC")),
-        ("reach", pa.string()),
-        ("slow_host", pa.string()),
-        ("slow_rack", pa.string()),
-        ("workers", pa.list_(pa.struct(_WORKER))),
-    ]
+CULPRIT: Final = col.struct(
+    f"{_WORKER}, effect real, lost_s real, share_of_steps real, pattern text, direction text, course text, "
+    "first_step integer, last_step integer, first_time instant, last_time instant, reach text, "
+    "slow_host text, slow_rack text",
+    workers=pa.list_(col.struct(_WORKER)),
 )
 _DIRECTIONS: Final = (DIRECTION_BOTH, *COMPUTE_DIRECTIONS, *OP_TYPES)
-_EVIDENCE: Final = pa.map_(pa.string(), pa.float64())
 UNREVISED: Final = pa.struct(
     [
-        ("is_cause", pa.bool_()),
-        ("time_saved_fraction", pa.float64()),
-        ("attributed_fraction", pa.float64()),
-        ("flag_reason", pa.string()),
+        *col.struct("is_cause flag, time_saved_fraction real, attributed_fraction real, flag_reason text"),
         ("culprits", pa.list_(CULPRIT)),
-        ("evidence", _EVIDENCE),
+        ("evidence", pa.map_(pa.string(), pa.float64())),
         *(
             (f"{name}_{end}", pa.float64())
             for name in ("time_saved_fraction", "attributed_fraction")
@@ -98,42 +74,33 @@ _HAS_COURSE: Final = (
 _KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
 _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
-CULPRITS: Final = Column(
-    "culprits",
-    "workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of the replayed "
-    "rank, null unless it is one worker, the host that of 90 % of the steps from first_step to "
-    "last_step, else null; effect: how much longer its ops took as a share of the "
-    "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "
-    "it struck; lost_s: what its ops took longer in the mean step, all together, in seconds, null "
-    "where it is not known; share_of_steps: in how many steps; "
-    f"pattern: {', '.join(CULPRIT_PATTERNS)}; direction: what is slow, {DIRECTION_BOTH} (forwards "
-    f"and backwards), {', '.join(COMPUTE_DIRECTIONS)} or an op type; course: over the steps, "
-    f"{', '.join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history "
-    "decided; first_time, last_time: when these began, null where the log has no times of day; "
-    f"reach: what is slow together, {', '.join(CULPRIT_REACHES)}; slow_host, slow_rack: its name "
-    "where that is the reach; workers: those that it holds, empty where it is one worker. From "
-    "direction on null where a version before 0.4.0 wrote the row",
-    pa.list_(CULPRIT),
+(CULPRITS,) = col.declared(
+    f"""
+    culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of
+        the replayed rank, null unless it is one worker, the host that of 90 % of the steps from first_step to
+        last_step, else null; effect: how much longer its ops took as a share of the usual time, for pause,
+        communication, launch_delay and data_loading seconds lost per step that it struck; lost_s: what its
+        ops took longer in the mean step, all together, in seconds, null where it is not known;
+        share_of_steps: in how many steps; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: what is slow,
+        {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type; course: over
+        the steps, {", ".join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history
+        decided; first_time, last_time: when these began, null where the log has no times of day; reach: what
+        is slow together, {", ".join(CULPRIT_REACHES)}; slow_host, slow_rack: its name where that is the
+        reach; workers: those that it holds, empty where it is one worker. From direction on null where a
+        version before 0.4.0 wrote the row
+    """,
+    own={"culprits": pa.list_(CULPRIT)},
 )
-CULPRIT_RULES: Final = (
-    Expectation(
-        "culprits_are_described",
-        f"forall(culprits, each -> coalesce({_IS_CULPRIT}, false))",
-        "every culprit has a finite effect, a share of the steps and a pattern",
-    ),
-    Expectation(
-        "culprits_have_their_course",
-        f"forall(culprits, each -> {_HAS_COURSE})",
-        "every culprit has a direction, a course, a reach, and its steps in their order or neither; none "
-        "of these where an earlier version wrote the row",
-    ),
-    Expectation(
-        "one_worker_has_its_rank",
-        f"forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL)"
-        " AND (each.rank IS NOT NULL OR each.host IS NULL))",
-        "a culprit has a rank exactly if it is one worker, and a host only then",
-    ),
-)
+CULPRIT_RULES: Final = col.rules(f"""
+    -- every culprit has a finite effect, a share of the steps and a pattern
+    culprits_are_described: forall(culprits, each -> coalesce({_IS_CULPRIT}, false))
+    -- every culprit has a direction, a course, a reach, and its steps in their order or neither; none of
+    -- these where an earlier version wrote the row
+    culprits_have_their_course: forall(culprits, each -> {_HAS_COURSE})
+    -- a culprit has a rank exactly if it is one worker, and a host only then
+    one_worker_has_its_rank: forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL) AND
+        (each.rank IS NOT NULL OR each.host IS NULL))
+    """)
 
 JOB_CAUSES: Final = Table(
     "job_causes",
@@ -156,96 +123,68 @@ JOB_CAUSES: Final = Table(
     "still has the best estimate: the flag says why to trust it less.",
     grain=(*UNIT_KEY, "cause"),
     columns=(
-        *col.UNIT,
-        col.text("cause", "why the unit may be slow", allowed=CAUSES),
-        col.flag("is_cause", "its fix alone saves enough, with enough evidence"),
-        col.share("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
-        col.fraction(
-            "attributed_fraction", "its share of what all fixes together save, over T_actual (Shapley value)"
-        ),
-        col.gpu_hours("recoverable_gpu_hours", "gpu_hours x time_saved_fraction; null without gpu_hours"),
-        col.gpu_hours("attributed_gpu_hours", "gpu_hours x attributed_fraction; null without gpu_hours"),
-        col.share(
-            "lost_fraction",
-            "its part of what the unit loses, over T_actual; null unless the unit is analysed",
-            nullable=True,
-            minimum=0,
-        ),
-        col.gpu_hours("lost_gpu_hours", "gpu_hours x lost_fraction; null if either is", minimum=0),
-        col.text(
-            "flag_reason",
-            "why to trust the row less than others; null: no reason. "
-            f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not; "
-            f"{NOBODY_LATE}: see nobody_late_steps of job_slowdown",
-            nullable=True,
-            allowed=(*FLAG_REASONS, NOBODY_LATE, JUDGED_BY_HISTORY),
-        ),
-        CULPRITS,
-        Column(
-            "evidence",
-            "what the row is based on. effect: largest effect, in the unit of the culprits' effect; "
-            "standard_error: of that effect; peers: how many it was compared with; samples: ops; indicator: "
-            "the paper's (M_W, M_S, correlation). A missing number has no key. If history "
-            "decided, also history_runs: runs of the same model it was compared with; history_jobs: other "
-            "jobs in which the host was slow; history_factor: time relative to those; "
-            "revised_from: time_saved_fraction before",
-            _EVIDENCE,
+        *col.declared(
+            f"""
+            log_date, job_id, run_id
+            cause (text of CAUSES): why the unit may be slow
+            is_cause (flag): its fix alone saves enough, with enough evidence
+            time_saved_fraction (share): (T_actual - step time with this cause alone fixed) / T_actual
+            attributed_fraction (fraction): its share of what all fixes together save, over T_actual (Shapley
+                value)
+            recoverable_gpu_hours (gpu_hours): gpu_hours x time_saved_fraction; null without gpu_hours
+            attributed_gpu_hours (gpu_hours): gpu_hours x attributed_fraction; null without gpu_hours
+            lost_fraction (share? >= 0): its part of what the unit loses, over T_actual; null unless the unit
+                is analysed
+            lost_gpu_hours (gpu_hours >= 0): gpu_hours x lost_fraction; null if either is
+            flag_reason (text? of FLAGS): why to trust the row less than others; null: no reason.
+                {JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not;
+                {NOBODY_LATE}: see nobody_late_steps of job_slowdown
+            culprits
+            evidence (text -> real): what the row is based on. effect: largest effect, in the unit of the
+                culprits' effect; standard_error: of that effect; peers: how many it was compared with;
+                samples: ops; indicator: the paper's (M_W, M_S, correlation). A missing number has no key. If
+                history decided, also history_runs: runs of the same model it was compared with; history_jobs:
+                other jobs in which the host was slow; history_factor: time relative to those; revised_from:
+                time_saved_fraction before
+            """,
+            own={"culprits": CULPRITS, "FLAGS": (*FLAG_REASONS, NOBODY_LATE, JUDGED_BY_HISTORY)},
         ),
         *col.interval(*HOURS_OF),
-        col.fraction(
-            "diagnosis_error_fraction",
-            "part of the half width of these intervals that the diagnosis's own error makes, whatever was "
-            "recorded: the same on all days of a run, so that it adds up; null where there is no interval",
-            nullable=True,
-            minimum=0,
-        ),
+        *col.declared("""
+            diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that the
+                diagnosis's own error makes, whatever was recorded: the same on all days of a run, so that it
+                adds up; null where there is no interval
+            """),
         *col.interval(*HOURS_OF.values(), unit="GPU h"),
-        Column(
-            "unrevised",
-            "the row's values before history revised it; null if it did not",
-            UNREVISED,
-            nullable=True,
+        *col.declared(
+            """
+            unrevised (unrevised?): the row's values before history revised it; null if it did not
+            """,
+            own={"unrevised": UNREVISED},
         ),
     ),
     expectations=(
         col.in_order(*HOURS_OF),
-        Expectation(
-            "nothing_attributed_to_unexplained",
-            f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",
-            f"{CAUSE_UNEXPLAINED} has no fix, and so no share of what fixes save",
-        ),
-        Expectation(
-            "gpu_hours_of_both_or_neither",
-            "(recoverable_gpu_hours IS NULL) = (attributed_gpu_hours IS NULL)",
-            "recoverable and attributed GPU-hours exist together",
-        ),
-        Expectation(
-            "what_does_not_hold_loses_nothing",
-            f"is_cause OR cause = '{CAUSE_UNEXPLAINED}' OR coalesce(lost_fraction, 0) = 0",
-            "a row without is_cause has no part of what is lost",
-        ),
+        *col.rules(f"""
+            -- {CAUSE_UNEXPLAINED} has no fix, and so no share of what fixes save
+            nothing_attributed_to_unexplained: cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0
+            -- recoverable and attributed GPU-hours exist together
+            gpu_hours_of_both_or_neither: (recoverable_gpu_hours IS NULL) = (attributed_gpu_hours IS NULL)
+            -- a row without is_cause has no part of what is lost
+            what_does_not_hold_loses_nothing: is_cause OR cause = '{CAUSE_UNEXPLAINED}' OR
+                coalesce(lost_fraction, 0) = 0
+            """),
         *CULPRIT_RULES,
-        Expectation(
-            "evidence_is_known",
-            f"forall(map_keys(evidence), key -> key IN ({sql_strings(_KEYS)}))",
-            f"evidence has only the keys {', '.join(_KEYS)}; readers ignore others",
-            severity="warns",
-        ),
-        Expectation(
-            "revised_rows_say_so",
-            f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
-            " AND (unrevised IS NOT NULL)"
-            " = coalesce(array_contains(map_keys(evidence), 'revised_from'), false)",
-            f"a row flagged {JUDGED_BY_HISTORY}, and only such a row, has revised_from and its values before",
-        ),
+        *col.rules(f"""
+            -- evidence has only the keys {", ".join(_KEYS)}; readers ignore others
+            evidence_is_known (warns): forall(map_keys(evidence), key -> key IN ({sql_strings(_KEYS)}))
+            -- a row flagged {JUDGED_BY_HISTORY}, and only such a row, has revised_from and its values before
+            revised_rows_say_so: (unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')
+                AND (unrevised IS NOT NULL) = coalesce(array_contains(map_keys(evidence), 'revised_from'),
+                false)
+            """),
     ),
 )
-
-_STAGE: Final = pa.struct(
-    [("pp_rank", pa.int32()), ("usual_compute_s", pa.float64()), ("hosts", pa.list_(pa.string()))]
-)
-_OP_TYPE: Final = pa.struct([("op_type", pa.string()), ("ideal_duration_s", pa.float64())])
-_SLOW_HOST: Final = pa.struct([("host", pa.string()), ("effect", pa.float64())])
 
 JOB_BASELINE: Final = Table(
     "job_baseline",
@@ -253,55 +192,47 @@ JOB_BASELINE: Final = Table(
     "other jobs on the same hosts, when their steps cannot decide (job_causes). Its values are "
     "never revised.",
     grain=UNIT_KEY,
-    columns=(
-        *col.UNIT,
-        col.text("status", "as in job_slowdown", allowed=REPLAYED_STATUSES),
-        col.text("model", "model being trained, from the manifest", nullable=True),
-        col.text("gpu_type", "from the manifest; all types where workers are on several", nullable=True),
-        col.size("dp_size", "replicas", minimum=1),
-        col.size("pp_size", "stages", minimum=1),
-        col.size("cp_size", "context-parallel size", minimum=1),
-        col.size("vpp_size", "model chunks per stage", minimum=1),
-        col.size("world_size", "ranks of the run", minimum=1),
-        col.text("ideal", "how ideal durations were chosen"),
-        col.text("simulator_version", "version of the simulator that wrote the row"),
-        col.real("ops_per_step", "replayed ops over steps", unit="count", minimum=0),
-        col.seconds("actual_step_s", "as in job_slowdown", minimum=0),
-        col.IDEAL_STEP,
-        Column(
-            "stages",
-            "each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers in a "
-            "step, median over steps, then lower median over dp ranks, on a slower type of GPU as on the "
-            "fastest; hosts: of its replayed ranks, each "
-            "once, null if not logged",
-            pa.list_(_STAGE),
-        ),
-        Column(
-            "op_types",
-            "op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if they "
-            "differ, and over send and recv; of transfers it may be a little below 0, as clocks differ",
-            pa.list_(_OP_TYPE),
-        ),
-        Column(
-            "slow_hosts",
-            "hosts of workers that the unit's steps show to be always slow, without a flag. effect: "
-            "how much longer their ops take, as a share of the usual time",
-            pa.list_(_SLOW_HOST),
-        ),
+    columns=col.declared(
+        """
+        log_date, job_id, run_id
+        status (text of REPLAYED_STATUSES): as in job_slowdown
+        model (text?): model being trained, from the manifest
+        gpu_type (text?): from the manifest; all types where workers are on several
+        dp_size (size >= 1): replicas
+        pp_size (size >= 1): stages
+        cp_size (size >= 1): context-parallel size
+        vpp_size (size >= 1): model chunks per stage
+        world_size (size >= 1): ranks of the run
+        ideal (text): how ideal durations were chosen
+        simulator_version (text): version of the simulator that wrote the row
+        ops_per_step (real [count] >= 0): replayed ops over steps
+        actual_step_s (seconds >= 0): as in job_slowdown
+        ideal_step_s
+        stages (stages): each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers
+            in a step, median over steps, then lower median over dp ranks, on a slower type of GPU as on the
+            fastest; hosts: of its replayed ranks, each once, null if not logged
+        op_types (op_types): op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if
+            they differ, and over send and recv; of transfers it may be a little below 0, as clocks differ
+        slow_hosts (slow_hosts): hosts of workers that the unit's steps show to be always slow, without a
+            flag. effect: how much longer their ops take, as a share of the usual time
+        """,
+        own={
+            "stages": pa.list_(
+                col.struct("pp_rank number32, usual_compute_s real", hosts=pa.list_(pa.string()))
+            ),
+            "op_types": pa.list_(col.struct("op_type text, ideal_duration_s real")),
+            "slow_hosts": pa.list_(col.struct("host text, effect real")),
+        },
     ),
-    expectations=(
-        Expectation("every_stage_is_there", "size(stages) = pp_size", "one entry per stage"),
-        Expectation(
-            "times_are_known",
-            f"forall(stages, each -> {_is_finite('each.usual_compute_s')})"
-            f" AND forall(op_types, each -> {_is_finite('each.ideal_duration_s', f'> -{CLOCK_NOISE_S}')})",
-            "times of stages are finite and not negative, those of op types finite and above -10 ms: clocks "
-            "that differ make a transfer end before it has started",
-        ),
-        Expectation(
-            "slow_hosts_are_named",
-            f"forall(slow_hosts, each -> each.host IS NOT NULL AND {_is_finite('each.effect')})",
-            "slow hosts have a name and a finite effect",
-        ),
-    ),
+    expectations=col.rules(f"""
+        -- one entry per stage
+        every_stage_is_there: size(stages) = pp_size
+        -- times of stages are finite and not negative, those of op types finite and above -10 ms: clocks that
+        -- differ make a transfer end before it has started
+        times_are_known: forall(stages, each -> {_is_finite("each.usual_compute_s")}) AND forall(op_types,
+            each -> {_is_finite("each.ideal_duration_s", f"> -{CLOCK_NOISE_S}")})
+        -- slow hosts have a name and a finite effect
+        slow_hosts_are_named: forall(slow_hosts, each -> each.host IS NOT NULL AND
+            {_is_finite("each.effect")})
+        """),
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 from schemas import columns as col
 from schemas.table import Table
-from schemas.vocabulary import CAUSES, UNIT_KEY
+from schemas.vocabulary import UNIT_KEY
 
 LAYERS: Final = "layers between stages"
 OVER_DP_RANKS: Final = "microbatches over dp ranks"
@@ -39,27 +39,20 @@ MITIGATIONS: Final = Table(
     "a fix takes away all that is uneven, a mitigation does what can be done. `straggler mitigate` answers "
     "for any unit, and says why there is no answer. Savings of several mitigations do not add up.",
     grain=(*UNIT_KEY, "mitigation"),
-    columns=(
-        *col.UNIT,
-        col.text("mitigation", "what is changed", allowed=tuple(CAUSE_OF)),
-        col.text(
-            "cause",
-            "cause that it is for; null for checkpoint intervals, which no replay judges",
-            allowed=CAUSES,
-            nullable=True,
-        ),
-        col.text("host", "host that it exchanges; null for other mitigations", nullable=True),
-        col.text("plan", "what to do, in words"),
-        col.text("assumes", "what must hold for that"),
-        col.seconds("step_s", "recorded step time, T_actual, less what is saved", minimum=0),
-        col.share(
-            "time_saved_fraction",
-            "part of the time for as many samples as now that it saves; below 0 where it costs more. Of "
-            "checkpoint intervals, of the run's time between its failures and with them",
-        ),
-        col.gpu_hours(
-            "gpu_hours_saved",
-            "gpu_hours of the unit times that; without a replica, hours of its GPUs are saved too",
-        ),
+    columns=col.declared(
+        """
+        log_date, job_id, run_id
+        mitigation (text of MITIGATIONS): what is changed
+        cause (text? of CAUSES): cause that it is for; null for checkpoint intervals, which no replay judges
+        host (text?): host that it exchanges; null for other mitigations
+        plan (text): what to do, in words
+        assumes (text): what must hold for that
+        step_s (seconds >= 0): recorded step time, T_actual, less what is saved
+        time_saved_fraction (share): part of the time for as many samples as now that it saves; below 0 where
+            it costs more. Of checkpoint intervals, of the run's time between its failures and with them
+        gpu_hours_saved (gpu_hours): gpu_hours of the unit times that; without a replica, hours of its GPUs
+            are saved too
+        """,
+        own={"MITIGATIONS": tuple(CAUSE_OF)},
     ),
 )

@@ -42,6 +42,8 @@ OP_TYPE_GROUPS: Final = {
     "backward-recv": BACKWARD_PP_COMM,
 }
 """Op types that op_type_slowdown counts as one; others count separately."""
+COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
+"""What it counts: send and recv of one direction as one."""
 
 ALL_OP_TYPES: Final = "all"
 ALL_STAGES: Final = -1

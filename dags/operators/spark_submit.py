@@ -1,4 +1,7 @@
-"""Operator that runs an entry point by spark-submit; its exit status decides whether to retry."""
+"""Operator that runs an entry point by spark-submit, and what all DAGs' tasks share.
+
+The exit status of an entry point decides whether it is retried.
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -17,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.log import mask_secret
 
 from dags import PROJECT
-from dags.operators.alerts import GateRefused, WrongSettings
+from dags.operators.alerts import GateRefused, WrongSettings, alert_failure
 from dags.operators.assets import NIGHT_BY_DATE
 from dags.operators.lineage import lineage
 from dags.operators.places import place
@@ -75,6 +79,21 @@ mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
     ${{SETTINGS:+--settings "$SETTINGS"}}
 )
 """
+
+
+def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
+    """Return a DAG's default_args: owner, retries, and the places of data, as variables name them."""
+    places = ("project", "landing", "warehouse", "settings")
+    return {
+        "owner": "training-efficiency",
+        "retries": 2,
+        "retry_delay": timedelta(minutes=5),
+        "retry_exponential_backoff": 2,
+        "execution_timeout": execution_timeout,
+        "max_active_tis_per_dag": 1,
+        "on_failure_callback": alert_failure,
+        **{place: f"{{{{ var.value.get('what_if_{place}', '') }}}}" for place in places},
+    }
 
 
 class _Spark(NamedTuple):

@@ -12,20 +12,11 @@ from jobs.report.wording import counted
 from jobs.runtime.places import is_url
 from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
+from schemas import vocabulary as words
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    FLEET_DAY,
-    FLEET_TABLES,
-    INGESTED_TABLES,
-    PHASE_NAMES,
-    REJECTS,
-    RESULT_TABLES,
-    RUN_OUTCOMES,
-    STATUSES,
-    Exit,
-)
+from schemas.vocabulary import Exit
 
-COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
 _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _LEADS: Final = ("changes", "drain", "mitigations")
 """Sentences that a summary begins with, by what they are about."""
@@ -52,13 +43,13 @@ def night_summary(
     rows : number of the night's rows, by table
     runs : rows of pipeline_runs
     """
-    found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
+    found = warehouse.rows(TABLES[words.FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
     report = _report(warehouse.root, report_folder)
     return {
         "log_date": log_date.isoformat(),
         "units": fleet["jobs"] if fleet else 0,
-        "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
+        "by_status": {status: fleet[status] for status in words.STATUSES if fleet[status]} if fleet else {},
         "coverage_fraction": coverage(fleet) if fleet else None,
         "straggling": fleet["straggling"] if fleet else 0,
         "lost_fraction": lost_fraction(fleet) if fleet else None,
@@ -94,7 +85,7 @@ def _figures(summary: Mapping[str, Any]) -> str:
     if not summary["units"]:
         return "no units"
     statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
-    rejects = summary["rows"][REJECTS]
+    rejects = summary["rows"][words.REJECTS]
     text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
     if summary["lost_fraction"] is None:
         return text
@@ -117,7 +108,9 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
     """Work of each phase in the latest runs for this night alone."""
-    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[Exit.DONE]]
+    done = [
+        run for run in runs if run["log_date"] == log_date and run["outcome"] == words.RUN_OUTCOMES[Exit.DONE]
+    ]
     done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count the work of its gates.
     latest = {
@@ -125,4 +118,4 @@ def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str,
         for run in done
         for each in run["stages"] or ()
     }
-    return [latest[phase] for phase in PHASE_NAMES if phase in latest]
+    return [latest[phase] for phase in words.PHASE_NAMES if phase in latest]

@@ -22,21 +22,10 @@ from jobs.report.crop import crop_of
 from jobs.report.read import rejects_of
 from jobs.report.rows import Row, UnitTables
 from jobs.runtime.settings import load_settings
+from schemas import vocabulary as words
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    FURTHER_TABLES,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    JOB_TIME,
-    JOBS,
-    OP_TYPE_SLOWDOWN,
-    REJECTS,
-    STEP_SLOWDOWN,
-    UNIT_KEY,
-    WORKER_SLOWDOWN,
-    Status,
-)
+from schemas.vocabulary import Status
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
@@ -84,8 +73,8 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     rows = UnitRows(unit, manifest, read.rows.select(SIMULATED_COLUMNS), has_day=has_day)
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
-    jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
-    tables = _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit))
+    jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[words.JOBS].arrow_schema)
+    tables = _unit_tables(results, jobs, _of_unit(words.REJECTS, read.rejects, unit))
     return Analysis(unit, read, replace(tables, crop=_cropped(tables, read.rows)), results)
 
 
@@ -117,7 +106,7 @@ def _recorded_day(rows: pa.Table) -> date | None:
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
     """Rows of a result table with the unit's key added."""
     schema = TABLES[name].arrow_schema
-    for column, value in zip(UNIT_KEY, unit, strict=True):
+    for column, value in zip(words.UNIT_KEY, unit, strict=True):
         if column not in rows.column_names:
             rows = rows.append_column(column, pa.repeat(pa.scalar(value), rows.num_rows))
     return rows.select(schema.names).cast(schema)
@@ -125,22 +114,25 @@ def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
 
 def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table) -> UnitTables:
     with duckdb.connect(":memory:") as connection:
-        connection.register(JOBS, jobs)
-        connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
-        connection.register(JOB_CAUSES, results[JOB_CAUSES])
-        connection.register(JOB_TIME, results[JOB_TIME])
-        connection.register(REJECTS, rejects)
+        connection.register(words.JOBS, jobs)
+        connection.register(words.JOB_SLOWDOWN, results[words.JOB_SLOWDOWN])
+        connection.register(words.JOB_CAUSES, results[words.JOB_CAUSES])
+        connection.register(words.JOB_TIME, results[words.JOB_TIME])
+        connection.register(words.REJECTS, rejects)
         create_views(connection, [_JOB, _WATERFALL])
         (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
         waterfall = _rows(connection.sql(f"FROM {_WATERFALL}").to_arrow_table(), "place")
         rejected = _rows(connection.sql(rejects_of("true")).to_arrow_table())
     return UnitTables(
         job=job,
-        workers=_rows(results[WORKER_SLOWDOWN], "dp_rank", "pp_rank"),
-        steps=_rows(results[STEP_SLOWDOWN], "step"),
-        op_types=_rows(results[OP_TYPE_SLOWDOWN], "op_type"),
-        causes=_rows(results[JOB_CAUSES], "cause"),
-        further={name: _rows(results[name], *TABLES[name].grain[len(UNIT_KEY) :]) for name in FURTHER_TABLES},
+        workers=_rows(results[words.WORKER_SLOWDOWN], "dp_rank", "pp_rank"),
+        steps=_rows(results[words.STEP_SLOWDOWN], "step"),
+        op_types=_rows(results[words.OP_TYPE_SLOWDOWN], "op_type"),
+        causes=_rows(results[words.JOB_CAUSES], "cause"),
+        further={
+            name: _rows(results[name], *TABLES[name].grain[len(words.UNIT_KEY) :])
+            for name in words.FURTHER_TABLES
+        },
         rejects=rejected,
         waterfall=waterfall,
     )

@@ -10,8 +10,7 @@ from typing import Final
 
 from jobs.reading.before_after import LEAST, compare
 from jobs.reading.side import Side
-from schemas.part_tables import COUNTED_OP_TYPES
-from schemas.vocabulary import ALL_OP_TYPES, CAUSES
+from schemas.vocabulary import ALL_OP_TYPES, CAUSES, COUNTED_OP_TYPES
 from udfs.two_runs import Divided
 
 SLOWER: Final = "slower"

@@ -12,26 +12,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from jobs.runtime import settings_sections as sections
 from jobs.runtime.errors import WrongInputError
 from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
-from jobs.runtime.settings_sections import (
-    DrainSettings,
-    GateSettings,
-    HealthSettings,
-    HistorySettings,
-    LandingSettings,
-    LiveSettings,
-    MaintenanceSettings,
-    PathSettings,
-    PowerSettings,
-    ReportSettings,
-    RevisionSettings,
-    Section,
-    SimulationSettings,
-    SparkSettings,
-    WatchSettings,
-)
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
 """Settings files of the project, by the names that extend or choose them."""
@@ -49,23 +33,23 @@ class SettingsError(WrongInputError):
     """Raised for settings that cannot be used. The one-line message names file and key."""
 
 
-class Settings(Section):
+class Settings(sections.Section):
     """All settings of one run."""
 
-    paths: PathSettings
-    landing: LandingSettings
-    health: HealthSettings = HealthSettings()
-    simulation: SimulationSettings
-    history: HistorySettings
-    revision: RevisionSettings
-    gates: GateSettings = GateSettings()
-    power: PowerSettings
-    watch: WatchSettings
-    live: LiveSettings
-    drain: DrainSettings
-    maintenance: MaintenanceSettings
-    report: ReportSettings
-    spark: SparkSettings
+    paths: sections.PathSettings
+    landing: sections.LandingSettings
+    health: sections.HealthSettings = sections.HealthSettings()
+    simulation: sections.SimulationSettings
+    history: sections.HistorySettings
+    revision: sections.RevisionSettings
+    gates: sections.GateSettings = sections.GateSettings()
+    power: sections.PowerSettings
+    watch: sections.WatchSettings
+    live: sections.LiveSettings
+    drain: sections.DrainSettings
+    maintenance: sections.MaintenanceSettings
+    report: sections.ReportSettings
+    spark: sections.SparkSettings
 
     @property
     def report_folder(self) -> Path | None:
@@ -101,7 +85,7 @@ def load_settings(
     paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items() if path}
     for name in ("warehouse", "ingested"):
         check_warehouse(paths.get(name, ""))
-    return settings.model_copy(update={"paths": PathSettings(**paths)})
+    return settings.model_copy(update={"paths": sections.PathSettings(**paths)})
 
 
 def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:

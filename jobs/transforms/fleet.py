@@ -10,24 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from schemas import groups
+from schemas import vocabulary as words
 from schemas.job_causes import HOURS_OF
 from schemas.table import sql_strings
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    CAUSE_DAY,
-    COVERAGE_DAY,
-    FLEET_DAY,
-    GROUP_DAY,
-    HOST_DAY,
-    JOB_POWER,
-    JOBS,
-    OP_TYPE_DAY,
-    REPLAYED_STATUSES,
-    STATUSES,
-    STRAGGLING_SLOWDOWN,
-    UNIT_KEY,
-    Status,
-)
+from schemas.vocabulary import Status
 from udfs.power.days import READ
 
 _STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})
@@ -40,7 +27,7 @@ def _sum_where(condition: str, name: str) -> str:
 
 _OF_UNITS: Final = {
     "jobs": "count(*)",
-    "replayed": f"count_if(status IN ({sql_strings(REPLAYED_STATUSES)}))",
+    "replayed": f"count_if(status IN ({sql_strings(words.REPLAYED_STATUSES)}))",
     "analysed": f"count_if({groups.IS_ANALYSED})",
     "straggling": f"count_if({groups.IS_STRAGGLING})",
     "gpu_hours": "sum(gpu_hours)",
@@ -55,11 +42,11 @@ _OF_UNITS: Final = {
 
 def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
     """Add lost_gpu_hours and lost_s to units; null if a unit is not analysed."""
-    lost = job_causes.groupBy(*UNIT_KEY).agg(
+    lost = job_causes.groupBy(*words.UNIT_KEY).agg(
         F.sum("lost_fraction").alias("lost_fraction"), F.sum("lost_gpu_hours").alias("lost_gpu_hours")
     )
     lost_s = F.expr("lost_fraction * actual_total_s")
-    return job_slowdown.join(lost, list(UNIT_KEY), "left").withColumn("lost_s", lost_s)
+    return job_slowdown.join(lost, list(words.UNIT_KEY), "left").withColumn("lost_s", lost_s)
 
 
 def fleet_day(units: DataFrame) -> DataFrame:
@@ -68,9 +55,9 @@ def fleet_day(units: DataFrame) -> DataFrame:
     units : of job_slowdown, with what they lose.
     """
     waste = f"CASE WHEN {groups.IS_ANALYSED} THEN waste_fraction END"
-    figures = {status: f"count_if(status = '{status}')" for status in STATUSES} | _OF_UNITS
+    figures = {status: f"count_if(status = '{status}')" for status in words.STATUSES} | _OF_UNITS
     figures |= {f"waste_p{percent}": f"percentile({waste}, {percent / 100})" for percent in (50, 90, 99)}
-    return _by_day(FLEET_DAY, units, figures)
+    return _by_day(words.FLEET_DAY, units, figures)
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
@@ -99,8 +86,8 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
     }
     for name in HOURS_OF.values():
         figures |= _sum_of_intervals(name, "0D" if name == "lost_gpu_hours" else "CAST(NULL AS DOUBLE)")
-    units = job_slowdown.select(*UNIT_KEY, "actual_total_s")
-    return _by_day(CAUSE_DAY, job_causes.join(units, list(UNIT_KEY), "left"), figures, "cause")
+    units = job_slowdown.select(*words.UNIT_KEY, "actual_total_s")
+    return _by_day(words.CAUSE_DAY, job_causes.join(units, list(words.UNIT_KEY), "left"), figures, "cause")
 
 
 def host_day(worker_slowdown: DataFrame) -> DataFrame:
@@ -112,13 +99,13 @@ def host_day(worker_slowdown: DataFrame) -> DataFrame:
         "times_slowest": "count_if(is_slowest)",
         "jobs": "count(DISTINCT job_id, run_id)",
     }
-    return _by_day(HOST_DAY, worker_slowdown.where("host IS NOT NULL"), figures, "host")
+    return _by_day(words.HOST_DAY, worker_slowdown.where("host IS NOT NULL"), figures, "host")
 
 
 def coverage_day(job_slowdown: DataFrame) -> DataFrame:
     """Units and GPU-hours of every status; one row per day and status that occurs."""
     figures = {name: _OF_UNITS[name] for name in ("jobs", "gpu_hours")}
-    return _by_day(COVERAGE_DAY, job_slowdown, figures, "status")
+    return _by_day(words.COVERAGE_DAY, job_slowdown, figures, "status")
 
 
 def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
@@ -133,27 +120,29 @@ def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
     }
     figures = {name: f"count_if({groups.IS_STRAGGLING} AND {sql})" for name, sql in drivers.items()}
     figures |= _OF_UNITS | {"straggling_gpu_hours": _sum_where(groups.IS_STRAGGLING, "gpu_hours")}
-    stated = units.join(jobs.select(*UNIT_KEY, *_STATED), list(UNIT_KEY), "left")
+    stated = units.join(jobs.select(*words.UNIT_KEY, *_STATED), list(words.UNIT_KEY), "left")
     of_groups = stated.withColumn("one", F.explode(F.expr(groups.GROUPS))).select("*", "one.*")
-    return _by_day(GROUP_DAY, of_groups, figures, "dimension", "value")
+    return _by_day(words.GROUP_DAY, of_groups, figures, "dimension", "value")
 
 
 def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
     """Cost of each op type alone over the analysed units; one row per day and op type that occurs."""
     figures = {
         "jobs": "count(*)",
-        "slowed": f"count_if(slowdown >= {STRAGGLING_SLOWDOWN})",
+        "slowed": f"count_if(slowdown >= {words.STRAGGLING_SLOWDOWN})",
         "gpu_hours": "sum(gpu_hours)",
         "wasted_gpu_hours": "sum(gpu_hours * waste_fraction)",
     }
-    analysed = job_slowdown.where(f"status = '{Status.ANALYSED}'").select(*UNIT_KEY, "gpu_hours")
-    return _by_day(OP_TYPE_DAY, op_type_slowdown.join(analysed, list(UNIT_KEY)), figures, "op_type")
+    analysed = job_slowdown.where(f"status = '{Status.ANALYSED}'").select(*words.UNIT_KEY, "gpu_hours")
+    return _by_day(
+        words.OP_TYPE_DAY, op_type_slowdown.join(analysed, list(words.UNIT_KEY)), figures, "op_type"
+    )
 
 
 def power_units(job_power: DataFrame, jobs: DataFrame) -> DataFrame:
     """Columns of each unit that power_tables needs."""
-    stated = jobs.select(*UNIT_KEY, *READ[JOBS])
-    return job_power.select(*UNIT_KEY, *READ[JOB_POWER]).join(stated, list(UNIT_KEY))
+    stated = jobs.select(*words.UNIT_KEY, *READ[words.JOBS])
+    return job_power.select(*words.UNIT_KEY, *READ[words.JOB_POWER]).join(stated, list(words.UNIT_KEY))
 
 
 def _by_day(name: str, rows: DataFrame, figures: Mapping[str, str], *by: str) -> DataFrame:

@@ -18,8 +18,7 @@ WITH hours AS (
 
 named AS (
     SELECT
-        allocated,
-        stated,
+        allocated, stated,
         explode(array(
             struct(1 AS place, 'ettr' AS definition, 'ByteRobust, arXiv 2509.16293' AS source,
                 kept AS counted_gpu_hours, allocated AS of_gpu_hours),
@@ -42,11 +41,9 @@ named AS (
 )
 
 SELECT
-    one.definition,
-    one.source,
+    one.definition, one.source,
     try_divide(one.counted_gpu_hours, one.of_gpu_hours) AS fraction,
-    one.counted_gpu_hours,
-    one.of_gpu_hours,
+    one.counted_gpu_hours, one.of_gpu_hours,
     try_divide(allocated, stated) AS known_fraction
 FROM named
 ORDER BY one.place

@@ -8,8 +8,7 @@ grouped AS (
 )
 
 SELECT
-    dimension,
-    value,
+    dimension, value,
     count(*) AS jobs,
     count_if(is_analysed) AS analysed,
     count_if(is_straggling) AS straggling,

@@ -4,9 +4,7 @@
 -- not to be added to what other fixes save. Losses are of analysed units alone, savings of all that were diagnosed.
 WITH mixes AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
+        log_date, job_id, run_id,
         array_join(array_sort(collect_set(gpu_type)), ' + ') AS gpu_types,
         max(factor) AS largest_factor,
         max(saved_gpu_hours) AS saved_gpu_hours

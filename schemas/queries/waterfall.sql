@@ -2,9 +2,7 @@
 -- The view waterfall says what each figure is; of_recorded is its share of the GPU-hours recorded, of_time that of
 -- the recorded time, in which units without stated GPU-hours take part. job_days are units that have the figure.
 SELECT
-    place,
-    figure,
-    is_total,
+    place, figure, is_total,
     count(coalesce(gpu_hours, seconds)) AS job_days,
     sum(gpu_hours) AS gpu_hours,
     try_divide(sum(gpu_hours), max(sum(CASE WHEN figure = 'recorded' THEN gpu_hours END)) OVER ()) AS of_recorded,

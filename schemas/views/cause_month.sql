@@ -6,9 +6,7 @@
 WITH runs AS (
     SELECT
         trunc(log_date, 'MONTH') AS month,
-        cause,
-        job_id,
-        run_id,
+        cause, job_id, run_id,
         count_if(is_cause) AS days_held,
         count_if(is_cause AND flag_reason IS NOT NULL) AS days_flagged,
         sum(attributed_gpu_hours) AS attributed_gpu_hours,
@@ -19,8 +17,7 @@ WITH runs AS (
 )
 
 SELECT
-    month,
-    cause,
+    month, cause,
     count(*) AS replayed,
     count_if(days_held > 0) AS jobs,
     count_if(days_held > 0 AND days_flagged = days_held) AS flagged_jobs,

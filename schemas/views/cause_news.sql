@@ -4,9 +4,7 @@
 -- day_before of what is gone. The first day of a run has no news.
 WITH units AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
+        log_date, job_id, run_id,
         lag(log_date) OVER (PARTITION BY job_id, run_id ORDER BY log_date) AS day_before
     FROM job_slowdown
     WHERE status IN ($replayed_statuses)
@@ -14,11 +12,7 @@ WITH units AS (
 
 changed AS (
     SELECT
-        units.log_date,
-        units.job_id,
-        units.run_id,
-        units.day_before,
-        now.cause,
+        units.log_date, units.job_id, units.run_id, units.day_before, now.cause,
         now.is_cause AS is_new,
         CASE WHEN now.is_cause THEN units.log_date ELSE units.day_before END AS held_on,
         CASE WHEN now.is_cause THEN now.lost_fraction ELSE before.lost_fraction END AS lost_fraction,
@@ -40,14 +34,9 @@ named AS (
 )
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
+    log_date, job_id, run_id,
     CASE WHEN is_new THEN 'new' ELSE 'gone' END AS change,
-    cause,
-    culprits,
-    lost_fraction,
-    lost_gpu_hours,
+    cause, culprits, lost_fraction, lost_gpu_hours,
     day_before
 FROM changed
 LEFT JOIN named USING (held_on, job_id, run_id, cause)

@@ -4,23 +4,16 @@
 -- are. Days on which the run was not replayed do not count.
 WITH units AS (
     SELECT DISTINCT
-        log_date,
-        job_id,
-        run_id,
+        log_date, job_id, run_id,
         dense_rank() OVER (PARTITION BY job_id, run_id ORDER BY log_date) AS number
     FROM job_causes
 ),
 
 named AS (
     SELECT DISTINCT
-        log_date,
-        job_id,
-        run_id,
-        cause,
+        log_date, job_id, run_id, cause,
         coalesce(
-            each.slow_host,
-            each.slow_rack,
-            each.host,
+            each.slow_host, each.slow_rack, each.host,
             'stage ' || CAST(each.pp_rank AS STRING) || ', dp rank ' || CAST(each.dp_rank AS STRING),
             'stage ' || CAST(each.pp_rank AS STRING),
             'dp rank ' || CAST(each.dp_rank AS STRING)
@@ -32,22 +25,14 @@ named AS (
 
 spans AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        cause,
-        culprit,
+        log_date, job_id, run_id, cause, culprit,
         number - row_number() OVER (PARTITION BY job_id, run_id, cause, culprit ORDER BY log_date) AS span
     FROM named
     JOIN units USING (log_date, job_id, run_id)
 )
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    cause,
-    culprit,
+    log_date, job_id, run_id, cause, culprit,
     min(log_date) OVER (PARTITION BY job_id, run_id, cause, culprit, span) AS first_day,
     row_number() OVER (PARTITION BY job_id, run_id, cause, culprit, span ORDER BY log_date) AS days
 FROM spans

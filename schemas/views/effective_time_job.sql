@@ -1,7 +1,6 @@
 -- One row per run over all its days: what its GPU-hours were spent on, as in effective_time_month.
 SELECT
-    job_id,
-    run_id,
+    job_id, run_id,
     max(team) AS team,
     min(log_date) AS first_day,
     max(log_date) AS last_day,

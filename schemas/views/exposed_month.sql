@@ -7,10 +7,7 @@
 WITH units AS (
     SELECT
         trunc(job_days.log_date, 'MONTH') AS month,
-        model,
-        size_bucket,
-        framework,
-        gpu_hours,
+        model, size_bucket, framework, gpu_hours,
         of_job.exposed_s IS NOT NULL AS is_known,
         CASE WHEN of_job.exposed_s IS NOT NULL THEN gpu_hours END AS known_gpu_hours,
         CASE WHEN of_job.exposed_s IS NOT NULL THEN actual_total_s END AS known_s,
@@ -26,10 +23,7 @@ WITH units AS (
 )
 
 SELECT
-    month,
-    model,
-    size_bucket,
-    framework,
+    month, model, size_bucket, framework,
     count(*) AS units,
     count_if(is_known) AS known_units,
     sum(gpu_hours) AS gpu_hours,

@@ -24,8 +24,7 @@ WITH explained AS (
 
 mitigated AS (
     SELECT
-        parts.cause,
-        parts.host,
+        parts.cause, parts.host,
         CASE WHEN parts.host IS NULL THEN parts.job_id END AS of_job,
         mitigation,
         sum(gpu_hours_saved) AS mitigation_gpu_hours,
@@ -59,10 +58,7 @@ best AS (
 
 runs AS (
     SELECT
-        cause,
-        host,
-        job_id,
-        run_id,
+        cause, host, job_id, run_id,
         count(*) AS units,
         count_if(is_flagged) AS flagged_units,
         min(log_date) AS first_day,
@@ -86,8 +82,7 @@ runs AS (
 
 fixes AS (
     SELECT
-        cause,
-        host,
+        cause, host,
         CASE WHEN host IS NULL AND cause <> $unexplained THEN min(job_id) END AS of_job,
         array_sort(collect_set(job_id)) AS job_ids,
         CAST(sum(units) AS BIGINT) AS units,
@@ -111,8 +106,7 @@ SELECT
     lost_gpu_hours + half_of_lost AS lost_gpu_hours_high,
     recoverable_gpu_hours - half_of_recoverable AS recoverable_gpu_hours_low,
     recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
-    explained_by,
-    mitigation,
+    explained_by, mitigation,
     mitigation_gpu_hours
 FROM fixes
 LEFT JOIN explained ON fixes.cause = explained.cause AND fixes.host = explained.host

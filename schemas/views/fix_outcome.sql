@@ -5,9 +5,7 @@
 -- predicted), part (at least a quarter), did_not_come, not_alone (a cause is new on that day too, and hides it).
 WITH gone AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
+        log_date, job_id, run_id,
         min(day_before) AS day_before,
         array_sort(collect_set(CASE WHEN change = 'gone' THEN cause END)) AS causes,
         sum(CASE WHEN change = 'gone' THEN lost_fraction END) AS predicted_fraction,
@@ -19,9 +17,7 @@ WITH gone AS (
 
 later AS (
     SELECT
-        gone.log_date,
-        gone.job_id,
-        gone.run_id,
+        gone.log_date, gone.job_id, gone.run_id,
         count(*) AS days_after,
         try_divide(sum(units.actual_total_s), sum(units.steps)) AS step_after_s,
         sum(units.gpu_hours) AS gpu_hours
@@ -48,23 +44,17 @@ compared AS (
 )
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    causes,
+    log_date, job_id, run_id, causes,
     CASE
         WHEN new_causes > 0 THEN 'not_alone'
         WHEN came_fraction >= 0.75 * predicted_fraction THEN 'came'
         WHEN came_fraction >= 0.25 * predicted_fraction THEN 'part'
         ELSE 'did_not_come'
     END AS verdict,
-    predicted_fraction,
-    came_fraction,
+    predicted_fraction, came_fraction,
     try_divide(gpu_hours * predicted_fraction, 1 - predicted_fraction) AS predicted_gpu_hours,
     try_divide(gpu_hours * came_fraction, 1 - came_fraction) AS came_gpu_hours,
-    day_before,
-    step_before_s,
-    step_after_s,
+    day_before, step_before_s, step_after_s,
     days_after
 FROM compared
 ORDER BY log_date, predicted_gpu_hours DESC NULLS LAST, job_id, run_id

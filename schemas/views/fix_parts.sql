@@ -9,16 +9,9 @@
 -- and independent. Of one unit and cause all adds up; of different runs squares do.
 WITH held AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        cause,
+        log_date, job_id, run_id, cause,
         flag_reason IS NOT NULL AS is_flagged,
-        time_saved_fraction,
-        attributed_gpu_hours,
-        recoverable_gpu_hours,
-        lost_fraction,
-        lost_gpu_hours,
+        time_saved_fraction, attributed_gpu_hours, recoverable_gpu_hours, lost_fraction, lost_gpu_hours,
         greatest(lost_fraction_high - lost_fraction, lost_fraction - lost_fraction_low) AS half_lost,
         greatest(lost_gpu_hours_high - lost_gpu_hours, lost_gpu_hours - lost_gpu_hours_low) AS half_lost_hours,
         greatest(
@@ -36,10 +29,7 @@ WITH held AS (
 
 parts AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        cause,
+        log_date, job_id, run_id, cause,
         coalesce(culprit.slow_host, culprit.host) AS host,
         max(is_flagged) AS is_flagged,
         sum(
@@ -65,18 +55,14 @@ parts AS (
     UNION ALL
 
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        cause,
+        log_date, job_id, run_id, cause,
         CAST(NULL AS STRING) AS host,
         flag_reason IS NOT NULL AS is_flagged,
         1D AS part,
         CAST(NULL AS DOUBLE) AS time_saved_fraction,
         attributed_gpu_hours,
         CAST(NULL AS DOUBLE) AS recoverable_gpu_hours,
-        lost_fraction,
-        lost_gpu_hours,
+        lost_fraction, lost_gpu_hours,
         greatest(lost_fraction_high - lost_fraction, lost_fraction - lost_fraction_low) AS lost_fraction_half_width,
         greatest(lost_gpu_hours_high - lost_gpu_hours, lost_gpu_hours - lost_gpu_hours_low)
             AS lost_gpu_hours_half_width,

@@ -41,10 +41,7 @@ explained AS (
 )
 
 SELECT
-    component,
-    check_name,
-    host_days,
-    slow_host_days,
+    component, check_name, host_days, slow_host_days,
     slow_host_days / host_days AS slow_share,
     CASE WHEN all_days > host_days THEN (all_slow - slow_host_days) / (all_days - host_days) END AS other_slow_share,
     ((slow_host_days + 0.5D) / (host_days + 1)) / ((all_slow - slow_host_days + 0.5D) / (all_days - host_days + 1)) AS lift,

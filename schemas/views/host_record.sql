@@ -18,9 +18,7 @@ WITH unlike_gpus AS (
 
 host_units AS (
     SELECT
-        host,
-        job_id,
-        log_date,
+        host, job_id, log_date,
         count(*) AS workers,
         count_if(is_slowest AND slowdown >= $straggling_slowdown AND is_unlike IS NULL) AS times_slow,
         max(slowdown) AS worker_slowdown_max
@@ -49,11 +47,7 @@ slow_spans AS (
 
 spans AS (
     SELECT
-        host,
-        days,
-        days_slow,
-        first_slow,
-        last_slow,
+        host, days, days_slow, first_slow, last_slow,
         count_if(log_date BETWEEN first_slow AND last_slow) AS days_between
     FROM host_days
     JOIN slow_spans USING (host)
@@ -62,8 +56,7 @@ spans AS (
 
 host_jobs AS (
     SELECT
-        host,
-        job_id,
+        host, job_id,
         min(log_date) AS first_day,
         max(log_date) AS last_day,
         sum(workers) AS workers,
@@ -124,12 +117,7 @@ judged AS (
 )
 
 SELECT
-    host,
-    jobs,
-    jobs_slow,
-    jobs_not_slow,
-    expected_jobs_slow,
-    p_value,
+    host, jobs, jobs_slow, jobs_not_slow, expected_jobs_slow, p_value,
     p_value * count(*) OVER () <= 0.05 AS is_beyond_chance,
     count(*) OVER () AS hosts_asked_about,
     CASE
@@ -137,15 +125,7 @@ SELECT
         WHEN days_slow >= 0.8 * days_between AND days_slow > 0 THEN 'chronic'
         WHEN days_slow > 1 THEN 'intermittent'
     END AS pattern,
-    days,
-    days_slow,
-    first_slow,
-    last_slow,
-    first_seen,
-    last_seen,
-    workers,
-    times_slow,
-    worker_slowdown_max,
+    days, days_slow, first_slow, last_slow, first_seen, last_seen, workers, times_slow, worker_slowdown_max,
     coalesce(jobs_measured, 0) AS jobs_measured,
     CASE
         WHEN jobs_measured > 0 AND p_value * count(*) OVER () <= 0.05 THEN 'measured_and_recurs'

@@ -4,16 +4,8 @@
 -- in seconds of the recorded steps, and in GPU-hours. All figures over a period start from these rows.
 SELECT
     job_slowdown.*,
-    jobs.pp_size,
-    jobs.team,
-    jobs.cluster,
-    jobs.model,
-    jobs.gpu_type,
-    jobs.framework,
-    jobs.restarts,
-    jobs.labels,
-    jobs.part_of,
-    jobs.role,
+    jobs.pp_size, jobs.team, jobs.cluster, jobs.model, jobs.gpu_type, jobs.framework, jobs.restarts,
+    jobs.labels, jobs.part_of, jobs.role,
     $size_bucket AS size_bucket,
     $is_analysed AS is_analysed,
     $is_straggling AS is_straggling,

@@ -1,8 +1,7 @@
 -- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
 -- ratios; each day has its ideal. Losses are those of its analysed days. Null if no day was replayed, or no day states GPU-hours.
 SELECT
-    job_id,
-    run_id,
+    job_id, run_id,
     min(log_date) AS first_day,
     max(log_date) AS last_day,
     count(*) AS days,

@@ -1,22 +1,11 @@
 -- One row per op of every stored rank and step, with the op type's name. position is the op's place in the
 -- line, from 0; start_us and end_us count from t0_us, which differs between ranks and steps.
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    step,
-    rank,
-    dp_rank,
-    pp_rank,
-    tp_rank,
-    cp_rank,
-    host,
-    gpu,
+    log_date, job_id, run_id, step, rank, dp_rank, pp_rank, tp_rank, cp_rank, host, gpu,
     t0_us,
     one.position,
     element_at(array($op_names), one.op + 1) AS op_type,
-    one.start_us,
-    one.duration_us,
+    one.start_us, one.duration_us,
     one.start_us + one.duration_us AS end_us,
     one.microbatch,
     one.model_chunk

@@ -11,8 +11,7 @@ said AS (
 
 slow AS (
     SELECT
-        log_date,
-        host,
+        log_date, host,
         array_sort(collect_set(cause)) AS causes,
         array_sort(collect_set(job_id)) AS job_ids,
         sum(lost_gpu_hours) AS lost_gpu_hours,

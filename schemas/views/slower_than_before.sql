@@ -2,12 +2,7 @@
 -- cause says why, and no lost GPU-hours count them. slower_gpu_hours is what they took longer, day_slower_gpu_hours that of
 -- all such units of the day.
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    status,
-    slower_than_usual,
-    actual_step_s,
+    log_date, job_id, run_id, status, slower_than_usual, actual_step_s,
     actual_step_s / slower_than_usual AS usual_step_s,
     gpu_hours,
     gpu_hours * (1 - 1 / slower_than_usual) AS slower_gpu_hours,

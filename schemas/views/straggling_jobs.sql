@@ -20,21 +20,8 @@ slowest_worker AS (
 )
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    cluster,
-    team,
-    model,
-    world_size,
-    slowdown,
-    waste_fraction,
-    gpu_hours,
-    wasted_gpu_hours,
-    lost_fraction,
-    lost_gpu_hours,
-    slow_worker_share,
-    last_stage_share,
+    log_date, job_id, run_id, cluster, team, model, world_size, slowdown, waste_fraction, gpu_hours,
+    wasted_gpu_hours, lost_fraction, lost_gpu_hours, slow_worker_share, last_stage_share,
     forward_backward_correlation,
     slowest_op_type.slowest.op_type AS slowest_op_type,
     slowest_op_type.slowest.slowdown AS slowest_op_type_slowdown,

@@ -8,12 +8,7 @@
 -- are those of its recorded steps and end with ideal. Figures of all units may be summed.
 WITH units AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        gpu_hours,
-        actual_total_s,
-        lost_fraction,
+        log_date, job_id, run_id, gpu_hours, actual_total_s, lost_fraction,
         ideal_total_s / actual_total_s AS ideal,
         kept,
         unknown
@@ -28,11 +23,7 @@ WITH units AS (
 
 totals AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
-        gpu_hours,
-        actual_total_s,
+        log_date, job_id, run_id, gpu_hours, actual_total_s,
         explode(array(
             struct(1 AS place, 'recorded' AS figure, true AS is_total, true AS is_in_steps, 1D AS part),
             struct(50 AS place, 'nothing_lost' AS figure, true AS is_total, true AS is_in_steps,
@@ -52,22 +43,16 @@ totals AS (
 
 causes AS (
     SELECT
-        log_date,
-        job_id,
-        run_id,
+        log_date, job_id, run_id,
         1 + array_position(array($causes), cause) AS place,
-        cause,
-        job_causes.lost_fraction,
-        units.gpu_hours,
+        cause, job_causes.lost_fraction, units.gpu_hours,
         units.actual_total_s
     FROM job_causes
     JOIN units USING (log_date, job_id, run_id)
 )
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
+    log_date, job_id, run_id,
     one.place AS place,
     one.figure AS figure,
     one.is_total AS is_total,
@@ -78,10 +63,7 @@ FROM totals
 UNION ALL
 
 SELECT
-    log_date,
-    job_id,
-    run_id,
-    place,
+    log_date, job_id, run_id, place,
     cause AS figure,
     false AS is_total,
     gpu_hours * lost_fraction AS gpu_hours,

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from jobs.landing.formats.iterations import iterations_of
-from jobs.landing.formats.labels import labels_of
+from jobs.landing.formats.manifest_fields import iterations_of, labels_of
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
 from jobs.landing.formats.strict_json import (
     StrictJsonError,

@@ -1,0 +1,65 @@
+"""Parse the manifest fields that hold many values: `labels`, and `iterations`, the whole's of each step."""
+
+import re
+from itertools import islice
+from typing import Final
+
+from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, is_text, shown
+
+MOST_LABELS: Final = 1000
+MOST_LABEL_BYTES: Final = 64_000
+"""Of names and values together."""
+_STEP: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""How a key spells a step number: one way for each."""
+_LARGEST: Final = 2**63 - 1
+_MOST_NAMED: Final = 20
+"""Most wrong pairs that are named one by one."""
+
+
+def labels_of(given: object) -> tuple[dict[str, str] | None, list[str]]:
+    """Return the valid labels as text (None if there are too many), and one sentence for each defect.
+
+    given : as JSON has it; numbers and truth values are stored as JSON spells them
+    """
+    if not isinstance(given, dict):
+        return None, [f"labels is {shown(given)}, not an object"]
+    if len(given) > MOST_LABELS:
+        return None, [f"labels are {len(given)}, more than {MOST_LABELS}"]
+    texts: dict[str, str] = {}
+    left, defects = MOST_LABEL_BYTES, []
+    for name, value in given.items():
+        if not is_text(name) or not _is_label(value):
+            defects.append(f"label {shown(name)} is {shown(value)}, not text")
+        elif value is not None:
+            text = value if isinstance(value, str) else shown(value)
+            left -= len(name.encode()) + len(text.encode())
+            if left < 0:
+                return None, [f"labels have more than {MOST_LABEL_BYTES} bytes"]
+            texts[name] = text
+    return texts, defects
+
+
+def _is_label(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
+    return value is None or is_number or is_name(value, MOST_LABEL_BYTES)
+
+
+def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
+    """Return the iteration of each step, and one sentence for each defect.
+
+    given : as JSON has it; good is an object of step numbers, each with an integer from 0
+    """
+    if not isinstance(given, dict):
+        return {}, [f"iterations is {shown(given)}, not an object"]
+    pairs = (each for each in given.items() if not (_is_step(each[0]) and is_integer(each[1], 0, _LARGEST)))
+    wrong = [
+        f"iterations {shown(step)} is {shown(iteration)}, not a step number with an integer from 0"
+        for step, iteration in islice(pairs, _MOST_NAMED)
+    ]
+    if next(pairs, None) is not None:
+        wrong.append("and more iterations")
+    return {} if wrong else {int(step): iteration for step, iteration in given.items()}, wrong
+
+
+def _is_step(text: str) -> bool:
+    return _STEP.fullmatch(text) is not None and abs(int(text)) <= _LARGEST
