@@ -9,10 +9,9 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, Tensor
-from udfs.kernel.diagnosis.diagnose import replays
 from udfs.kernel.diagnosis.fixes import may_end
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.savings import NOTHING
+from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
@@ -60,8 +59,9 @@ class Lightened(NamedTuple):
     step_s: float
 
 
-def host_exchanged(found: Found) -> Exchanged | None:
+def host_exchanged(replays: Replays) -> Exchanged | None:
     """Find the host whose exchange for a healthy one saves most; None where no slow worker's is known."""
+    found = replays.found
     lost_s = _lost(found)
     hosts = found.job.hosts
     by_host = {
@@ -70,7 +70,9 @@ def host_exchanged(found: Found) -> Exchanged | None:
         if host >= 0
     }
     tried = sorted(by_host, key=lambda host: -by_host[host])[:MOST_TRIED]
-    answers = [Exchanged(host, replays(_healthy(found, hosts == host))([NOTHING])[NOTHING]) for host in tried]
+    answers = [
+        Exchanged(host, Replays(_healthy(found, hosts == host), replays.work).mean_s()) for host in tried
+    ]
     return min(answers, key=lambda each: each.step_s, default=None)
 
 
@@ -111,12 +113,12 @@ def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
     return of_ops[:, None]
 
 
-def replica_removed(found: Found) -> Removed | None:
+def replica_removed(replays: Replays) -> Removed | None:
     """Find the replica without which the others are fastest; None where there are too few, or none is slow.
 
     Its ops take no time, so that nobody waits for it; collectives of the others take as long as they did.
     """
-    replicas = found.job.layout.dp_size
+    found, replicas = replays.found, replays.found.job.layout.dp_size
     lost_s = _lost_with_type(found).max(axis=0)
     tried = [int(each) for each in np.argsort(-lost_s, kind="stable")[:MOST_TRIED] if lost_s[each] > 0.0]
     if replicas < LEAST_REPLICAS or not tried:
@@ -124,7 +126,7 @@ def replica_removed(found: Found) -> Removed | None:
     times_s = {dp_rank: _without_replica(found, dp_rank) for dp_rank in (None, *tried)}
     dp_rank = min(tried, key=lambda each: times_s[each])
     # What the diagnosis replays beside, such as usual transfers, is the same with and without it.
-    step_s = replays(found)([NOTHING])[NOTHING] + times_s[dp_rank] - times_s[None]
+    step_s = replays.mean_s() + times_s[dp_rank] - times_s[None]
     return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
 
 
@@ -160,13 +162,13 @@ def _without_replica(found: Found, dp_rank: int | None) -> float:
     return total_s / found.steps
 
 
-def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
+def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | None:
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
     computes could not be told apart. memory : bound on what microbatches of others weigh, relative to now.
     """
-    factors, replicas = found.factors, found.job.layout.dp_size
+    found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:
         return None
     lost_s = _lost_with_type(found).max(axis=0)
@@ -190,5 +192,5 @@ def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
         weights = np.full(replicas, others)
         weights[slow] = weight
         lighter_s: Tensor = as_is_s * weights
-        answers.append(Lightened(slow, weight, others, replays(found, lighter_s)([NOTHING])[NOTHING]))
+        answers.append(Lightened(slow, weight, others, replays.of_work_s(lighter_s)))
     return min(answers, key=lambda each: each.step_s)
