@@ -24,6 +24,9 @@ from udfs.kernel.recorded.settle import settle
 from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
 
+PROBED_OPS: Final = 50_000
+"""Of a larger sample one step is tried first, whether its transfers may block: calls take longer than sums."""
+
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
 
@@ -277,7 +280,8 @@ class _Reading(NamedTuple):
                     blocks.append(_by_one_clock(of_job, listener, found.clocks))
             return blocks
 
-        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps])
+        is_probed = self.rows.ops * len(at) > PROBED_OPS * len(found.actual_s)
+        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps], is_probed)
         return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:

@@ -126,10 +126,13 @@ class WorkerTurns:
         ops = np.array(chosen)
         starts_s = self.start_s[ops]
         ends_s = starts_s + self.duration_s[ops]
-        # What takes no time comes before what starts with it.
-        order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
-        starts_s, ends_s = (np.take_along_axis(each, order, axis=0) for each in (starts_s, ends_s))
-        return ops[order], starts_s, ends_s
+        order = np.argsort(starts_s.T, axis=1).T
+        ordered_s = np.take_along_axis(starts_s, order, axis=0)
+        if not (ordered_s[1:] > ordered_s[:-1]).all():
+            # What takes no time comes before what starts with it.
+            order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
+            ordered_s = np.take_along_axis(starts_s, order, axis=0)
+        return ops[order], ordered_s, np.take_along_axis(ends_s, order, axis=0)
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
