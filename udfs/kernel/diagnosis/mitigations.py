@@ -152,16 +152,20 @@ def assigned(weight: Floats) -> Ints:
     flat = weight.reshape(steps, -1)
     order = np.argsort(-flat, axis=1, kind="stable")
     heaviest_first = np.ascontiguousarray(np.take_along_axis(flat, order, axis=1).T)
-    load, room = np.zeros((steps, ranks)), np.full(steps * ranks, microbatches)
+    load = np.zeros((steps, ranks))
     of_all, first = load.reshape(-1), np.arange(steps) * ranks
     chosen = np.empty((microbatches * ranks, steps), dtype=np.int64)
-    for place, own in enumerate(heaviest_first):
-        at = np.add(load.argmin(axis=1), first, out=chosen[place])
+    kept, counted, none_full_until = np.zeros(steps * ranks, dtype=np.int64), 0, microbatches
+    for place, own in enumerate(heaviest_first, 1):
+        at = np.add(load.argmin(axis=1), first, out=chosen[place - 1])
         of_all[at] += own
-        room[at] -= 1
-        # Before as many microbatches are placed as one has room for, none is full.
-        if place >= microbatches - 1:
-            of_all[at[room[at] == 0]] = np.inf
+        if place == none_full_until:
+            kept += np.bincount(chosen[counted:place].reshape(-1), minlength=kept.size)
+            of_all[kept == microbatches] = np.inf
+            # The next one is full after as many more as it has room for, at the soonest.
+            room = microbatches - kept
+            none_full_until = place + int(room[room > 0].min(initial=microbatches))
+            counted = place
     # Those of one rank stand together then, still the heaviest first.
     by_rank = np.argsort(chosen.T, axis=1, kind="stable")
     return np.take_along_axis(order, by_rank, axis=1).reshape(steps, ranks, microbatches).swapaxes(1, 2)

@@ -292,10 +292,10 @@ def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBl
         for members, _ in block.graph.meetings:
             if block.graph.op_types[members[0][0]] == op_type:
                 sends, recvs = (list(ops) for ops in members)
-                least_s = np.where(
-                    on_one_clock(block.graph, clock(block), sends, recvs), NO_OP_TOLERANCE_S, APART_S
-                )
-                ends_s = block.start_s[sends] + block.duration_s[sends]
-                early += int(np.count_nonzero(block.start_s[recvs] - ends_s > least_s))
-                number += ends_s.size
+                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
+                is_early = by_s > NO_OP_TOLERANCE_S
+                if is_early.any():
+                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
+                early += int(np.count_nonzero(is_early))
+                number += by_s.size
     return early > EARLY * number

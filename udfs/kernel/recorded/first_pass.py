@@ -25,7 +25,7 @@ from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_tra
 from udfs.kernel.replay.replay import step_times
 
 PROBED_OPS: Final = 50_000
-"""Of a larger sample one step is tried first, whether its transfers may block: calls take longer than sums."""
+"""Of a larger sample one step is tried first: of a smaller one calls take longer than what they compute."""
 
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
