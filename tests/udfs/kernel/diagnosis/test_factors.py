@@ -76,7 +76,8 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
     )
     data = Data(np.broadcast_to(weight, (2, *weight.shape)), 0.3, is_real=is_real)
     scatter = np.exp(noise * rng.standard_normal(SHAPE))
-    return Factors(work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, None, workers, data, noise, noise)
+    worker = np.ones((3, 2, 1, 1, 10, 4))
+    return Factors(work_s, worker, scatter, np.log(scatter), None, workers, data, noise, noise)
 
 
 @pytest.mark.parametrize("is_real", [True, False])
