@@ -26,7 +26,7 @@ from udfs.custom_scenario import replay_scenarios
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints
 from udfs.kernel.graph.graph import Blocking
-from udfs.kernel.recorded import blocking, first_pass, trace
+from udfs.kernel.recorded import blocking, trace
 from udfs.kernel.recorded.blocking import sampled
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.kernel.recorded.laid_rows import RowClass
@@ -203,12 +203,12 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
     assert stages.call_count == 1
-    # Those that are compared, and one step, whether blocking may gain anything.
-    assert laid == [len(sampled(len(rows.steps))), 1]
+    # One step, whether blocking may gain anything; then those that are compared.
+    assert laid == [1, len(sampled(len(rows.steps)))]
     laid.clear()
-    monkeypatch.setattr(first_pass, "PROBED_OPS", 0)
+    monkeypatch.setattr(blocking, "LITTLE_MORE", np.inf)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
-    assert laid == [1, len(sampled(len(rows.steps)))], "of a large sample the one step comes first"
+    assert laid == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:

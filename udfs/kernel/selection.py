@@ -35,8 +35,8 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
         sample = np.sort(values[:: values.size // SAMPLE])
         at = rank * len(sample) // values.size
         low, high = sample[max(at - MARGIN, 0)], sample[min(at + MARGIN, len(sample) - 1)]
-        below = int(np.count_nonzero(values < low))
-        inside = values[(values >= low) & (values <= high)]
+        is_below = values < low
+        below, inside = int(np.count_nonzero(is_below)), values[(values <= high) ^ is_below]
         if below <= rank and following < below + inside.size < below + values.size:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower

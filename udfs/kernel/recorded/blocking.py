@@ -20,6 +20,10 @@ LEAST_DISCREPANCY: Final = 0.005
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
 
+LITTLE_MORE: Final = 2.0
+"""Of a discrepancy up to so many times the least gain nearly all would have to go: a bound on what is left
+mostly says enough, and is looked at before a single step is tried."""
+
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
 
@@ -170,7 +174,10 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
 
     Their times and meetings are the same, whatever blocks.
     """
-    if not nonblocking >= LEAST_DISCREPANCY or (sample.is_probed and not _may_gain(sample)):
+    if not nonblocking >= LEAST_DISCREPANCY:
+        return []
+    is_probed = sample.is_probed or nonblocking > LITTLE_MORE * LEAST_GAIN
+    if is_probed and not _may_gain(sample):
         return []
     try:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps)
@@ -179,7 +186,7 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     else:
         if _is_ruled_out(every, sample, nonblocking):
             return []
-    return every if sample.is_probed or _may_gain(sample) else []
+    return every if is_probed or _may_gain(sample) else []
 
 
 def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
