@@ -70,7 +70,7 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
     candidates = list(_splits(by_chunk_s, layers, layer_s, p, memory))
-    times_s = [_with_layers(replays, factors, after - layers, layer_s) for after in candidates]
+    times_s = replays.of_works_s([_with_layers(factors, after - layers, layer_s) for after in candidates])
     best = int(np.argmin(times_s))
     return Layers(layers, candidates[best], layer_s, times_s[best])
 
@@ -109,14 +109,15 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
                 yield moved
 
 
-def _with_layers(replays: Replays, factors: Factors, more: Ints, layer_s: Floats) -> float:
-    """Mean replayed step time if each chunk has `more` additional layers. [s]"""
+def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
+    """Work of the computes if each chunk has `more` additional layers. [s]"""
     p, _, c, *_ = factors.noise.shape
     more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
     weight = factors.data.weight[None, :, None]
     least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
     work_s = np.maximum(factors.work_s + more_s * weight, least_s)
-    return replays.of_work_s(work_s * factors.noise)
+    with_noise_s: Tensor = work_s * factors.noise
+    return with_noise_s
 
 
 def microbatches_over_dp_ranks(replays: Replays) -> float | None:
@@ -138,7 +139,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    return replays.of_work_s(moved_s * worker)
+    return replays.of_works_s([moved_s * worker])[0]
 
 
 def assigned(weight: Floats) -> Ints:

@@ -11,14 +11,14 @@ from udfs.kernel.diagnosis.fixes import (
     Causes,
     Fixable,
     Fixed,
+    Scenario,
     Split,
-    Works,
     may_end,
     step_times,
-    works,
 )
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.savings import NOTHING
+from udfs.kernel.diagnosis.works import Works, works
 
 
 class Replays:
@@ -48,24 +48,33 @@ class Replays:
         left = {fixed: self._present - fixed for fixed in fixes}
         unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in self._known]
         if unknown:
-            self._known.update(zip(unknown, self._replayed(self.work, unknown), strict=True))
+            split = self._split(self.work)
+            replayed_s = self._replayed([Scenario(split, causes) for causes in unknown])
+            self._known.update(zip(unknown, replayed_s, strict=True))
         return {fixed: self._known[causes] for fixed, causes in left.items()}
 
     def mean_s(self, fixed: Fixed = NOTHING) -> float:
         """Mean replayed step time with causes fixed. [s]"""
         return float(self.times_s([fixed])[fixed][0])
 
-    def of_work_s(self, as_is_s: Tensor) -> float:
-        """Mean replayed step time if computes did another work, in seconds, and nothing is fixed. [s]"""
-        work = Works(as_is_s, as_is_s, as_is_s, as_is_s)
-        return float(self._replayed(work, [self._present])[0, 0])
+    def of_works_s(self, works_s: Sequence[Tensor]) -> list[float]:
+        """Mean replayed step time of each other work of the computes, with nothing fixed. [s]
 
-    def _replayed(self, work: Works | None, left: Sequence[Causes]) -> Floats:
-        """Step times with only the causes in `left` left in, behind their mean; (set of causes, 1 + step)."""
-        found = self.found
-        split = None if found.factors is None or work is None else Split(found.factors, work, found.rest)
-        of_blocks_s = [step_times(block, split, left) for block in self._fixable]
-        mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / found.steps
+        works_s : durations of computes on usual workers. [s]
+        """
+        works = [Works(each_s, each_s, each_s, each_s) for each_s in works_s]
+        splits = [self._split(work) for work in works]
+        found: list[float] = self._replayed([Scenario(each, self._present) for each in splits])[:, 0].tolist()
+        return found
+
+    def _split(self, work: Works | None) -> Split | None:
+        factors = self.found.factors
+        return None if factors is None or work is None else Split(factors, work, self.found.rest)
+
+    def _replayed(self, scenarios: Sequence[Scenario]) -> Floats:
+        """Step times of each scenario behind their mean; shape (scenario, 1 + step). [s]"""
+        of_blocks_s = [step_times(block, scenarios) for block in self._fixable]
+        mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
         return np.column_stack([mean_s, *of_blocks_s])
 
 

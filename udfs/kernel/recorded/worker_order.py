@@ -121,7 +121,8 @@ class WorkerTurns:
     @cached_property
     def _moved(self) -> list[bool]:
         """Whether each op is no transfer that never moved data."""
-        return np.logical_not(self.no_ops.all(axis=1)).tolist()
+        moved: list[bool] = np.logical_not(self.no_ops.all(axis=1)).tolist()
+        return moved
 
     @cached_property
     def _by_start(self) -> tuple[Ints, Floats, Floats]:

@@ -10,9 +10,9 @@ from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
-from udfs.kernel.diagnosis.fixes import works
 from udfs.kernel.diagnosis.totals import totals
 from udfs.kernel.diagnosis.workers import Workers
+from udfs.kernel.diagnosis.works import works
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
