@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from schemas.vocabulary import OP_TYPES, TRANSFER_OPS, Status
+from tests.conftest import TRACES
 from tests.evaluation.blocking.draw import KINDS, Drawn, draw
 from tests.oracle.readers import read_layout as layout_of_twin
 from tests.oracle.readers import read_rank_steps
 from tests.oracle.records import Layout
 from tests.oracle.results import what_if
+from tests.support import published
 from tests.support.random_jobs import FAULTS, USUAL, generate_job
 from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
@@ -203,6 +205,27 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     assert stages.call_count == 1
     # One step, whether blocking may gain anything; then those that are compared.
     assert laid == [1, len(sampled(len(rows.steps)))]
+    laid.clear()
+    monkeypatch.setattr(blocking, "LITTLE_MORE", np.inf)
+    assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
+    assert laid == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
+
+
+def _chosen_of_all() -> dict[str, dict[str, Any]]:
+    """What is said of blocking in a published trace and in a job of each kind."""
+    jobs = {kind: (drawn(kind).rank_steps, drawn(kind).manifest) for kind in SHOWN}
+    jobs["SE"] = published.rank_steps(TRACES, "SE"), published.manifest(TRACES, "SE")
+    columns = ("blocking", "discrepancy_nonblocking", "discrepancy_blocking")
+    return {name: {column: job_row(*job)[column] for column in columns} for name, job in jobs.items()}
+
+
+def test_what_is_ruled_out_would_not_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _chosen_of_all()
+    monkeypatch.setattr(blocking, "_is_ruled_out", lambda *_: False)
+    tried = _chosen_of_all()
+    assert tried["SE"].pop("discrepancy_blocking") == pytest.approx(0.00204, abs=1e-5)
+    assert found["SE"].pop("discrepancy_blocking") is None, "the bound says enough"
+    assert found == tried
 
 
 @pytest.mark.parametrize("kind", ["mixed: forward", "receives", "shuffled"])

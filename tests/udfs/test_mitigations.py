@@ -29,6 +29,7 @@ from schemas.vocabulary import JOB_CAUSES, MITIGATIONS
 from tests.evaluation.mitigated_runs import Exchanged, OtherWeights, PlannedCollections
 from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.mitigations import assigned
 from udfs.mitigations import Mitigation, Mitigations, mitigated
 from udfs.simulate.checkpoints import best_interval
@@ -257,6 +258,29 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
     moved = np.take_along_axis(weight.reshape(2, -1), source.reshape(2, -1), axis=1).reshape(2, 2, 2)
     assert moved[0].T.tolist() == [[9.0, 1.0], [8.0, 2.0]]
     assert [sorted(each) for each in source.reshape(2, -1).tolist()] == [[0, 1, 2, 3]] * 2
+
+
+def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
+    """What each dp rank gets in each step: the heaviest goes to the one with the least work that has room."""
+    found = []
+    for of_step in weight:
+        microbatches, ranks = of_step.shape
+        got, load = [list[int]() for _ in range(ranks)], [0.0] * ranks
+        flat = of_step.ravel().tolist()
+        for place in sorted(range(len(flat)), key=lambda place: -flat[place]):
+            rank = min((r for r in range(ranks) if len(got[r]) < microbatches), key=lambda r: load[r])
+            got[rank].append(place)
+            load[rank] += flat[place]
+        found.append(got)
+    return found
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 6), (3, 7, 1), (5, 4, 3), (6, 3, 9), (20, 8, 8)])
+@pytest.mark.parametrize("most", [2, 50])
+def test_microbatches_are_assigned_as_one_by_one(shape: tuple[int, int, int], most: int) -> None:
+    """With many of equal weight, and with weights so uneven that some ranks are full early."""
+    weight = np.random.default_rng(most).integers(0, most, shape).astype(float) ** 3
+    assert assigned(weight).swapaxes(1, 2).tolist() == _assigned_one_by_one(weight)
 
 
 def test_the_evaluation_knows_the_truth(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,8 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
         sample = np.sort(values[:: values.size // SAMPLE])
         at = rank * len(sample) // values.size
         low, high = sample[max(at - MARGIN, 0)], sample[min(at + MARGIN, len(sample) - 1)]
-        below = int(np.count_nonzero(values < low))
-        inside = values[(values >= low) & (values <= high)]
+        is_below = values < low
+        below, inside = int(np.count_nonzero(is_below)), values[(values <= high) ^ is_below]
         if below <= rank and following < below + inside.size < below + values.size:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
@@ -113,14 +113,27 @@ def ranked(values: Floats, ranks: tuple[int, ...], axis: int = 0) -> list[Floats
         else:
             ordered = ascending(values, axis)
         return [ordered[..., rank] for rank in ranks]
-    rows = list(np.moveaxis(values, axis, 0))
-    for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
+    rows = _compared(list(np.moveaxis(values, axis, 0)), ranks)
+    return [rows[rank] for rank in ranks]
+
+
+def sorted_rows(values: Floats) -> Floats:
+    """`np.sort(values, axis=0)`; values : shape (few, many)."""
+    size = len(values)
+    if size > FEW or values.size < ENOUGH:
+        return np.sort(values, axis=0)
+    return np.array(_compared(list(values), tuple(range(size))))
+
+
+def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
+    """Rows, of which those of the wanted ranks are in order."""
+    for first, second, is_lower_wanted, is_upper_wanted in _network(len(rows), ranks):
         lower, upper = rows[first], rows[second]
         if is_lower_wanted:
             rows[first] = np.minimum(lower, upper)
         if is_upper_wanted:
             rows[second] = np.maximum(lower, upper)
-    return [rows[rank] for rank in ranks]
+    return rows
 
 
 @cache

@@ -15,6 +15,7 @@ from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.found import Found, Job
 from udfs.kernel.diagnosis.mitigate import Mitigated, mitigate
+from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
@@ -190,7 +191,7 @@ def _diagnosed(
     ]
     exposed_in = ((each.block.steps, each.exposed()) for each in replays)
     exposed = [(steps, of_block) for steps, of_block in exposed_in if of_block is not None]
-    measured = Found.of(job, blocks)
+    measured = Replays(Found.of(job, blocks))
     diagnosis = within_the_step(diagnose(measured))
     asked = _causes(diagnosis) if how.mitigated is None else how.mitigated
     return found._replace(

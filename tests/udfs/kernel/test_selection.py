@@ -61,3 +61,13 @@ def test_medians_along_short_axes(size: int) -> None:
     low = np.quantile(values, 0.5, axis=1, method="lower")
     assert np.array_equal(selection.medians_along(values, 1, low=True), low)
     assert np.array_equal(values, before), "inputs are left as they were"
+
+
+@pytest.mark.parametrize("size", range(1, selection.FEW + 3))
+def test_rows_in_order(size: int) -> None:
+    values = np.random.default_rng(size).integers(0, 9, (size, selection.ENOUGH)).astype(float)
+    values[0, 1::3] = np.inf
+    before = values.copy()
+    for some in (values, values[:, :5]):
+        assert np.array_equal(selection.sorted_rows(some), np.sort(some, axis=0))
+    assert np.array_equal(values, before), "inputs are left as they were"

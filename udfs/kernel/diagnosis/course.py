@@ -85,7 +85,9 @@ def kinds_of(series: Floats, error: float) -> list[int]:
     kinds[is_one & (length > 1) & (first == 0)] = UNTIL
     kinds[(slow == steps) | (is_one & (length == steps))] = ALWAYS
     if steps >= ENOUGH_STEPS:
-        kinds[[_growth(row, error) is not None for row in series]] = GROWS
+        third = steps // 3
+        later = np.flatnonzero(series[:, -third:].sum(axis=1) > series[:, :third].sum(axis=1)).tolist()
+        kinds[[row for row in later if _growth(series[row], error) is not None]] = GROWS
     return kinds.tolist()
 
 

@@ -67,7 +67,7 @@ class Factors(NamedTuple):
 
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
-    noise   : Tensor; what is left, a factor.
+    noise   : Tensor; what is left, a factor. log_noise: its logarithm.
     pause_s : additive, 0 without any; Tensor, or None where there is none. [s]
     scatter : of the log of the noise. misfit: the same, with what is taken as pauses.
     types   : factors of the types of GPU, beside those of workers; None where fewer than two are known.
@@ -76,6 +76,7 @@ class Factors(NamedTuple):
     work_s: Tensor
     worker: Floats
     noise: Tensor
+    log_noise: Tensor
     pause_s: Tensor | None
     workers: Workers
     data: Data
@@ -188,7 +189,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     if pauses.any():
         pause_s = np.where(pauses, times_s - model_s, 0.0)
         noise[pauses], logs[pauses] = 1.0, 0.0
-    return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()), misfit)
+    return Factors(work_s, worker, noise, logs, pause_s, workers, data, float(logs.std()), misfit)
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,13 +9,12 @@ from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
-from udfs.kernel.diagnosis.factors import TINY_S, Factors
-from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.loads import SlowLoads
 from udfs.kernel.diagnosis.own_ops import OwnTimes
 from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.works import Works
 from udfs.kernel.replay.replay import last_ops, replay
-from udfs.kernel.selection import median_of_all
 
 Causes = frozenset[int]
 Fixed = Causes
@@ -33,78 +32,8 @@ OF_COMPUTES: Final[Causes] = frozenset(
 )
 """Causes that lengthen computes."""
 
-MOST_SIGMAS: Final = 4.0
-"""Errors of measurement beyond are misfits of the work, not noise."""
-
 STACKED_VALUES: Final = 4_000_000
 """Durations of computes in memory at a time for stacked scenarios."""
-
-
-class Works(NamedTuple):
-    """Compute durations on usual workers without pauses, for each combination of balancing fixes. [s]"""
-
-    as_is: Tensor
-    data: Tensor
-    stage: Tensor
-    both: Tensor
-
-
-def works(factors: Factors) -> Works:
-    """Work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
-
-    A fix keeps the sum of each stage, direction and chunk, or of each direction.
-    """
-    work_s, noise = factors.work_s, factors.noise
-    as_is_s = work_s * noise
-    by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
-    of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
-    over_stages_s = as_is_s
-    if by_kind_s.shape[0] * by_kind_s.shape[2] > 1:
-        even_s = work_s.mean(axis=(0, 2), keepdims=True) * noise
-        over_stages_s = _with_mean(even_s, (0, 2, 3, 4, 5), of_all_s)
-    if not factors.data.is_real:
-        return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
-    balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
-    # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
-    left = as_is_s - work_s
-    left /= np.maximum(np.maximum(work_s, balanced_s), TINY_S)
-    left += 1.0
-    left *= _error(left)
-    both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
-    return Works(
-        as_is_s,
-        _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
-        over_stages_s,
-        _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
-    )
-
-
-def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
-    """Scale times so that their mean over the given axes equals mean_s; overwrites times_s. [s]"""
-    scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
-    scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
-    return scaled_s
-
-
-def _error(left: Tensor) -> Floats:
-    """Factors that scatter like the error of microbatch weights, from the difference of two halves.
-
-    The weights took with them their share of the noise, which a fix of the data does not take away: steps end
-    with the slowest.
-
-    left    : what is left beside work; Tensor.
-    returns : shape (1, direction, 1, microbatch, step, dp_rank).
-    """
-    p, k, c, m, s, d = left.shape
-    measured = np.maximum(left, TINY_S)
-    measured = np.log(measured, out=measured).swapaxes(1, 2).reshape(p * c, k, m, s, d)
-    if p * c > 1:
-        error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
-    else:
-        error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
-    error = error - error.mean(axis=(1, 3), keepdims=True)
-    most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(np.abs(error).reshape(-1))
-    return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
 
 
 class Fixable(NamedTuple):
@@ -135,22 +64,31 @@ class Split(NamedTuple):
     rest: Floats | None
 
 
-def step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> Floats:
-    """Step times with only the causes in `left` left in; float64, shape (set of causes, step). [s]"""
+class Scenario(NamedTuple):
+    """What computes do, and the only causes that are left in."""
+
+    split: Split | None
+    left: Causes
+
+
+def step_times(block: Fixable, scenarios: Sequence[Scenario]) -> Floats:
+    """Step times of each scenario; float64, shape (scenario, step). [s]"""
     values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
     together = max(1, STACKED_VALUES // values)
     parts = [
-        _step_times(block, split, left[first : first + together]) for first in range(0, len(left), together)
+        _step_times(block, scenarios[first : first + together])
+        for first in range(0, len(scenarios), together)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _step_times(block: Fixable, split: Split | None, left: Sequence[Causes]) -> Floats:
-    duration_s = block.times.duration_s
+def _step_times(block: Fixable, scenarios: Sequence[Scenario]) -> Floats:
+    duration_s, left = block.times.duration_s, [each.left for each in scenarios]
     lanes = duration_s[0].size
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
-    if block.computes is not None and split is not None:
-        _put_computes(block.computes, split, left, per_op)
+    splits = [each.split for each in scenarios if each.split is not None]
+    if block.computes is not None and splits:
+        _put_computes(block.computes, splits, left, per_op)
     for each, slow in ((cause.COMMUNICATION, block.transfers), (cause.DATA_LOADING, block.loads)):
         times_s = np.empty((len(slow.ops), len(left), lanes))
         for row, causes in enumerate(left):
@@ -191,14 +129,16 @@ def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> Non
         )
 
 
-def _put_computes(computes: Computes, split: Split, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Set durations of computes for each set of remaining causes."""
+def _put_computes(
+    computes: Computes, splits: Sequence[Split], left: Sequence[Causes], per_op: list[Floats]
+) -> None:
+    """Set durations of computes for each scenario."""
     ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
-    *index, steps, dp_ranks = split.work.as_is[some].shape
+    *index, steps, dp_ranks = splits[0].work.as_is[some].shape
     stack = np.empty((*index, len(left), steps, dp_ranks))
-    row_of: dict[Causes, int] = {}
-    for row, causes in enumerate(left):
-        like = row_of.setdefault(causes & OF_COMPUTES, row)
+    row_of: dict[tuple[int, Causes], int] = {}
+    for row, (split, causes) in enumerate(zip(splits, left, strict=True)):
+        like = row_of.setdefault((id(split), causes & OF_COMPUTES), row)
         if like < row:
             stack[:, :, :, :, row] = stack[:, :, :, :, like]
         else:

@@ -5,14 +5,11 @@ from typing import Final, NamedTuple
 
 from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
-from udfs.kernel.diagnosis.diagnose import replays
 from udfs.kernel.diagnosis.fixes import Causes
-from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Collections,
     Layers,
-    as_it_is,
     layers_between_stages,
     microbatches_over_dp_ranks,
     planned_collections,
@@ -25,6 +22,7 @@ from udfs.kernel.diagnosis.other_workers import (
     replica_lightened,
     replica_removed,
 )
+from udfs.kernel.diagnosis.replays import Replays
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
 _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
@@ -47,7 +45,7 @@ class Mitigated(NamedTuple):
     lightened: Lightened | None = None
 
 
-def mitigate(found: Found, causes: Causes, layers: Ints | None, memory: float = inf) -> Mitigated | None:
+def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: float = inf) -> Mitigated | None:
     """Replay the mitigations of some causes; None if there is none to replay.
 
     causes : those of which mitigations are asked for.
@@ -56,17 +54,19 @@ def mitigate(found: Found, causes: Causes, layers: Ints | None, memory: float = 
     """
     if not causes & OF_ALL_CAUSES:
         return None
-    answers = Mitigated(as_it_is(found))
+    factors = replays.found.factors
+    answers = Mitigated(replays.mean_s())
     if cause.STAGE_IMBALANCE in causes and layers is not None:
-        answers = answers._replace(layers=layers_between_stages(found, layers, memory))
-    if cause.DATA_IMBALANCE in causes and found.factors is not None and found.factors.data.is_real:
-        balanced_s = replays(found)([BALANCED])[BALANCED]
-        over_dp_ranks_s = microbatches_over_dp_ranks(found)
+        answers = answers._replace(layers=layers_between_stages(replays, layers, memory))
+    if cause.DATA_IMBALANCE in causes and factors is not None and factors.data.is_real:
+        balanced_s = replays.mean_s(BALANCED)
+        over_dp_ranks_s = microbatches_over_dp_ranks(replays)
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
     if cause.PAUSE in causes:
-        answers = answers._replace(collections=planned_collections(found))
+        answers = answers._replace(collections=planned_collections(replays))
     if cause.SLOW_WORKER in causes:
-        answers = answers._replace(exchanged=host_exchanged(found))
+        answers = answers._replace(exchanged=host_exchanged(replays))
     if causes & _OF_SLOW_REPLICAS:
-        answers = answers._replace(removed=replica_removed(found), lightened=replica_lightened(found, memory))
+        lightened = replica_lightened(replays, memory)
+        answers = answers._replace(removed=replica_removed(replays), lightened=lightened)
     return answers

@@ -12,10 +12,9 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.diagnose import replays
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.savings import NOTHING
+from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.selection import medians_along
 
 WITHOUT_PAUSES: Final = frozenset({cause.PAUSE})
@@ -53,12 +52,7 @@ class Collections(NamedTuple):
     pays_from: float
 
 
-def as_it_is(found: Found) -> float:
-    """Mean replayed step time without any change. [s]"""
-    return replays(found)([NOTHING])[NOTHING]
-
-
-def layers_between_stages(found: Found, layers: Ints, memory: float = np.inf) -> Layers | None:
+def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf) -> Layers | None:
     """Find the best split of whole layers over the model's chunks.
 
     A layer takes what the usual chunk takes for each of its layers; what a chunk takes beside its layers, as
@@ -68,15 +62,15 @@ def layers_between_stages(found: Found, layers: Ints, memory: float = np.inf) ->
     memory  : no stage gets more than so many times the layers of the one that has most now.
     returns : None without a pipeline, or where computes could not be told apart.
     """
-    factors = found.factors
-    if factors is None or found.job.layout.pp_size == 1:
+    factors = replays.found.factors
+    if factors is None or replays.found.job.layout.pp_size == 1:
         return None
     p, k, c = factors.noise.shape[:3]
     usual_s = np.broadcast_to(factors.work_s.mean(axis=(3, 4, 5)), (p, k, c))
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
     candidates = list(_splits(by_chunk_s, layers, layer_s, p, memory))
-    times_s = [_with_layers(found, factors, after - layers, layer_s) for after in candidates]
+    times_s = replays.of_works_s([_with_layers(factors, after - layers, layer_s) for after in candidates])
     best = int(np.argmin(times_s))
     return Layers(layers, candidates[best], layer_s, times_s[best])
 
@@ -115,25 +109,26 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
                 yield moved
 
 
-def _with_layers(found: Found, factors: Factors, more: Ints, layer_s: Floats) -> float:
-    """Mean replayed step time if each chunk has `more` additional layers. [s]"""
+def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
+    """Work of the computes if each chunk has `more` additional layers. [s]"""
     p, _, c, *_ = factors.noise.shape
     more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
     weight = factors.data.weight[None, :, None]
     least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
     work_s = np.maximum(factors.work_s + more_s * weight, least_s)
-    return replays(found, work_s * factors.noise)([NOTHING])[NOTHING]
+    with_noise_s: Tensor = work_s * factors.noise
+    return with_noise_s
 
 
-def microbatches_over_dp_ranks(found: Found) -> float | None:
+def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     """Mean step time if whole microbatches were redistributed over dp ranks within each step. [s]
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
     returns : None where microbatches are even, or there is one rank.
     """
-    factors = found.factors
-    if factors is None or not factors.data.is_real or found.job.layout.dp_size == 1:
+    factors = replays.found.factors
+    if factors is None or not factors.data.is_real or replays.found.job.layout.dp_size == 1:
         return None
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
@@ -144,7 +139,7 @@ def microbatches_over_dp_ranks(found: Found) -> float | None:
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    return replays(found, moved_s * worker)([NOTHING])[NOTHING]
+    return replays.of_works_s([moved_s * worker])[0]
 
 
 def assigned(weight: Floats) -> Ints:
@@ -157,35 +152,42 @@ def assigned(weight: Floats) -> Ints:
     steps, microbatches, ranks = weight.shape
     flat = weight.reshape(steps, -1)
     order = np.argsort(-flat, axis=1, kind="stable")
-    load, room = np.zeros((steps, ranks)), np.full((steps, ranks), microbatches)
-    found = np.zeros((steps, ranks, microbatches), dtype=np.int64)
-    rows = np.arange(steps)
-    for place in order.T:
-        rank = np.where(room > 0, load, np.inf).argmin(axis=1)
-        found[rows, rank, microbatches - room[rows, rank]] = place
-        room[rows, rank] -= 1
-        load[rows, rank] += flat[rows, place]
-    return found.swapaxes(1, 2)
+    heaviest_first = np.ascontiguousarray(np.take_along_axis(flat, order, axis=1).T)
+    load = np.zeros((steps, ranks))
+    of_all, first = load.reshape(-1), np.arange(steps) * ranks
+    chosen = np.empty((microbatches * ranks, steps), dtype=np.int64)
+    kept, counted, none_full_until = np.zeros(steps * ranks, dtype=np.int64), 0, microbatches
+    for place, own in enumerate(heaviest_first, 1):
+        at = np.add(load.argmin(axis=1), first, out=chosen[place - 1])
+        of_all[at] += own
+        if place == none_full_until:
+            kept += np.bincount(chosen[counted:place].reshape(-1), minlength=kept.size)
+            of_all[kept == microbatches] = np.inf
+            # The next one is full after as many more as it has room for, at the soonest.
+            room = microbatches - kept
+            none_full_until = place + int(room[room > 0].min(initial=microbatches))
+            counted = place
+    # Those of one rank stand together then, still the heaviest first.
+    by_rank = np.argsort(chosen.T, axis=1, kind="stable")
+    return np.take_along_axis(order, by_rank, axis=1).reshape(steps, ranks, microbatches).swapaxes(1, 2)
 
 
-def planned_collections(found: Found) -> Collections | None:
+def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together at a step's end, as often as each did alone.
 
     returns : None where no worker pauses.
     """
-    pauses_s = _pauses(found)
+    pauses_s = _pauses(replays.found)
     if pauses_s is None:
         return None
     lengths_s, workers = np.sort(pauses_s[pauses_s > 0.0]), pauses_s.shape[0] * pauses_s.shape[2]
     every_steps = max(1, round(pauses_s.size / len(lengths_s)))
     share = np.arange(len(lengths_s) + 1) / len(lengths_s)
     longest_s = float(lengths_s @ np.diff(share**workers))
-    times_s = replays(found)([NOTHING, WITHOUT_PAUSES])
-    saved_s = times_s[NOTHING] - times_s[WITHOUT_PAUSES]
+    without_s = replays.mean_s(WITHOUT_PAUSES)
+    saved_s = replays.mean_s() - without_s
     pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
-    return Collections(
-        every_steps, longest_s, times_s[WITHOUT_PAUSES] + longest_s / every_steps, float(pays_from)
-    )
+    return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
 
 
 def _pauses(found: Found) -> Tensor | None:

@@ -3,16 +3,16 @@
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, Tensor
-from udfs.kernel.diagnosis.diagnose import replays
-from udfs.kernel.diagnosis.fixes import may_end
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES, may_end
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.savings import NOTHING
+from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
@@ -60,8 +60,9 @@ class Lightened(NamedTuple):
     step_s: float
 
 
-def host_exchanged(found: Found) -> Exchanged | None:
+def host_exchanged(replays: Replays) -> Exchanged | None:
     """Find the host whose exchange for a healthy one saves most; None where no slow worker's is known."""
+    found = replays.found
     lost_s = _lost(found)
     hosts = found.job.hosts
     by_host = {
@@ -70,7 +71,9 @@ def host_exchanged(found: Found) -> Exchanged | None:
         if host >= 0
     }
     tried = sorted(by_host, key=lambda host: -by_host[host])[:MOST_TRIED]
-    answers = [Exchanged(host, replays(_healthy(found, hosts == host))([NOTHING])[NOTHING]) for host in tried]
+    answers = [
+        Exchanged(host, Replays(_healthy(found, hosts == host), replays.work).mean_s()) for host in tried
+    ]
     return min(answers, key=lambda each: each.step_s, default=None)
 
 
@@ -111,20 +114,20 @@ def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
     return of_ops[:, None]
 
 
-def replica_removed(found: Found) -> Removed | None:
+def replica_removed(replays: Replays) -> Removed | None:
     """Find the replica without which the others are fastest; None where there are too few, or none is slow.
 
     Its ops take no time, so that nobody waits for it; collectives of the others take as long as they did.
     """
-    replicas = found.job.layout.dp_size
+    found, replicas = replays.found, replays.found.job.layout.dp_size
     lost_s = _lost_with_type(found).max(axis=0)
     tried = [int(each) for each in np.argsort(-lost_s, kind="stable")[:MOST_TRIED] if lost_s[each] > 0.0]
     if replicas < LEAST_REPLICAS or not tried:
         return None
-    times_s = {dp_rank: _without_replica(found, dp_rank) for dp_rank in (None, *tried)}
-    dp_rank = min(tried, key=lambda each: times_s[each])
+    with_all_s, *without_s = _without_replicas(found, [None, *tried])
+    dp_rank, least_s = min(zip(tried, without_s, strict=True), key=lambda each: each[1])
     # What the diagnosis replays beside, such as usual transfers, is the same with and without it.
-    step_s = replays(found)([NOTHING])[NOTHING] + times_s[dp_rank] - times_s[None]
+    step_s = replays.mean_s() + least_s - with_all_s
     return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
 
 
@@ -140,33 +143,44 @@ def _lost_with_type(found: Found) -> Floats:
     return lost_s
 
 
-def _without_replica(found: Found, dp_rank: int | None) -> float:
-    """Mean replayed step time if a replica's ops took no time; None: as it is. [s]"""
-    cells = np.zeros(found.job.hosts.shape, dtype=bool)
-    if dp_rank is not None:
-        cells[:, dp_rank] = True
-    total_s = 0.0
+def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
+    """Mean replayed step time if all ops of a replica took no time, for each; None: as it is. [s]"""
+    cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
+    for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
+        if dp_rank is not None:
+            of_row[:, dp_rank] = True
+    total_s = np.zeros(len(cells))
     for block, late in zip(found.blocks, found.late, strict=True):
-        is_kept = ~_of_ops(block, cells)
-        duration_s = block.duration_s * is_kept
-        shape = (1, *duration_s.shape[1:])
-        delays: dict[int, Floats] = {}
-        for ops, delay_s in (block.delays, late):
-            for op, of_op_s in zip(ops.tolist(), delay_s * is_kept[ops], strict=True):
-                delays[op] = delays.get(op, 0.0) + of_op_s.reshape(1, -1)
-        lasts = list(duration_s.reshape(len(duration_s), 1, -1))
-        times = block._replace(duration_s=duration_s)
-        total_s += float(replay(block.graph, lasts, shape, may_end(times), delays).sum())
-    return total_s / found.steps
+        together = max(1, STACKED_VALUES // block.duration_s.size)
+        for first in range(0, len(cells), together):
+            some = slice(first, first + together)
+            total_s[some] += _without(block, late, cells[some]).sum(axis=1)
+    mean_s: list[float] = (total_s / found.steps).tolist()
+    return mean_s
 
 
-def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
+def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
+    """Step times if the ops of some workers took no time; shape (row, step). cells : (row, p, d). [s]"""
+    is_kept = np.array([~_of_ops(block, of_row) for of_row in cells]).swapaxes(0, 1)
+    duration_s = block.duration_s[:, None] * is_kept
+    rows, lanes = len(cells), block.duration_s[0].size
+    delays: dict[int, Floats] = {}
+    for ops, delay_s in (block.delays, late):
+        for op, of_op_s in zip(ops.tolist(), delay_s[:, None] * is_kept[ops], strict=True):
+            delays[op] = delays.get(op, 0.0) + of_op_s.reshape(rows, lanes)
+    # What may end a step in any row may be looked at in all of them.
+    lasts = may_end(block._replace(duration_s=duration_s.min(axis=1)))
+    shape = (rows, *block.duration_s.shape[1:])
+    return replay(block.graph, list(duration_s.reshape(-1, rows, lanes)), shape, lasts, delays)
+
+
+def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | None:
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
     computes could not be told apart. memory : bound on what microbatches of others weigh, relative to now.
     """
-    factors, replicas = found.factors, found.job.layout.dp_size
+    found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:
         return None
     lost_s = _lost_with_type(found).max(axis=0)
@@ -183,12 +197,13 @@ def replica_lightened(found: Found, memory: float = np.inf) -> Lightened | None:
         return None
     even = replicas * others_s / (others_s + (replicas - 1) * float(by_replica_s[slow]))
     even = min(max(even, replicas - memory * (replicas - 1)), 1.0)
-    answers = []
-    for share in SHARES_MOVED:
-        weight = 1.0 + share * (even - 1.0)
-        others = (replicas - weight) / (replicas - 1)
-        weights = np.full(replicas, others)
-        weights[slow] = weight
-        lighter_s: Tensor = as_is_s * weights
-        answers.append(Lightened(slow, weight, others, replays(found, lighter_s)([NOTHING])[NOTHING]))
+    weights = [1.0 + share * (even - 1.0) for share in SHARES_MOVED]
+    of_others = [(replicas - weight) / (replicas - 1) for weight in weights]
+    lighter_s: list[Tensor] = []
+    for weight, others in zip(weights, of_others, strict=True):
+        of_replicas = np.full(replicas, others)
+        of_replicas[slow] = weight
+        lighter_s.append(as_is_s * of_replicas)
+    times_s = replays.of_works_s(lighter_s)
+    answers = [Lightened(slow, *each) for each in zip(weights, of_others, times_s, strict=True)]
     return min(answers, key=lambda each: each.step_s)

@@ -22,8 +22,6 @@ from udfs.kernel.diagnosis.levels import (
 )
 from udfs.kernel.selection import median_of_all, medians_along
 
-TINY: Final = 1e-9
-
 LEAST_OP: Final = 0.05
 ERRORS_OF_OP: Final = 6.0
 MANY_OPS: Final = 0.05
@@ -48,7 +46,7 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
     returns : broadcastable to a Tensor.
     """
     p, k, c, m, s, d = factors.noise.shape
-    left = np.log(np.maximum(factors.noise, TINY))
+    left = factors.log_noise.copy()
     workers = factors.workers
     # Of all workers at once: beyond the quiet steps. Microbatches that differ may be longer in all steps.
     even = order[~workers.is_uneven[order]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.selection import medians_of_rows, quantile_of_all
+from udfs.kernel.selection import medians_of_rows, quantile_of_all, sorted_rows
 
 LEAST_CLEAN: Final = 0.1
 """Share of the microbatches that must be without doubt if they say what those in doubt would have taken."""
@@ -70,7 +70,7 @@ def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, 
     least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
     said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
     # Places without doubt may be long as well: the lower median of what they say.
-    said_s = np.sort(np.where(doubt, np.inf, said_s), axis=0)
+    said_s = sorted_rows(np.where(doubt, np.inf, said_s))
     middle = (np.count_nonzero(~doubt, axis=0) - 1) // 2
     found_s: Floats = of_all_s + said_s[middle, np.arange(middle.size)]
     return np.maximum(found_s, TINY_S)

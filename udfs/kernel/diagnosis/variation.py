@@ -81,12 +81,13 @@ def levels_and_variation(logs: Tensor) -> Variation:
         return _single(level, chunk)
     varied = logs - (level[:, :, None, None] + chunk)
     weight, (scatter, restless) = _weight(varied), _scatter(varied)
-    uneven = _uneven_steps(varied, weight, scatter * MEDIAN_ERROR / np.sqrt(p * c))
+    spread = weight[0, :, 0].std(axis=(1, 3))
+    uneven = _uneven_steps(varied, weight, spread, scatter * MEDIAN_ERROR / np.sqrt(p * c))
     weight = np.where(uneven[:, None], weight, 0.0)
     if uneven.any():
         level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
-    data = MEDIAN_ERROR * weight[0, :, 0].std(axis=(1, 3)) / np.sqrt(m)
+    data = MEDIAN_ERROR * np.where(uneven, spread, 0.0) / np.sqrt(m)
     return Variation(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
 
 
@@ -156,13 +157,13 @@ def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
     return MAD_TO_SIGMA / np.sqrt(2.0) * of_all, np.where(restless > RESTLESS, restless, 1.0)
 
 
-def _uneven_steps(varied: Tensor, weight: Tensor, error: Floats) -> Mask:
+def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats) -> Mask:
     """Steps whose microbatches differ in work, as two halves of the measurements agree; bool, (s,).
 
-    error : standard error of a weight, shape (k,).
+    spread : standard deviation of the weights, shape (k, s).
+    error  : standard error of a weight, shape (k,).
     """
-    spread = weight[0, :, 0].std(axis=(1, 3)).min(axis=0)
-    is_uneven: Mask = spread > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
+    is_uneven: Mask = spread.min(axis=0) > max(LEAST_UNEVEN, UNEVEN_ERRORS * float(error.max()))
     halves = halves_of(varied)
     if halves is None:
         return is_uneven

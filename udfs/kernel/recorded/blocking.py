@@ -19,6 +19,10 @@ LEAST_DISCREPANCY: Final = 0.005
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
 
+LITTLE_MORE: Final = 2.0
+"""Of a discrepancy up to so many times the least gain nearly all would have to go: a bound on what is left
+mostly says enough, and is looked at before a single step is tried."""
+
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
 
@@ -54,7 +58,7 @@ class BlockingFound(NamedTuple):
     """Transfers found to block, and the replay's discrepancy from the record without and with them.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
-    blocking    : the same with blocking transfers; nan where these were not tried.
+    blocking    : the same with blocking transfers; nan where these were not tried, as none could be chosen.
     least       : at least so much is left with fewer of them, as of `least_discrepancy`.
     """
 
@@ -71,12 +75,14 @@ class Sample(NamedTuple):
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
     lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
     clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
+    is_probed : whether one step is tried before the others are laid out, which takes far longer.
     """
 
     steps: Sequence[int]
     plain_s: Floats
     lay_out: Callable[[Blocking, Sequence[int]], list[StepBlock]]
     clock: Callable[[StepBlock], Ints]
+    is_probed: bool
 
 
 def sampled(steps: int) -> range:
@@ -98,18 +104,19 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     stated      : what the manifest says, which rules; None: nothing.
     """
     nothing = BlockingFound(nonblocking=nonblocking)
-    if stated is None and not (nonblocking >= LEAST_DISCREPANCY and _may_gain(sample)):
+    if stated is None:
+        blocks = _promising(sample, nonblocking)
+    else:
+        blocks = sample.lay_out(Blocking(), sample.steps) if stated else []
+    if not blocks:
         return nothing
-    if stated is not None and not stated:
-        return nothing
-    plain = sample.lay_out(Blocking(), sample.steps)
     types = stated
     if types is None:
-        ends_s = [block.start_s + block.duration_s for block in plain]
-        types = tuple(each for each in ot.TRANSFERS if _may_block(each, plain, ends_s))
+        ends_s = [block.start_s + block.duration_s for block in blocks]
+        types = tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
-    eager = sends if any(_is_eager(each, plain, sample.clock) for each in sends) else ()
+    eager = sends if any(_is_eager(each, blocks, sample.clock) for each in sends) else ()
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
@@ -135,7 +142,9 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
     at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
     if at.size < 2:
         return of_all
-    far = sample._replace(steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at])
+    far = sample._replace(
+        steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at], is_probed=True
+    )
     chosen = choose(far, discrepancy(far.plain_s, actual_s[at]), None).chosen
     found = _tried(sample, chosen.types, chosen.eager, of_all.nonblocking) if chosen.types else None
     is_as_close = found is not None and found.blocking <= of_all.nonblocking + LEAST_GAIN / 2
@@ -157,6 +166,39 @@ def _tried(
         least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
         return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
     return None
+
+
+def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
+    """Lay out the steps of which blocking may be found; none where it surely is not.
+
+    Their times and meetings are the same, whatever blocks.
+    """
+    if not nonblocking >= LEAST_DISCREPANCY:
+        return []
+    is_probed = sample.is_probed or nonblocking > LITTLE_MORE * LEAST_GAIN
+    if is_probed and not _may_gain(sample):
+        return []
+    try:
+        every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps)
+    except TraceDefectError:
+        every = sample.lay_out(Blocking(), sample.steps)
+    else:
+        if _is_ruled_out(every, sample, nonblocking):
+            return []
+    return every if is_probed or _may_gain(sample) else []
+
+
+def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
+    """Whether no choice of types can bring the replay so near to the record that they are taken to block.
+
+    Sends that are eager may: they take as long as recorded, which no bound holds for.
+
+    every : the steps with all transfers blocking.
+    """
+    replays = _replays(every, sample.clock)
+    least = least_discrepancy(every, replays, sample.plain_s)
+    is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
+    return not is_near and not any(_is_eager(each, every, sample.clock) for each in SENDS)
 
 
 def _may_gain(sample: Sample) -> bool:
@@ -256,10 +298,10 @@ def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBl
         for members, _ in block.graph.meetings:
             if block.graph.op_types[members[0][0]] == op_type:
                 sends, recvs = (list(ops) for ops in members)
-                least_s = np.where(
-                    on_one_clock(block.graph, clock(block), sends, recvs), NO_OP_TOLERANCE_S, APART_S
-                )
-                ends_s = block.start_s[sends] + block.duration_s[sends]
-                early += int(np.count_nonzero(block.start_s[recvs] - ends_s > least_s))
-                number += ends_s.size
+                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
+                is_early = by_s > NO_OP_TOLERANCE_S
+                if is_early.any():
+                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
+                early += int(np.count_nonzero(is_early))
+                number += by_s.size
     return early > EARLY * number

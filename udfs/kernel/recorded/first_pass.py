@@ -23,6 +23,9 @@ from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_tra
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.swing import Computing, ComputingSums
 
+PROBED_OPS: Final = 50_000
+"""Of a larger sample one step is tried first: of a smaller one calls take longer than what they compute."""
+
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
 
@@ -276,7 +279,8 @@ class _Reading(NamedTuple):
                     blocks.append(_by_one_clock(of_job, listener, found.clocks))
             return blocks
 
-        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps])
+        is_probed = self.rows.ops * len(at) > PROBED_OPS * len(found.actual_s)
+        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps], is_probed)
         return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask, common
+from udfs.kernel.arrays import Floats, Ints, Mask, common, sorted_by
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 SAME_S: Final = 1e-7
@@ -104,7 +104,7 @@ class WorkerTurns:
         is_joined = np.zeros(ordered.shape, dtype=bool)
         is_joined[1:] = are_transfers
         for times_s in (starts_s, ends_s):
-            is_joined[1:] &= np.diff(times_s, axis=0) <= SAME_S
+            is_joined[1:] &= times_s[1:] - times_s[:-1] <= SAME_S
         share = is_joined.mean(axis=1, keepdims=True)
         is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
         overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
@@ -114,10 +114,15 @@ class WorkerTurns:
 
     def _ops(self, types: tuple[int, ...]) -> list[int]:
         """Computes and transfers of these types, except those that never moved data."""
-        first = self.first
-        of_types = [op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1])]
-        kept: list[int] = np.array(of_types, dtype=np.int64)[~self.no_ops[of_types].all(axis=1)].tolist()
-        return kept
+        first, moved = self.first, self._moved
+        of_types = (op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1]))
+        return [op for op in of_types if moved[op]]
+
+    @cached_property
+    def _moved(self) -> list[bool]:
+        """Whether each op is no transfer that never moved data."""
+        moved: list[bool] = np.logical_not(self.no_ops.all(axis=1)).tolist()
+        return moved
 
     @cached_property
     def _by_start(self) -> tuple[Ints, Floats, Floats]:
@@ -126,10 +131,13 @@ class WorkerTurns:
         ops = np.array(chosen)
         starts_s = self.start_s[ops]
         ends_s = starts_s + self.duration_s[ops]
-        # What takes no time comes before what starts with it.
-        order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
-        starts_s, ends_s = (np.take_along_axis(each, order, axis=0) for each in (starts_s, ends_s))
-        return ops[order], starts_s, ends_s
+        order = np.argsort(starts_s.T, axis=1).T
+        ordered_s = sorted_by(starts_s, order)
+        if not (ordered_s[1:] > ordered_s[:-1]).all():
+            # What takes no time comes before what starts with it.
+            order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
+            ordered_s = sorted_by(starts_s, order)
+        return ops[order], ordered_s, sorted_by(ends_s, order)
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
@@ -139,7 +147,7 @@ def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
     """
     if is_beside.any():
         place = np.arange(len(ops))[:, None]
-        call = np.take_along_axis(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0), axis=0)
+        call = sorted_by(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0))
         # By turn, call and op: as one number, which sorts several times faster than three.
         bits = int(ops.max()).bit_length()
         turn = np.cumsum(~is_beside, axis=0) << 2 * bits

@@ -8,9 +8,9 @@ from jobs.synthetic.job import GeneratedJob
 from udfs.kernel.arrays import Ints
 from udfs.kernel.diagnosis import found as diagnosis
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.diagnose import replays
 from udfs.kernel.diagnosis.fixes import Fixed
 from udfs.kernel.diagnosis.found import Found
+from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import read
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
@@ -47,4 +47,4 @@ def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:
     """Mean step time with some causes fixed. [s]"""
-    return replays(found)([fixed])[fixed]
+    return Replays(found).mean_s(fixed)

@@ -10,9 +10,9 @@ from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
-from udfs.kernel.diagnosis.fixes import works
 from udfs.kernel.diagnosis.totals import totals
 from udfs.kernel.diagnosis.workers import Workers
+from udfs.kernel.diagnosis.works import works
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -76,7 +76,8 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
     )
     data = Data(np.broadcast_to(weight, (2, *weight.shape)), 0.3, is_real=is_real)
     scatter = np.exp(noise * rng.standard_normal(SHAPE))
-    return Factors(work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, None, workers, data, noise, noise)
+    worker = np.ones((3, 2, 1, 1, 10, 4))
+    return Factors(work_s, worker, scatter, np.log(scatter), None, workers, data, noise, noise)
 
 
 @pytest.mark.parametrize("is_real", [True, False])

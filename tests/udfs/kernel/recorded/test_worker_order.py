@@ -3,6 +3,7 @@
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import sorted_by
 from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 FORWARD, BACKWARD, RECV = 0, 1, 2
@@ -71,3 +72,23 @@ def test_fewer_types_keep_the_order_of_each_row() -> None:
     assert fewer.turns(0) == ((FORWARD,), (3,), (4,), (BACKWARD,))
     assert fewer.turns(1) == ((FORWARD,), (4,), (3,), (BACKWARD,))
     assert found.order(()).turns(0) == ()
+
+
+def test_columns_in_an_order_of_their_own() -> None:
+    values = np.random.default_rng(1).random((5, 7))
+    order = np.argsort(-values, axis=0)
+    for some in (values, values[::2].T.copy().T):
+        at = np.argsort(-some, axis=0)
+        assert np.array_equal(sorted_by(some, at), np.take_along_axis(some, at, axis=0))
+    assert np.array_equal(sorted_by(order, order), np.take_along_axis(order, order, axis=0))
+
+
+def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_log() -> None:
+    """Two sends start with the backward compute: one takes no time, the other as long as it."""
+    of_both = turns([[3.0, 3.0], [3.0, 3.0]], 0.5)
+    of_both.duration_s[3] = 0.0
+    assert of_both.order(TYPES).ops[:, 0].tolist().index(3) < 3
+    ordered, starts_s, ends_s = of_both._by_start
+    assert ordered[:, 0].tolist() == [RECV, FORWARD, 3, BACKWARD, 4]
+    assert (np.diff(starts_s, axis=0) >= 0.0).all()
+    assert ends_s[2:, 0].tolist() == [3.0, 3.5, 3.5]
