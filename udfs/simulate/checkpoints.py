@@ -2,7 +2,8 @@
 
 The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
-spent less on checkpoints, and on work lost at as many failures.
+spent less on checkpoints, on work lost at failures, and on restarts: failures come per time of work, so a run
+that repeats less fails less.
 """
 
 import math
@@ -61,10 +62,10 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
         return None
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
     best_s = daly(stall_s, between_s)
-    lost_s = [failures * _lost(every_s, between_s) for every_s in (now_s, best_s)]
-    kept_s = max(work_s - lost_s[0], 0.0)
-    saved_s = kept_s * stall_s * (1 / now_s - 1 / best_s) + lost_s[0] - lost_s[1]
     idle_s = sum(span.length_s for span in (*course.startups, *course.outages))
+    kept_s = work_s * _kept(now_s, between_s)
+    best_work_s = kept_s / _kept(best_s, between_s)
+    saved_s = (work_s - best_work_s) * (1 + idle_s / work_s) + sum(stalls_s) * (1 - now_s / best_s)
     saved = saved_s / (work_s + sum(stalls_s) + idle_s)
     return Interval(now_s, best_s, stall_s, failures, between_s, saved)
 
@@ -77,6 +78,7 @@ def daly(stall_s: float, between_s: float) -> float:
     return math.sqrt(2 * stall_s * between_s) * (1 + math.sqrt(part) / 3 + part / 9) - stall_s
 
 
-def _lost(every_s: float, between_s: float) -> float:
-    """Mean work since the last checkpoint at a failure, if failures come at random. [s]"""
-    return between_s - every_s / math.expm1(min(every_s / between_s, MOST_TIMES))
+def _kept(every_s: float, between_s: float) -> float:
+    """Part of the work that no failure makes a run do again, if failures come at random."""
+    times = min(every_s / between_s, MOST_TIMES)
+    return times / math.expm1(times)
