@@ -2,7 +2,7 @@
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
 microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
-the optimizer, as often as was advised; the named host's workers as fast as their peers; an event simulation
+the last op of a step, as often as was advised; the named host's workers as fast as their peers; an event simulation
 of the other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or
 heavier; communication of no length, where no worker is longer busy with it.
 """
@@ -66,7 +66,7 @@ Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same 
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """Collections of the same lengths: in every n-th step all workers collect behind the optimizer.
+    """Collections of the same lengths: in every n-th step all workers collect behind their last op.
 
     planned_steps : n
     """
@@ -75,7 +75,9 @@ class PlannedCollections(UnsynchronisedGc):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Spread the pause of such a step over all steps: how many of them are recorded is chance."""
-        rows = conditions.place.rows("optimizer")
+        place = conditions.place
+        stages = place.pp_rank[place.recorded]
+        rows = np.array([place.recorded[stages == stage][-1] for stage in np.unique(stages)])
         noise = rng.standard_normal((len(rows), *conditions.lanes))
         pause_s = self.pause_s * np.exp(self.spread * noise - self.spread**2 / 2)
         longest_s = pause_s.max(axis=(0, 2), keepdims=True)
