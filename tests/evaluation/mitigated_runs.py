@@ -2,9 +2,9 @@
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
 microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
-the last op of a step, as often as was advised; the named host's workers as fast as their peers; an event simulation
-of the other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or
-heavier; communication of no length, where no worker is longer busy with it.
+the last op of a step, as often as was advised; the named host's workers as fast as their peers; an event
+simulation of the other replicas alone; computes as much shorter, or longer, as their microbatches are
+lighter, or heavier; communication of no length, where no worker is longer busy with it.
 """
 
 import re
