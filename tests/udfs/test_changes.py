@@ -1,4 +1,4 @@
-"""Change points: against all splits there are and against ruptures, what is too small or chance, and what is said of a change."""
+"""Change points: against all splits and ruptures, what is small or chance, and what is said of a change."""
 
 from datetime import date, timedelta
 from itertools import combinations
@@ -93,7 +93,7 @@ def test_no_other_split_leaves_less() -> None:
 
 
 def test_ruptures_finds_the_same_changes() -> None:
-    """Its PELT over long series of up to six levels; errors and spread are known, so a change has one price."""
+    """Its PELT over long series of up to six levels; what a change must explain is known beforehand."""
     rng, error, spread = np.random.default_rng(36), 0.004, 0.02
     with_changes = 0
     for days in range(20, 140, 3):
