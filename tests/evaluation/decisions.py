@@ -41,25 +41,23 @@ class Policy(NamedTuple):
 
     hosts : the question whose hosts are drained, from the first on
     jobs  : the question whose jobs and causes are fixed; None: what mitigations names, in its order
-    as_many : whether no more hosts are drained on any morning than by the first policy
     """
 
     hosts: str
     jobs: str | None = None
-    as_many: bool = False
 
 
-def _fix_first(*, seen: str = "true", as_many: bool = False) -> Policy:
+def _fix_first(seen: str = "true") -> Policy:
     """Drain hosts of causes that lie in a machine, and change jobs for the others."""
     of_machines = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
     hosts = FIX_FIRST.format(causes=f"host IS NOT NULL AND {of_machines}", seen=seen)
-    return Policy(hosts, FIX_FIRST.format(causes=f"NOT {of_machines}", seen=seen), as_many)
+    return Policy(hosts, FIX_FIRST.format(causes=f"NOT {of_machines}", seen=seen))
 
 
 POLICIES: Final = {
     "drain and mitigations": Policy(LISTS["drain"]),
     "fix_first": _fix_first(),
-    "fix_first, seen today, as many drains": _fix_first(seen=SEEN, as_many=True),
+    "fix_first, seen today": _fix_first(SEEN),
 }
 
 
@@ -70,19 +68,18 @@ class Mornings(NamedTuple):
     jobs: int
 
 
-def follow(world: World, policy: Policy, most: Mornings, drains: Mapping[int, int] | None = None) -> Course:
-    """Let an engineer follow a policy through a fleet. drains : most by day; None: as `most` says."""
+def follow(world: World, policy: Policy, most: Mornings) -> Course:
+    """Let an engineer follow a policy through a fleet."""
     course = Course(world)
     for day in range(world.days):
         serving = {job.job_id for job in course.run(day)}
         if day + 1 < FIRST_MORNING:
             continue
-        allowed = most.hosts if drains is None else drains.get(day, 0)
         there = {host for name in serving for host in course.jobs[name].hosts}
         hosts = [host for host in course.warehouse.ask(policy.hosts).host.dropna().unique() if host in there]
         advice = course.warehouse.ask(OF_DAY).to_dict(orient="records")
         chosen = list(_chosen(course, policy, advice, serving))[: most.jobs]
-        for host in [each for each in hosts if not each.startswith("spare")][:allowed]:
+        for host in [each for each in hosts if not each.startswith("spare")][: most.hosts]:
             course.drain(host, day)
         for row in chosen:
             course.change(changed(course.jobs[row["job_id"]], row), row["mitigation"], day)
@@ -135,14 +132,7 @@ def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
 
 def judged(world: World, most: Mornings) -> dict[str, Course]:
     """Follow each policy through the same fleet."""
-    found: dict[str, Course] = {}
-    for name, policy in POLICIES.items():
-        drains = None
-        if policy.as_many:
-            since = [day - 1 for day in next(iter(found.values())).drained.values()]
-            drains = {day: since.count(day) for day in since}
-        found[name] = follow(world, policy, most, drains)
-    return found
+    return {name: follow(world, policy, most) for name, policy in POLICIES.items()}
 
 
 def tables(found: Mapping[str, Course]) -> list[Section]:

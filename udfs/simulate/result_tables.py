@@ -50,7 +50,7 @@ from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.role_rows import role_step_columns
 
-SIMULATOR_VERSION: Final = "1.8.0"
+SIMULATOR_VERSION: Final = "1.9.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
