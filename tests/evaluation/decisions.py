@@ -32,8 +32,8 @@ OF_DAY: Final = f"""
     WHERE log_date = (SELECT max(log_date) FROM {MITIGATIONS}) AND time_saved_fraction > 0
     ORDER BY gpu_hours_saved DESC, job_id"""
 """What the newest night says of each job, most GPU-hours first."""
-FIX_FIRST: Final = "SELECT host, cause, job_ids FROM fix_first WHERE {causes} AND {seen}"
-SEEN: Final = "last_day = (SELECT max(log_date) FROM job_slowdown)"
+FIX_FIRST: Final = "SELECT host, cause, job_ids FROM fix_first WHERE "
+OF_MACHINES: Final = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
 
 
 class Policy(NamedTuple):
@@ -47,18 +47,11 @@ class Policy(NamedTuple):
     jobs: str | None = None
 
 
-def _fix_first(seen: str = "true") -> Policy:
-    """Drain hosts of causes that lie in a machine, and change jobs for the others."""
-    of_machines = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
-    hosts = FIX_FIRST.format(causes=f"host IS NOT NULL AND {of_machines}", seen=seen)
-    return Policy(hosts, FIX_FIRST.format(causes=f"NOT {of_machines}", seen=seen))
-
-
 POLICIES: Final = {
     "drain and mitigations": Policy(LISTS["drain"]),
-    "fix_first": _fix_first(),
-    "fix_first, seen today": _fix_first(SEEN),
+    "fix_first": Policy(f"{FIX_FIRST} host IS NOT NULL AND {OF_MACHINES}", f"{FIX_FIRST} NOT {OF_MACHINES}"),
 }
+"""Hosts are drained for causes that lie in a machine, jobs are changed for the others."""
 
 
 class Mornings(NamedTuple):
