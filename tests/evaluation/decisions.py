@@ -8,7 +8,7 @@ kept for evaluation.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -80,8 +80,8 @@ def follow(world: World, policy: Policy, most: Mornings) -> Course:
 
 
 def _chosen(
-    course: Course, policy: Policy, advice: list[dict[str, Any]], serving: set[str]
-) -> Iterator[dict[str, Any]]:
+    course: Course, policy: Policy, advice: Sequence[Mapping[Any, Any]], serving: set[str]
+) -> Iterator[Mapping[Any, Any]]:
     """Rows of mitigations that an engineer would do, first things first, at most one of a job.
 
     Who follows fix_first does the best that can be done about a row, and leaves rows of which nothing can.
@@ -96,9 +96,10 @@ def _chosen(
     order = can
     if policy.jobs is not None:
         listed = course.warehouse.ask(policy.jobs)
-        fixes = [(str(job_id), row.cause) for row in listed.itertuples() for job_id in row.job_ids]
+        rows = zip(listed.job_ids, listed.cause, strict=True)
+        fixes = [(str(job_id), str(cause)) for job_ids, cause in rows for job_id in job_ids]
         of_fix = {fix: [row for row in can if (row["job_id"], row["cause"]) == fix] for fix in fixes}
-        order = [rows[0] for rows in of_fix.values() if rows]
+        order = [found[0] for found in of_fix.values() if found]
     done: set[str] = set()
     for row in order:
         if row["job_id"] not in done:

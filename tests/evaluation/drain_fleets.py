@@ -116,8 +116,9 @@ class World:
 
 def _within(mechanism: Mechanism, steps: int) -> Mechanism:
     """The mechanism of a day; one that strikes in all of its steps is the same on other days."""
-    is_whole = isinstance(mechanism, Windowed) and bool((mechanism.window.share(steps) == 1.0).all())
-    return replace(mechanism, window=ALWAYS) if is_whole else mechanism
+    if isinstance(mechanism, Windowed) and (mechanism.window.share(steps) == 1.0).all():
+        return replace(mechanism, window=ALWAYS)
+    return mechanism
 
 
 def _keyed(name: str, rows: pa.Table, key: Mapping[str, object]) -> pa.Table:
