@@ -48,6 +48,7 @@ class Section(NamedTuple):
     columns : heads of the table's columns; the first names the row, the others are numbers
     rows    : texts, as a person reads them
     chart   : id of the chart above the table, one of job_charts.charts; empty without one
+    table   : where the dictionary says how its figures are computed; empty if nowhere
     """
 
     name: str
@@ -56,6 +57,7 @@ class Section(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     chart: str = ""
+    table: str = ""
 
 
 def effective_time(tables: UnitTables) -> Section | None:
@@ -242,6 +244,7 @@ def mitigations(tables: UnitTables) -> Section | None:
             )
             for row in sorted(rows, key=lambda row: -float(row["time_saved_fraction"]))
         ],
+        table=MITIGATIONS,
     )
 
 

@@ -1,29 +1,27 @@
 """Evaluate the view drain: fleets whose hosts are drained as it says, beside today's lists and chance.
 
 `python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
-three days, for weeks, or again and again. Each morning a policy may drain one host: a healthy spare serves
-its jobs from then on, and what that costs is what the terms say. All policies meet the same jobs and the same
-spells. What a drain returns is known: the very same steps with and without the spell. Seeds 0 to 99,999 are
-for tuning, those from 1,000,000 on are kept for evaluation.
+three days, for weeks, or again and again. Each morning a policy may drain some hosts: healthy spares serve
+their jobs from then on, and what that costs is what the terms say. All policies meet the same jobs and the
+same spells. What a drain returns is known: the very same steps with and without the spell. Seeds 0 to 99,999
+are for tuning, those from 1,000,000 on are kept for evaluation.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
-from jobs.synthetic.shape import GPUS_PER_HOST
 from jobs.synthetic.simulation import child_rng
-from schemas.drain import DrainTerms
 from schemas.vocabulary import Exit
-from tests.evaluation.drain_fleets import ASKED, Rows, World, asks
+from tests.evaluation.drain_fleets import Rows, World
+from tests.evaluation.fleet_course import TERMS, Course, without_host
 from tests.evaluation.report import FORMATS, Section, rendered
 
-TERMS: Final = DrainTerms()
 FIRST_MORNING: Final = 3
 """Days before the first drain."""
 LISTS: Final = {
@@ -34,74 +32,46 @@ LISTS: Final = {
 STATES: Final = "SELECT host, state, probability, expected_gpu_hours, expected_low, expected_high FROM drain"
 
 
-@dataclass
-class Course:
-    """What came of a policy: GPU-hours that drains returned and cost, and hosts drained, by morning."""
+def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.random.Generator) -> Course:
+    """Drain each morning the first hosts of a list that are still there.
 
-    returned: float = 0.0
-    cost: float = 0.0
-    drained: dict[str, int] = field(default_factory=dict)
-    false: int = 0
-    predictions: Rows = field(default_factory=list)
-
-
-def follow(world: World, name: str, mornings: Sequence[int] | None, rng: np.random.Generator) -> Course:
-    """Drain each morning the first host of a list that is still there.
-
-    name     : of LISTS; else hosts are drawn
-    mornings : on which; None: all
+    name : of LISTS; else hosts are drawn
+    most : how many each morning, or by day; of other days none
     """
-    course, rows = Course(), {each: Rows() for each in ASKED}
+    course = Course(world)
     for day in range(world.days):
-        serving = [job for job in world.fleet.jobs if day in job.days]
-        for job in serving:
-            ran = world.ran(job, day, course.drained)
-            course.returned += ran.gpu_hours * (1 - ran.step_us / world.ran(job, day, {}).step_us)
-            for each in ASKED:
-                rows[each] += ran.rows[each]
-        if day + 1 < FIRST_MORNING or (mornings is not None and day not in mornings):
+        serving = course.run(day)
+        allowed = most if isinstance(most, int) else most.get(day, 0)
+        if day + 1 < FIRST_MORNING or not allowed:
             continue
-        there = [host for job in serving for host in job.hosts if host not in course.drained]
+        there = [host for job in serving for host in job.hosts if not host.startswith("spare")]
         if name in LISTS:
-            ask = asks(rows)
-            listed = [host for host in ask(LISTS[name])["host"] if host in there]
-            if name == "drain":
-                course.predictions += _predicted(world, day, course, ask(STATES))
+            left = set(there)
+            listed = [host for host in course.warehouse.ask(LISTS[name])["host"].unique() if host in left]
         else:
             listed = [str(host) for host in rng.permutation(there)]
-        if listed:
-            _drain(world, course, listed[0], day)
+        if name == "drain":
+            course.predictions += _predicted(course, day)
+        for host in listed[:allowed]:
+            course.drain(host, day)
     return course
 
 
-def _drain(world: World, course: Course, host: str, day: int) -> None:
-    """Drain a host at the end of a day, and count what that costs."""
-    (job,) = (each for each in world.fleet.jobs if host in each.hosts)
-    hours = (TERMS.restart_minutes + TERMS.redone_minutes) / 60
-    gpus = min(job.shape.world_size, GPUS_PER_HOST)
-    course.cost += job.shape.world_size * hours + gpus * TERMS.spare_hours
-    course.drained[host] = day + 1
+def _predicted(course: Course, day: int) -> Rows:
+    """What is expected of hosts, beside what they will cost if none is drained from now on."""
+    world, found = course.world, []
+    jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
-    course.false += not any(each.host == host for later in ahead for each in world.spells_of(job, later))
-
-
-def _predicted(world: World, day: int, course: Course, states: pd.DataFrame) -> Rows:
-    """What is expected of the hosts left in, beside what they will cost if none is drained from now on."""
-    found = []
-    for state in states.to_dict(orient="records"):
-        job = next((each for each in world.fleet.jobs if state["host"] in each.hosts), None)
-        ahead = range(day + 1, day + 1 + TERMS.days)
-        if job is None or state["host"] in course.drained or any(later not in job.days for later in ahead):
+    for state in course.warehouse.ask(STATES).to_dict(orient="records"):
+        job = jobs.get(state["host"])
+        if job is None or any(later not in job.days for later in ahead):
             continue
-        units = [
-            (
-                world.ran(job, later, course.drained),
-                world.ran(job, later, course.drained | {state["host"]: later}),
-            )
-            for later in ahead
-        ]
-        slow = [any(each.host == state["host"] for each in world.spells_of(job, later)) for later in ahead]
-        came = sum(unit.gpu_hours * (1 - without.step_us / unit.step_us) for unit, without in units)
+        spared = without_host(job, state["host"])
+        slow = world.is_slow(state["host"], job, ahead)
+        came = 0.0
+        for later in ahead:
+            unit, without = world.ran(job, later), world.ran(spared, later)
+            came += unit.gpu_hours * (1 - world.step_us(without) / world.step_us(unit))
         found.append(
             {
                 **{str(name): value for name, value in state.items()},
@@ -112,16 +82,16 @@ def _predicted(world: World, day: int, course: Course, states: pd.DataFrame) -> 
     return found
 
 
-def judged(world: World, seed: int) -> dict[str, Course]:
+def judged(world: World, most: int, seed: int) -> dict[str, Course]:
     """Follow each policy through the same fleet."""
-    own = follow(world, "drain", None, child_rng(seed, "own"))
-    mornings = [since - 1 for since in own.drained.values()]
+    own = follow(world, "drain", most, child_rng(seed, "own"))
+    as_many = Counter(since - 1 for since in own.drained.values())
     return {
         "drain": own,
-        "fix_first, as many": follow(world, "fix_first", mornings, child_rng(seed, "list")),
-        "fix_first, each morning": follow(world, "fix_first", None, child_rng(seed, "list")),
-        "host_record, as many": follow(world, "host_record", mornings, child_rng(seed, "record")),
-        "chance, as many": follow(world, "by chance", mornings, child_rng(seed, "chance")),
+        "fix_first, as many": follow(world, "fix_first", as_many, child_rng(seed, "list")),
+        "fix_first, each morning": follow(world, "fix_first", most, child_rng(seed, "list")),
+        "host_record, as many": follow(world, "host_record", as_many, child_rng(seed, "record")),
+        "chance, as many": follow(world, "by chance", as_many, child_rng(seed, "chance")),
     }
 
 
@@ -168,6 +138,7 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
     option("--fleets N", "fleets", positive, default=5),
     option("--jobs N", "jobs of each", positive, default=8),
     option("--days N", "days of each", positive, default=28),
+    option("--most N", "hosts that may be drained each morning", positive, default=1),
     option("--seed S", "seed of the first fleet", not_negative, required=True),
     option("--most-ops N", "ops of a job on a day, about", positive, default=2_000),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
@@ -175,7 +146,9 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
 def main(args: Arguments) -> int:
     """Judge drains."""
     seeds = range(args.seed, args.seed + args.fleets)
-    found = {seed: judged(World(seed, args.jobs, args.days, args.most_ops), seed) for seed in seeds}
+    found = {
+        seed: judged(World(seed, args.jobs, args.days, args.most_ops), args.most, seed) for seed in seeds
+    }
     heading = (
         f"{args.fleets} fleets of {args.jobs} jobs over {args.days} days, of seeds {seeds[0]} to {seeds[-1]}."
     )

@@ -1,73 +1,135 @@
-"""Fleets whose hosts are slow for a while and may be drained: what runs then, and each day's results."""
+"""Fleets whose hosts are slow for a while, and whose jobs may be changed: what runs, and each day's results.
 
-from collections.abc import Callable, Mapping
+The noise of a job repeats after a few days. So units that run alike are simulated once, and a fleet of many
+jobs over many days is cheap.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Final
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from jobs.reading.database import create_views, needed
 from jobs.reading.question import question
-from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell
+from jobs.synthetic.fleet import SEEDS_PER_JOB, SHIFTS, Fleet, FleetJob, SickSpell
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
+from jobs.synthetic.mechanisms.work import UnevenLayers
 from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import sample_job
-from jobs.synthetic.shape import GPUS_PER_HOST
-from jobs.synthetic.simulation import JobPlan, child_rng
+from jobs.synthetic.shape import GPUS_PER_HOST, JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from jobs.warehouse.dialect import WHOLE
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MACHINE_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
+from schemas.vocabulary import (
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    MACHINE_CAUSES,
+    MITIGATIONS,
+    UNIT_KEY,
+    WORKER_SLOWDOWN,
+)
 from tests.support.examples import table_rows
+from udfs.simulate.mitigation_rows import LABEL
 from udfs.what_if import simulate_job
 
 SPELLS_PER_JOB: Final = 1.2
 LEAST_HOSTS: Final = 4
 LEAST_STEPS: Final = 10
-ASKED: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
+DRAWS: Final = 3
+"""Days after which the noise of a job repeats."""
+LAYERS: Final = (4, 13)
+"""Least number of layers of a chunk of the model, and one more than the most."""
+ASKED: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, MITIGATIONS)
+VIEWS: Final = ("drain", "fix_first", "host_record")
 Rows = list[dict[str, Any]]
-Asks = Callable[[str], pd.DataFrame]
+Tables = Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A job on a day as it ran: rows of ASKED, its mean step and its GPU-hours."""
+    """A job on a day as it runs, with all that goes wrong in it, and the hours of its GPUs."""
 
-    rows: Mapping[str, Rows]
-    step_us: float
+    plan: JobPlan
     gpu_hours: float
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What its results depend on."""
+        identity = self.plan.identity
+        return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 
 
 class World:
-    """One fleet, whatever is drained from it; units that run alike are simulated once."""
+    """One fleet, whatever is done to it; units that run alike are simulated once."""
 
     def __init__(self, seed: int, jobs: int, days: int, most_ops: int) -> None:
         self.days = days
         self.fleet = fleet_of(seed, jobs, days, most_ops)
-        self.unit = lru_cache(maxsize=None)(self._unit)
+        self._step_us: dict[object, float] = {}
+        self._results: dict[object, Tables] = {}
 
-    def ran(self, job: FleetJob, day: int, drained: Mapping[str, int]) -> Unit:
-        """Run a job on a day. drained : hosts, by the first day on which a spare serves instead."""
-        out = {host for host, since in drained.items() if since <= day and host in job.hosts}
-        struck = tuple(each for each in self.spells_of(job, day) if each.host not in out)
-        unit = self.unit(job.job_id, day, struck)
-        return replace(unit, rows={name: _renamed(rows, out) for name, rows in unit.rows.items()})
+    def ran(self, job: FleetJob, day: int) -> Unit:
+        """Return what a job, as it is by now, runs on a day."""
+        plan, draw = self.fleet.plan(job, day), job.days.start + day % DRAWS
+        return Unit(
+            replace(
+                plan,
+                seed=SEEDS_PER_JOB * job.plan.seed + day % DRAWS,
+                identity=self.fleet.identity(job, draw),
+                mechanisms=[_within(each, job.shape.steps) for each in plan.mechanisms],
+            ),
+            plan.identity.fields["gpu_hours"],
+        )
 
-    def spells_of(self, job: FleetJob, day: int) -> list[SickSpell]:
-        """Spells that strike a job on a day."""
-        return [each for each in self.fleet.spells if each.in_job(job, day) is not None]
+    def step_us(self, unit: Unit) -> float:
+        """Mean step time of a unit. [us]"""
+        if unit.alike[:-1] not in self._step_us:
+            self._simulated(unit)
+        return self._step_us[unit.alike[:-1]]
 
-    def _unit(self, job_id: str, day: int, struck: tuple[SickSpell, ...]) -> Unit:
-        job = next(each for each in self.fleet.jobs if each.job_id == job_id)
-        recorded, simulation = replace(self.fleet, spells=struck).recorded(job, day)
-        key = dict(zip(UNIT_KEY, (self.fleet.log_date(day), job_id, "r1"), strict=True))
-        found = simulate_job(recorded.rank_steps, recorded.manifest)
-        rows = {
-            name: [key | row for row in found[name].to_pylist(maps_as_pydicts="strict")] for name in ASKED
-        }
-        step_us = float(simulation.step_us(simulation.timeline()).mean())
-        return Unit(rows, step_us, recorded.manifest["gpu_hours"])
+    def _simulated(self, unit: Unit) -> Simulation:
+        """Run a unit, and keep its step time, whatever its hosts are called."""
+        simulation = Simulation(unit.plan)
+        self._step_us[unit.alike[:-1]] = float(simulation.step_us(simulation.timeline()).mean())
+        return simulation
+
+    def results(self, job: FleetJob, day: int) -> Tables:
+        """Return the rows of ASKED of a job on a day."""
+        unit = self.ran(job, day)
+        if unit.alike not in self._results:
+            recorded = recorded_job(self._simulated(unit))
+            found = simulate_job(recorded.rank_steps, recorded.manifest)
+            self._results[unit.alike] = {name: found[name] for name in ASKED}
+        key = dict(zip(UNIT_KEY, (self.fleet.log_date(day), job.job_id, "r1"), strict=True))
+        return {name: _keyed(name, rows, key) for name, rows in self._results[unit.alike].items()}
+
+    def is_slow(self, host: str, job: FleetJob, days: range) -> list[bool]:
+        """Return whether a host is slow on each of some days."""
+        spells = [each for each in self.fleet.spells if each.host == host]
+        return [any(each.in_job(job, day) is not None for each in spells) for day in days]
+
+
+def _within(mechanism: Mechanism, steps: int) -> Mechanism:
+    """The mechanism of a day; one that strikes in all of its steps is the same on other days."""
+    if isinstance(mechanism, Windowed) and (mechanism.window.share(steps) == 1.0).all():
+        return replace(mechanism, window=ALWAYS)
+    return mechanism
+
+
+def _keyed(name: str, rows: pa.Table, key: Mapping[str, object]) -> pa.Table:
+    schema = TABLES[name].arrow_schema
+    columns = [
+        pa.repeat(pa.scalar(key[field.name], field.type), rows.num_rows)
+        if field.name in key
+        else rows[field.name]
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def fleet_of(seed: int, jobs: int, days: int, most_ops: int) -> Fleet:
@@ -84,11 +146,20 @@ def fleet_of(seed: int, jobs: int, days: int, most_ops: int) -> Fleet:
         first, end = (
             int(rng.integers(low, high)) for low, high in ((0, days // 3), (2 * days // 3, days + 1))
         )
-        names = tuple(f"node-{len(drawn):02}-{place:02}" for place in range(plan.shape.hosts))
-        drawn.append(FleetJob(f"job-{len(drawn)}", first * SHIFTS, end * SHIFTS, plan, hosts=names))
+        names = tuple(f"node-{len(drawn):03}-{place:02}" for place in range(plan.shape.hosts))
+        layers = ",".join(f"{each:g}" for each in layers_of(plan, rng))
+        fields = {"labels": {LABEL: layers}}
+        drawn.append(FleetJob(f"job-{len(drawn)}", first * SHIFTS, end * SHIFTS, plan, fields, names))
     hosts = [host for job in drawn for host in job.hosts]
     sick = rng.choice(hosts, min(round(SPELLS_PER_JOB * jobs), len(hosts)), replace=False)
     return Fleet(drawn, [spell for host in sick for spell in _spells(str(host), days, rng)])
+
+
+def layers_of(plan: JobPlan, rng: np.random.Generator) -> Sequence[float]:
+    """Layers of each chunk of a job's model: those of its fault, if they are uneven."""
+    uneven = [each.layers for each in plan.mechanisms if isinstance(each, UnevenLayers)]
+    drawn = int(rng.integers(*LAYERS))
+    return uneven[0] if uneven else [drawn] * (plan.shape.last_chunk + 1)
 
 
 def _is_asked(plan: JobPlan) -> bool:
@@ -96,6 +167,11 @@ def _is_asked(plan: JobPlan) -> bool:
     shape = plan.shape
     is_on_one = shape.tp_size * shape.cp_size <= GPUS_PER_HOST
     return is_on_one and shape.hosts >= LEAST_HOSTS and shape.steps >= LEAST_STEPS and not plan.lost_ranks
+
+
+def gpus_of_host(shape: JobShape) -> int:
+    """GPUs that a job has on one host."""
+    return min(shape.world_size, GPUS_PER_HOST)
 
 
 def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
@@ -112,29 +188,24 @@ def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
     return found
 
 
-def _renamed(rows: Rows, out: set[str]) -> Rows:
-    """Give the spares that stand in names of their own."""
-    if not out:
-        return rows
+class Warehouse:
+    """Tables of the days so far, and views over them; tables that are not ASKED stay empty."""
 
-    def named(row: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: f"spare of {value}" if name in {"host", "slow_host"} and value in out else value
-            for name, value in row.items()
-        }
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute(WHOLE)
+        names = needed(set(VIEWS))
+        for name in names & TABLES.keys():
+            self._connection.register("empty", table_rows(name, []))
+            self._connection.execute(f"CREATE TABLE {name} AS FROM empty")
+        create_views(self._connection, names)
 
-    return [
-        named(row) | ({"culprits": [named(each) for each in row["culprits"]]} if row.get("culprits") else {})
-        for row in rows
-    ]
+    def add(self, tables: Mapping[str, Sequence[pa.Table]]) -> None:
+        """Append rows."""
+        for name, parts in tables.items():
+            self._connection.register("added", pa.concat_tables(parts))
+            self._connection.execute(f"INSERT INTO {name} FROM added")
 
-
-def asks(rows: Mapping[str, Rows]) -> Asks:
-    """Answer questions over rows of ASKED; other tables are empty."""
-    connection = duckdb.connect(":memory:")
-    connection.execute(WHOLE)
-    names = needed({"drain", "fix_first", "host_record"})
-    for name in names & TABLES.keys():
-        connection.register(name, table_rows(name, rows.get(name, [])))
-    create_views(connection, names)
-    return lambda sql: connection.execute(question(sql).for_duckdb).df()
+    def ask(self, sql: str) -> pd.DataFrame:
+        """Answer a question."""
+        return self._connection.execute(question(sql).for_duckdb).df()

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Exit
-from tests.evaluation.drain_fleets import asks
+from schemas.vocabulary import WORKER_SLOWDOWN, Exit
+from tests.evaluation.drain_fleets import Warehouse
 from tests.evaluation.report import FORMATS, Section, rendered
+from tests.support.examples import table_rows
 
 AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
 """Days after a repair, from and to; the prior of drain is of the second."""
@@ -96,8 +97,9 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
         for week in struck
         for place, host in enumerate(hosts)
     ]
-    ask = asks({WORKER_SLOWDOWN: rows, JOB_CAUSES: [], JOB_SLOWDOWN: []})
-    return set(ask("SELECT host FROM host_record WHERE is_beyond_chance")["host"])
+    warehouse = Warehouse()
+    warehouse.add({WORKER_SLOWDOWN: [table_rows(WORKER_SLOWDOWN, rows)]})
+    return set(warehouse.ask("SELECT host FROM host_record WHERE is_beyond_chance")["host"])
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:

@@ -2,14 +2,15 @@
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
 microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
-the optimizer, as often as was advised; the named host's workers as fast as their peers; an event simulation
-of the other replicas alone; computes as much shorter, or longer, as their microbatches are lighter, or
-heavier; communication of no length, where no worker is longer busy with it.
+the last op of a step, as often as was advised; the named host's workers as fast as their peers; an event
+simulation of the other replicas alone; computes as much shorter, or longer, as their microbatches are
+lighter, or heavier; communication of no length, where no worker is longer busy with it.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same 
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """Collections of the same lengths: in every n-th step all workers collect behind the optimizer.
+    """Collections of the same lengths: in every n-th step all workers collect behind their last op.
 
     planned_steps : n
     """
@@ -75,7 +76,9 @@ class PlannedCollections(UnsynchronisedGc):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Spread the pause of such a step over all steps: how many of them are recorded is chance."""
-        rows = conditions.place.rows("optimizer")
+        place = conditions.place
+        stages = place.pp_rank[place.recorded]
+        rows = np.array([place.recorded[stages == stage][-1] for stage in np.unique(stages)])
         noise = rng.standard_normal((len(rows), *conditions.lanes))
         pause_s = self.pause_s * np.exp(self.spread * noise - self.spread**2 / 2)
         longest_s = pause_s.max(axis=(0, 2), keepdims=True)
@@ -121,29 +124,44 @@ def _steps_us(simulation: Simulation) -> NDArray[np.float64]:
     return simulation.step_us(simulation.timeline())
 
 
-def _with_layers(run: Run) -> float:
+def _with_layers(run: Run) -> tuple[Mechanism, ...]:
     if run.advice is None or " instead of " not in run.advice:
-        return step_s(run.plan)
+        return (run.trouble,)
     after = [float(each) for each in run.advice.split(" instead of ")[0].split(", ")]
     if sum(after) != sum(run.layers):
         raise AssertionError(f"{run.advice}: layers were lost")
-    return step_s(run.with_instead(run.trouble, UnevenLayers(tuple(after))))
+    uneven = UnevenLayers(tuple(after))
+    return (uneven,) if isinstance(run.trouble, UnevenLayers) else (run.trouble, uneven)
 
 
-def _exchanged(run: Run) -> float:
-    return step_s(run.with_instead(Exchanged(**vars(run.trouble))))
+def _exchanged(run: Run) -> tuple[Mechanism, ...]:
+    return (Exchanged(**vars(run.trouble)),)
 
 
-def _packed(run: Run) -> float:
+def _packed(run: Run) -> tuple[Mechanism, ...]:
     left = run.trouble.without()
-    return step_s(run.with_instead(*([] if left is None else [left])))
+    return () if left is None else (left,)
 
 
-def _planned(run: Run) -> float:
-    if run.advice is None:
-        return step_s(run.plan)
+def _planned(run: Run) -> tuple[Mechanism, ...]:
+    if run.advice is None or not isinstance(run.trouble, UnsynchronisedGc):
+        return (run.trouble,)
     (every,) = re.findall(r"after every (\d+) steps", run.advice)
-    return step_s(run.with_instead(PlannedCollections(**vars(run.trouble), planned_steps=int(every))))
+    return (PlannedCollections(**vars(run.trouble), planned_steps=int(every)),)
+
+
+INSTEAD: Final[dict[str, Callable[[Run], tuple[Mechanism, ...]]]] = {
+    LAYERS: _with_layers,
+    OVER_DP_RANKS: _exchanged,
+    SEQUENCES: _packed,
+    COLLECTIONS: _planned,
+}
+"""By mitigation of work or pauses, the mechanisms that a job has in place of the trouble."""
+
+
+def _changed_s(mitigation: str, run: Run) -> float:
+    """Mean step time of a job with what was advised. [s]"""
+    return step_s(run.with_instead(*INSTEAD[mitigation](run)))
 
 
 def _host_exchanged(run: Run) -> float:
@@ -211,10 +229,10 @@ class Case(NamedTuple):
 
 
 CASES: Final = {
-    LAYERS: Case("stage_imbalance", ("LossLayer",), _with_layers, least_pp=2),
-    OVER_DP_RANKS: Case("data_imbalance", ("PackedSequences",), _exchanged),
-    SEQUENCES: Case("data_imbalance", ("PackedSequences",), _packed),
-    COLLECTIONS: Case("pause", ("UnsynchronisedGc",), _planned),
+    LAYERS: Case("stage_imbalance", ("LossLayer",), partial(_changed_s, LAYERS), least_pp=2),
+    OVER_DP_RANKS: Case("data_imbalance", ("PackedSequences",), partial(_changed_s, OVER_DP_RANKS)),
+    SEQUENCES: Case("data_imbalance", ("PackedSequences",), partial(_changed_s, SEQUENCES)),
+    COLLECTIONS: Case("pause", ("UnsynchronisedGc",), partial(_changed_s, COLLECTIONS)),
     HOST_EXCHANGED: Case("slow_worker", (), _host_exchanged),
     REPLICA_REMOVED: Case("slow_worker", (), _replica_removed, least_dp=LEAST_REPLICAS),
     LIGHTER_REPLICA: Case("slow_worker", (), _lightened, least_dp=2),

@@ -40,7 +40,7 @@ NEAR: Final = 1.0
 """Error that is asked for [% of the step]."""
 SURE: Final = 1.0
 """A direction is judged where that much is really saved or lost [% of the step]."""
-RUNS: Final = 60
+RUNS: Final = 4_000
 """Runs that fail alike over which the truth of a checkpoint interval is averaged."""
 
 
@@ -103,22 +103,38 @@ def _judge_checkpoints(seed: int) -> Row:
     steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
     save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))
     habits = RunHabits(save_every=round(log_uniform(rng, 10, 600)), save_s=save_s, failures=failures)
-    events: list[dict[str, Any]] = run_through(habits, steps_s, Part(0.0), rng).events
-    job = _healthy()
-    found = mitigated(job.rank_steps, job.manifest | {"events": events})
+    course, job = run_through(habits, steps_s, Part(0.0), rng), _healthy()
+    found = mitigated(job.rank_steps, job.manifest | {"events": course.events})
     answer = next((each for each in found.answers if each.mitigation == CHECKPOINTS), None)
     true = 0.0
     if answer is not None:
-        (every_s,) = re.findall(r"save after (\S+) s", answer.plan)
-        after = replace(habits, save_every=max(1, round(float(every_s) / float(steps_s[0]))))
-        true = 1 - _run_s(after, steps_s, seed) / _run_s(habits, steps_s, seed)
+        work_s = steps_s.sum() + course.spent_s["lost_work"]
+        every_s = [float(each) for each in re.findall(r"(\S+) s of work instead of (\S+) s", answer.plan)[0]]
+        after, now = (
+            _run_s(
+                replace(habits, save_every=max(1, round(each / float(steps_s[0])))),
+                steps_s,
+                work_s / failures,
+            )
+            for each in every_s
+        )
+        true = 1 - after / now
     return _row(seed, CHECKPOINTS, answer, true, alone=True)
 
 
-def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], seed: int) -> float:
-    """Mean time of runs that fail as often. [s]"""
-    runs = (run_through(habits, steps_s, Part(0.0), child_rng(seed, f"run {each}")) for each in range(RUNS))
-    return float(np.mean([run.now_s for run in runs]))
+def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], between_s: float) -> float:
+    """Mean time of runs that fail at random, once in so much time of work on average. [s]"""
+    steps, step_s, every = len(steps_s), float(steps_s[0]), habits.save_every
+    idle_s = habits.outage_s + habits.startup_s + habits.slow_first_s
+    total_s, done = np.full(RUNS, habits.startup_s + habits.slow_first_s), np.zeros(RUNS)
+    rng = np.random.default_rng(steps)
+    while (done < steps).any():
+        fails_at = done + rng.exponential(between_s / step_s, RUNS)
+        until = np.minimum(fails_at, steps)
+        saves = until // every - done // every
+        total_s += (until - done) * step_s + saves * habits.save_s + np.where(until < steps, idle_s, 0.0)
+        done = np.where(until < steps, until // every * every, steps)
+    return float(total_s.mean())
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:

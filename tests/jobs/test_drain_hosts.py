@@ -84,18 +84,19 @@ def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> Non
     (job,) = world.fleet.jobs
     slow = SickSpell(job.hosts[1], 1.5, 0, 6 * SHIFTS)
     world.fleet = replace(world.fleet, spells=[slow])
-    course = drain.follow(world, "drain", None, np.random.default_rng(0))
+    course = drain.follow(world, "drain", 1, np.random.default_rng(0))
     since = course.drained.pop(slow.host)
     assert (course.drained, course.false) == ({}, 0)
     assert course.cost == pytest.approx(job.shape.world_size * 0.5 + 8 * 24)
-    days = [
-        (world.ran(job, day, {}), world.ran(job, day, {slow.host: 0})) for day in job.days if day >= since
-    ]
+    spared = course.jobs[job.job_id]
+    days = [day for day in job.days if day >= since]
     assert days
-    lost = sum(slowed.gpu_hours * (1 - spare.step_us / slowed.step_us) for slowed, spare in days)
-    assert course.returned == pytest.approx(lost)
-    assert lost > 0.1 * sum(slowed.gpu_hours for slowed, _ in days)
-    assert {row["host"] for row in days[0][1].rows["worker_slowdown"]} >= {f"spare of {slow.host}"}
+    saved = [1 - world.step_us(world.ran(spared, day)) / world.step_us(world.ran(job, day)) for day in days]
+    gpu_hours = 24.0 * job.shape.world_size
+    assert course.returned == pytest.approx(gpu_hours * sum(saved))
+    assert course.by_changes == pytest.approx(0.0)
+    assert min(saved) > 0.1
+    assert f"spare of {slow.host}" in world.results(spared, since)["worker_slowdown"]["host"].to_pylist()
 
 
 def test_a_log_of_faults_says_how_often_hosts_come_back(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Change points: against all splits there are, what is too small or chance, and what is said of a change."""
+"""Change points: against all splits and ruptures, what is small or chance, and what is said of a change."""
 
 from datetime import date, timedelta
 from itertools import combinations
@@ -6,6 +6,7 @@ from math import log
 
 import numpy as np
 import pytest
+from ruptures import Pelt
 
 from schemas.job_changes import NO_CAUSE, OF_LOST, OF_STEP
 from schemas.unit import Unit
@@ -89,6 +90,21 @@ def test_no_other_split_leaves_less() -> None:
         found = change_points(values, np.zeros(12), spread, 0.0)
         splits = [list(split) for size in range(4) for split in combinations(range(1, 12), size)]
         assert found == min(splits, key=lambda split: cost(values, split, spread))
+
+
+def test_ruptures_finds_the_same_changes() -> None:
+    """Its PELT over long series of up to six levels; what a change must explain is known beforehand."""
+    rng, error, spread = np.random.default_rng(36), 0.004, 0.02
+    with_changes = 0
+    for days in range(20, 140, 3):
+        begins = np.sort(rng.choice(np.arange(1, days), int(rng.integers(6)), replace=False))
+        lengths = np.diff([0, *begins, days])
+        values = np.repeat(rng.normal(1.0, 0.1, len(lengths)), lengths) + rng.normal(0, 0.01, days)
+        price = (error**2 + spread**2) * (PENALTY + 2 * log(days))
+        *oracle, _ = Pelt(model="l2", min_size=1, jump=1).fit_predict(values, price)
+        assert change_points(values, np.full(days, error), spread, 0.0) == oracle, days
+        with_changes += bool(oracle)
+    assert with_changes >= 25
 
 
 def cost(values: Floats, split: list[int], spread: float) -> float:

@@ -2,11 +2,12 @@
 
 The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
-spent less on checkpoints, and on work lost at as many failures.
+spent less on checkpoints, on work lost at failures, and on restarts: failures come per time of work, so a run
+that repeats less fails less. How much is lost at each is chance, so both runs are taken at their mean.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ class Interval(NamedTuple):
     now_s, best_s : work from one checkpoint to the next. [s]
     stall_s       : for how long one stops the work. [s]
     failures, between_s : how many there were, and the time at work for each. [s]
-    saved_fraction : part of the run's time that the best interval saves.
+    saved_fraction : part of the run's time that the best interval saves, if neither has good or bad luck.
     """
 
     now_s: float
@@ -46,27 +47,37 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     course = course_of(events)
     attempts = course.attempts
     failures = sum(attempt.has_failed for attempt in attempts)
-    work_s, gaps_s, stalls_s = 0.0, list[float](), list[float]()
-    for attempt in attempts:
+    work_s, kept_s, gaps_s, stalls_s = 0.0, 0.0, list[float](), list[float]()
+    for attempt, kept_below in zip(attempts, course.kept_below(), strict=True):
         still = [stall for kind in attempt.stalls.values() for stall in kind]
         saves = attempt.stalls.get(RunEvent.CHECKPOINT, [])
         if attempt.times_s:
             at_work = Span(attempt.times_s[0], attempt.times_s[-1])  # what stood still before is start-up
-            work_s += at_work.length_s - sum(stall.within(at_work).length_s for stall in still)
+            own_s = at_work.length_s - sum(stall.within(at_work).length_s for stall in still)
+            work_s += own_s
+            kept_s += own_s * _kept_share(attempt.steps, kept_below)
         stalls_s += [save.length_s for save in saves]
         ends_s = [*attempt.times_s[:1], *(save.end_s for save in saves)]
         between = [Span(end_s, save.begin_s) for save, end_s in zip(saves, ends_s, strict=False)]
         gaps_s += [gap.length_s - sum(stall.within(gap).length_s for stall in still) for gap in between]
-    if failures < LEAST_FAILURES or not gaps_s or min(work_s, sum(stalls_s), float(np.median(gaps_s))) <= 0.0:
+    if failures < LEAST_FAILURES or not gaps_s or min(kept_s, sum(stalls_s), float(np.median(gaps_s))) <= 0.0:
         return None
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
     best_s = daly(stall_s, between_s)
-    lost_s = [failures * _lost(every_s, between_s) for every_s in (now_s, best_s)]
-    kept_s = max(work_s - lost_s[0], 0.0)
-    saved_s = kept_s * stall_s * (1 / now_s - 1 / best_s) + lost_s[0] - lost_s[1]
-    idle_s = sum(span.length_s for span in (*course.startups, *course.outages))
-    saved = saved_s / (work_s + sum(stalls_s) + idle_s)
-    return Interval(now_s, best_s, stall_s, failures, between_s, saved)
+    starts_s = [span.length_s for span in course.startups]
+    first_s = sum(starts_s[: max(len(starts_s) - failures, 0)])  # a run starts once without a failure before
+    idle_s = sum(starts_s) - first_s + sum(span.length_s for span in course.outages)
+    times_s = [
+        first_s + kept_s / _kept(every_s, between_s) * (1 + idle_s / work_s) + sum(stalls_s) * now_s / every_s
+        for every_s in (now_s, best_s)
+    ]
+    return Interval(now_s, best_s, stall_s, failures, between_s, 1 - times_s[1] / times_s[0])
+
+
+def _kept_share(steps: Sequence[int], kept_below: float) -> float:
+    """Part of an attempt's steps that no later attempt does again. steps : of its marks, in order."""
+    done = steps[-1] - steps[0]
+    return min(max(kept_below - steps[0], 0.0), done) / done if done > 0 else 0.0
 
 
 def daly(stall_s: float, between_s: float) -> float:
@@ -77,6 +88,7 @@ def daly(stall_s: float, between_s: float) -> float:
     return math.sqrt(2 * stall_s * between_s) * (1 + math.sqrt(part) / 3 + part / 9) - stall_s
 
 
-def _lost(every_s: float, between_s: float) -> float:
-    """Mean work since the last checkpoint at a failure, if failures come at random. [s]"""
-    return between_s - every_s / math.expm1(min(every_s / between_s, MOST_TIMES))
+def _kept(every_s: float, between_s: float) -> float:
+    """Part of the work that no failure makes a run do again, if failures come at random."""
+    times = min(every_s / between_s, MOST_TIMES)
+    return times / math.expm1(times)

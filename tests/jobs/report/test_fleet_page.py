@@ -147,9 +147,16 @@ def test_a_host_has_a_page_with_what_is_lost_to_it() -> None:
     rows = [row for row in FLEET.fixes.to_pylist() if row["host"]]
     assert rows
     for row in rows:
-        text = Page(pages[publication(FLEET).hosts[row["host"]]]).text
-        assert f": {hours(row['lost_gpu_hours'])} GPU-hours" in text
-        assert "--host=" + row["host"] in text
+        page = Page(pages[publication(FLEET).hosts[row["host"]]])
+        assert f": {hours(row['lost_gpu_hours'])} GPU-hours" in page.text
+        assert "--host=" + row["host"] in page.text
+        assert "../dictionary.html#fix_first" not in page.all("a", "href")
+    known = FLEET.fixes
+    for name in ("lost_gpu_hours_low", "lost_gpu_hours_high"):
+        known = known.set_column(known.column_names.index(name), name, known["lost_gpu_hours"])
+    pages = host_pages(replace(FLEET, fixes=known), publication(FLEET))
+    page = Page(pages[publication(FLEET).hosts[rows[0]["host"]]])
+    assert page.all("a", "href").count("../dictionary.html#fix_first") == 1
 
 
 def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:

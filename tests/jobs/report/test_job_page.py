@@ -277,6 +277,9 @@ def test_it_says_what_can_be_done_about_a_cause() -> None:
         page.text.index(each) for each in ("host exchanged: exchange sick", "replica removed: go on")
     )
     assert best < other
+    assert not [href for href in page.all("a", "href") if "dictionary" in href]
+    led = Page(job_page(SICK, links=Links(dictionary="../dictionary.html")))
+    assert led.all("a", "href").count("../dictionary.html#mitigations") == 1
 
 
 @pytest.mark.parametrize("steps", [12, 3])
