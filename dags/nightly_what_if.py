@@ -79,8 +79,7 @@ Two more are read with this file: environment variables alone, the same for all 
 The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
 `wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
 low or fallen, or the fleet's loss or a host's slowdown risen above its past; `[watch]` in the settings says
-from
-where on).
+from where on).
 
 A landing in an object store is named by its URL (`s3://bucket/landing`); to see the marker there,
 `wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which
