@@ -103,7 +103,7 @@ def test_the_page_has_the_picture_with_words_for_who_does_not_see(drawn: UnitTab
 
 
 def test_a_worker_without_a_host_has_its_place_alone(drawn: UnitTables) -> None:
-    nameless = replace(drawn, workers=[row | {"host": None} for row in drawn.workers])
+    nameless = replace(drawn, workers=[{**row, "host": None} for row in drawn.workers])
     text = Page(job_page(nameless)).text
     assert "(not stated) (stage" not in text
     assert " beside stage " in text
