@@ -52,7 +52,8 @@ once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
 **Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
 `what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each phase and of
 its gates, warnings, and where the data docs and the report lie. `what_if_night_by_date` is the same with the
-log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date.
+log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date. Where an event of
+`what_if_landing` starts the night, all of its events are of that partition, and start only such DAGs.
 
 **Lineage**: where Airflow's provider of OpenLineage has a transport, each task tells it which tables it read
 and published, as datasets named by their paths or URLs.
@@ -79,8 +80,7 @@ Two more are read with this file: environment variables alone, the same for all 
 The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
 `wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
 low or fallen, or the fleet's loss or a host's slowdown risen above its past; `[watch]` in the settings says
-from
-where on).
+from where on).
 
 A landing in an object store is named by its URL (`s3://bucket/landing`); to see the marker there,
 `wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which

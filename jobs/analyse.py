@@ -139,7 +139,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     if not run.has_day:
         yield "The folder names no log date: all of its lines count."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
-    yield "Format {}; transfers {}".format(*known)
+    yield "Format {}; transfers between stages: {}".format(*known)
     yield ""
     yield loss.headline(job)
     yield from unread_files(found.read)

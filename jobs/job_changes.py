@@ -8,6 +8,7 @@ has what each night found of its own jobs.
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
+from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
@@ -20,6 +21,8 @@ from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
+
+_SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], int]:
@@ -49,11 +52,11 @@ def none_found(days: int) -> str:
     """Say that no change was found, and the least change that these days could show."""
     begins = f"no change found: the job with most days of runs has {days}"
     if days < LEAST_DAYS:
-        return f"{begins}, and fewer than {LEAST_DAYS} show none; diff compares single days"
+        return f"{begins}, and fewer than {LEAST_DAYS} show none; {_SINGLE}"
     step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))
     return (
-        f"{begins}, in which steps must differ by {step}, or what is lost by {lost} of the step; "
-        "diff compares single days"
+        f"{begins}, in which steps must differ by {step}, or what is lost by {lost} of the step, and by more "
+        f"than neighbouring days do anyway: a step that grows from day to day shows none; {_SINGLE}"
     )
 
 

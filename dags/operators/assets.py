@@ -27,7 +27,8 @@ NIGHT: Final = _asset("night")
 NIGHT_BY_DATE: Final = _asset("night_by_date")
 """The same night as a partition whose key is the log date, for DAGs with a PartitionedAssetTimetable.
 
-An asset of its own: an event with a partition starts no DAG that is scheduled on the asset as a whole.
+An asset of its own: an event with a partition starts no DAG that is scheduled on the asset as a whole. Where
+a partition of the landing starts the night, Airflow gives that partition to the events of all of its assets.
 """
 
 HISTORY: Final = _asset("history")

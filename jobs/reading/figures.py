@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -80,7 +79,7 @@ class Figure:
         return f"<Figure: {self.title}>"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        return {"image/svg+xml": self.svg(), "text/plain": escape(repr(self))}
+        return {"image/svg+xml": self.svg(), "text/plain": repr(self)}
 
 
 class Figures:

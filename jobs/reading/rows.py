@@ -66,7 +66,7 @@ class Rows:
         out = io.StringIO()
         left_out = write_fitting(self.arrow.column_names, rows, is_number, out)
         shown = f" ({_SHOWN} shown)" if len(self) > _SHOWN else ""
-        more = f"; no room for {', '.join(left_out)}" if left_out else ""
+        more = f"; no room for {', '.join(left_out)}: SELECT fewer, or .arrow has all" if left_out else ""
         return f"{out.getvalue()}{len(self):,} {'row' if len(self) == 1 else 'rows'}{shown}{more}"
 
     def _repr_html_(self) -> str:

@@ -11,7 +11,7 @@ from jobs.report.rows import Row, UnitTables
 from jobs.report.wording import seconds
 from schemas.table import sql_strings
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, OP_TYPES, RANK_STEPS, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 
 _MOST_OPS: Final = 60
 """Ops of the culprit's slow step that the crop holds; the other lanes are cut at the same time."""
@@ -112,7 +112,8 @@ def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
 
 
 def _name(worker: Row) -> str:
-    return f"{worker['host'] or NOT_STATED} (stage {worker['pp_rank']}, dp rank {worker['dp_rank']})"
+    place = f"stage {worker['pp_rank']}, dp rank {worker['dp_rank']}"
+    return place if worker["host"] is None else f"{worker['host']} ({place})"
 
 
 def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:

@@ -17,6 +17,8 @@ _PEER: Final = {
 """Transfers between stages: in words, and on which stage after its own the other end is."""
 IN_SECONDS: Final = ("pause", "communication", "launch_delay", "data_loading")
 """Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
+_UNEVEN_STAGES: Final = "stage_imbalance"
+"""Its work goes to the other stages, so that its usual time contains its own."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
     None: "computes",  # an earlier version did not say
     DIRECTION_BOTH: "forwards and backwards",
@@ -123,7 +125,8 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
         return f"{wording.seconds(size)} lost per step{_link(culprit, workers)}"
     if direction in _ENTERED:
         return f"{direction} entered late by {wording.percent(size)} of a step"
-    return f"{_DIRECTIONS.get(direction, direction)} {wording.ratio(1.0 + size)} times as long"
+    usual = " as the mean of all stages" if cause == _UNEVEN_STAGES else ""
+    return f"{_DIRECTIONS.get(direction, direction)} {wording.ratio(1.0 + size)} times as long{usual}"
 
 
 def _link(culprit: Row, workers: Sequence[Row]) -> str:

@@ -209,10 +209,11 @@ def _goes(what: str, symbol: str, share: float | None) -> str:
 def trust(job: Row) -> list[tuple[str, str, str]]:
     """Return figures that show how far to trust the others: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
-    whole = wording.percent(job["steps"] / steps)
+    whole = f"{wording.percent(job['steps'] / steps)} of those recorded"
+    whole += "; others lack a worker" if job["steps_dropped"] else ""
     return [
         ("status", wording.STATUS_WORDS[job["status"]], job["status_detail"] or ""),
-        ("steps replayed", wording.number(job["steps"]), f"{whole} of those recorded; others lack a worker"),
+        ("steps replayed", wording.number(job["steps"]), whole),
         ("workers", wording.number(job["workers"]), f"{wording.number(job['ops'])} ops"),
         ("discrepancy", wording.percent(job["discrepancy"]), "replayed against recorded step time"),
         (

@@ -46,6 +46,9 @@ _STYLE: Final = "report.css"
 _BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
 """Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones it has to."""
 
+_PER_CENT: Final = re.compile(r"(?<=\d) %(?!\s*[\d(])")
+"""A per cent sign behind its number, which stay in one line; in SQL it stands between two numbers."""
+
 LIBRARY_NAME: Final = "charts-library.js"
 SCRIPT_NAME: Final = "report.js"
 STYLE_NAME: Final = "report.css"
@@ -55,7 +58,8 @@ DICTIONARY_NAME: Final = "dictionary.html"
 
 def page(name: str, values: Mapping[str, object]) -> bytes:
     """Render a template; `root` is the path from the page to the publication's folder."""
-    return _environment().get_template(name).render(values).encode()
+    rendered = _environment().get_template(name).render(values)
+    return _PER_CENT.sub("\N{NO-BREAK SPACE}%", rendered).encode()
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:

@@ -57,6 +57,7 @@ from jobs.reading.one_unit import OneUnit, Timeline
 from jobs.reading.question import NAMES
 from jobs.reading.rows import Rows
 from jobs.reading.unit import StoredCauses, find_unit, read_causes, read_unit
+from jobs.report.loss import headline
 from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import on_units
@@ -122,12 +123,15 @@ class Warehouse:
         """Return all rows of a table or view. Raises QuestionError for an unknown name, with the closest."""
         return self.sql(f"SELECT * FROM {name}")
 
-    def unit(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> "Unit":
+    def unit(self, job_id: str, run_id: str | None = None, log_date: date | str | None = None) -> "Unit":
         """Return one run of a job on one day, by default the latest.
 
-        Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
+        log_date : a date, or as "2026-01-05"
+        Raises NoSuchUnitError if none fits, or if several runs fit and none is named; ValueError where
+        log_date is no date.
         """
-        return Unit(self._reader, find_unit(self._reader, job_id, run_id, log_date))
+        day = date.fromisoformat(log_date) if isinstance(log_date, str) else log_date
+        return Unit(self._reader, find_unit(self._reader, job_id, run_id, day))
 
 
 class Unit(OneUnit):
@@ -170,7 +174,8 @@ class Run(OneUnit):
         self.slowdown: float | None = found.tables.job["slowdown"]
 
     def __repr__(self) -> str:
-        return f"<Run {self.key.job_id}, run {self.key.run_id}: {self.status}>"
+        said = headline(self._found.tables.job)
+        return f"<Run {self.key.job_id}, run {self.key.run_id}: {said}>"
 
     def table(self, name: str) -> Rows:
         """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for any other name."""

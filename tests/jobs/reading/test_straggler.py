@@ -94,11 +94,14 @@ def test_rows_show_themselves_and_count_what_they_leave_out() -> None:
     assert rows.df().equals(rows.pandas())
     assert rows.pl().equals(rows.polars())
     assert repr(straggler.Rows(pa.table({"a": [None]}))).endswith("\n1 row")
+    wide = pa.table({f"a_column_{n}": ["some words"] * 2 for n in range(40)})
+    assert repr(straggler.Rows(wide)).endswith(": SELECT fewer, or .arrow has all")
 
 
 def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
     run = straggler.analyse(folder / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1")
     unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
+    assert repr(run).startswith("<Run gpt-175b, run r1: A step takes ")
     assert run.causes.arrow == unit.causes.arrow
     assert run.culprits.arrow == unit.culprits.arrow
     assert run.what_if("stage_imbalance").arrow == unit.what_if("stage_imbalance").arrow
@@ -128,6 +131,7 @@ def test_a_unit_is_simulated_again_as_the_night_did_and_with_other_settings(fold
 def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
     bundle = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b").figure()._repr_mimebundle_()
     assert str(bundle["image/svg+xml"]).startswith("<svg")
+    assert bundle["text/plain"] == "<Figure: slowdown by each worker of gpt-175b>"
 
 
 def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
@@ -200,5 +204,10 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
         fleet.table("job_slowdwn")
     with pytest.raises(NoSuchUnitError, match="did you mean gpt-175b"):
         fleet.unit("gpt-175")
+    assert fleet.unit("gpt-175b", log_date="2026-01-05").key == fleet.unit("gpt-175b").key
+    with pytest.raises(NoSuchUnitError, match="has nothing on 2026-01-06"):
+        fleet.unit("gpt-175b", log_date="2026-01-06")
+    with pytest.raises(ValueError, match="Invalid isoformat"):
+        fleet.unit("gpt-175b", log_date="yesterday")
     with pytest.raises(NoRunError, match="holds no run"):
         straggler.analyse(folder / "demo")

@@ -102,6 +102,13 @@ def test_the_page_has_the_picture_with_words_for_who_does_not_see(drawn: UnitTab
     assert page.open == []
 
 
+def test_a_worker_without_a_host_has_its_place_alone(drawn: UnitTables) -> None:
+    nameless = replace(drawn, workers=[{**row, "host": None} for row in drawn.workers])
+    text = Page(job_page(nameless)).text
+    assert "(not stated) (stage" not in text
+    assert " beside stage " in text
+
+
 def test_only_the_lines_that_are_drawn_are_read() -> None:
     crop = crop_of(SICK)
     assert crop is not None

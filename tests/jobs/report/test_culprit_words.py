@@ -77,6 +77,12 @@ def test_what_is_lost_in_seconds_has_no_direction() -> None:
     assert culprit_words("pause", HOST, 12, {})["effect"] == "300 ms lost per step"
 
 
+def test_an_uneven_stage_is_measured_by_all_stages_itself_included() -> None:
+    stage = culprit(0.27, 1.0, pp_rank=3, direction="both")
+    said = culprit_words("stage_imbalance", stage, 12, {})["effect"]
+    assert said == "forwards and backwards 1.27 times as long as the mean of all stages"
+
+
 def test_a_slow_link_has_its_direction_and_both_ends() -> None:
     workers = [{"pp_rank": p, "dp_rank": d, "host": f"host-{p}{d}"} for p in range(3) for d in range(2)]
     end = culprit(1.7, 1.0, pp_rank=1, dp_rank=1, rank=4, host="host-11")

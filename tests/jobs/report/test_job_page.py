@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.report.job_page import Links, job_page
+from jobs.report.job_page import Links, job_page, trust
 from jobs.report.loss import interval, of_unit, unexplained
 from jobs.report.rows import UnitTables
 from jobs.report.wording import hours, percent, seconds
@@ -148,6 +148,17 @@ def test_it_says_how_far_to_trust_it() -> None:
     for name in ("steps replayed", "discrepancy", "transfers below -10 ms", "launch delays below -10 ms"):
         assert name in PAGE.text
     assert "100 % of those recorded" in PAGE.text
+    assert "others lack a worker" not in PAGE.text
+    ((_, _, some),) = [
+        each for each in trust({**SICK.job, "steps_dropped": 1}) if each[0] == "steps replayed"
+    ]
+    assert some.endswith(" of those recorded; others lack a worker")
+
+
+def test_no_line_ends_between_a_number_and_its_per_cent_sign() -> None:
+    content = job_page(SICK).decode()
+    assert "\N{NO-BREAK SPACE}%" in content
+    assert re.findall(r"[^>]{0,20}\d %\s*<", content) == []
 
 
 def test_its_commands_name_the_unit_and_can_be_parsed() -> None:
