@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from io import BufferedReader, BytesIO, RawIOBase
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
 from jobs.runtime.errors import PlainError
-from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
+from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where a file of a store is opened, which an install need not reach."""
@@ -25,14 +25,28 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
     root = usual(root)
     if not is_url(root):
         return fs.LocalFileSystem(), root
-    if not root.startswith("s3://"):
+    scheme, _, place = root.partition("://")
+    if scheme not in STORES:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
         return found
+    if scheme != "s3":
+        bucket, _, path = place.partition("/")
+        return _by_delta(f"{scheme}://{bucket}"), path
     endpoint = s3_endpoint()
     # A small file is one request: nothing is asked before its bytes are there.
-    return fs.S3FileSystem(
-        region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True
-    ), root.removeprefix("s3://")
+    return fs.S3FileSystem(region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True), place
+
+
+@lru_cache(maxsize=8)
+def _by_delta(bucket: str) -> fs.FileSystem:
+    """Filesystem of a bucket, reached by the variables by which Delta commits there: Arrow reads others."""
+    handler = import_module("deltalake.fs").DeltaStorageHandler
+
+    class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
+        def open_output_stream(self, path: str, _metadata: object = None) -> pa.PythonFile:
+            return pa.PythonFile(_Written(import_module(_OBJECTS).writer(bucket, path)), mode="w")
+
+    return fs.PyFileSystem(Handler(bucket))
 
 
 def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
@@ -92,4 +106,26 @@ class _Delivered(RawIOBase):
 
     def close(self) -> None:
         self._file.close()
+        super().close()
+
+
+class _Written(RawIOBase):
+    """An object that is being written, from any buffers. Closed, it is there."""
+
+    def __init__(self, writer: Any) -> None:  # noqa: ANN401  # obstore's
+        self._writer, self._bytes = writer, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._bytes
+
+    def write(self, content: Any) -> int:  # noqa: ANN401  # any buffer will do
+        self._bytes += self._writer.write(bytes(content))
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._writer.close()
         super().close()
