@@ -51,7 +51,7 @@ def _by_delta(bucket: str) -> fs.FileSystem:
 
 def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
     """Open a file of a store; see stores.Store.open."""
-    with _delivering(path):
+    with delivering(path):
         opened = filesystem.open_input_file(path)
         if opened.size() <= WHOLE_BYTES:
             with opened:
@@ -61,7 +61,7 @@ def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
 
 def delivered_whole(root: str, name: str) -> BinaryIO:
     """Open a small object below a URL with a single request; other files as `delivered` does."""
-    with _delivering(f"{root}/{name}"):
+    with delivering(f"{root}/{name}"):
         (content,) = import_module(_OBJECTS).contents(root, [name])
     return BytesIO(content)
 
@@ -71,14 +71,18 @@ class StoreError(PlainError):
 
 
 @contextmanager
-def _delivering(path: str) -> Iterator[None]:
+def delivering(path: str) -> Iterator[None]:
+    """Turn errors of a store into StoreError, which names what was to be read."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         said = " ".join(str(error).split())
-        raise StoreError(f"{path} could not be read from its store: {said}; run the command again") from None
+        raise StoreError(
+            f"{path} could not be read from its store: {said}; run the command again, with address and "
+            "credentials in the environment"
+        ) from None
 
 
 class _Delivered(RawIOBase):
@@ -101,7 +105,7 @@ class _Delivered(RawIOBase):
         return int(self._file.tell())
 
     def readinto(self, room: bytearray | memoryview) -> int:  # type: ignore[override]  # any buffer will do
-        with _delivering(self._path):
+        with delivering(self._path):
             return int(self._file.readinto(room))
 
     def close(self) -> None:
