@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
-import fsspec
-import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, delivering, filesystem_of
+from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, delivering, reached
 from jobs.runtime.places import STORES, is_url, usual
 
 _FILE_DEPTH: Final = 3
@@ -226,16 +224,12 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 
 def store_of(root: str) -> Store:
-    """Return the store for a local path or a URL."""
+    """Return the store for a local path or a URL. Raises StoreError for one that is not reached from here."""
     if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):
         return _Folder(fs.FileSystem.from_uri(root)[1])
-    try:
-        filesystem, path = filesystem_of(root)
-    except (pa.ArrowException, ValueError):
-        other, path = fsspec.core.url_to_fs(usual(root))
-        filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
+    filesystem, path = reached(root)
     is_object_store = usual(root).partition("://")[0] in STORES
     return Store(filesystem, path.rstrip("/"), usual(root).rstrip("/") if is_object_store else None)
 

@@ -49,6 +49,22 @@ def _by_delta(bucket: str) -> fs.FileSystem:
     return fs.PyFileSystem(Handler(bucket))
 
 
+def reached(root: str) -> tuple[fs.FileSystem, str]:
+    """Filesystem of any URL that pyarrow or fsspec can open, and the path within it.
+
+    Raises StoreError where neither can, as for hdfs:// without Hadoop's library.
+    """
+    with delivering(root):
+        try:
+            return filesystem_of(root)
+        except (pa.ArrowException, ValueError):
+            try:
+                other, path = import_module("fsspec.core").url_to_fs(root)
+            except (ImportError, ValueError) as error:
+                raise OSError(str(error)) from None
+            return fs.PyFileSystem(fs.FSSpecHandler(other)), path
+
+
 def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
     """Open a file of a store; see stores.Store.open."""
     with delivering(path):

@@ -97,3 +97,9 @@ def test_a_landing_that_its_store_refuses_to_list_ends_a_run_with_one_line(serve
     for asked in (store.is_there, store.folders, lambda: store.exists("_SUCCESS"), lambda: [*store.walk("")]):
         with pytest.raises(StoreError, match=r"unlisted.* could not be read .*with address and cred"):
             asked()
+
+
+@pytest.mark.parametrize("root", ["hdfs://fleet/landing", "nix://fleet/landing"])
+def test_a_url_that_nothing_here_reaches_is_one_line(root: str) -> None:
+    with pytest.raises(StoreError, match=f"^{root} could not be read from its store: .*$"):
+        store_of(root)
