@@ -1,9 +1,6 @@
 """Checks that a command's input exists, before it creates anything or starts Spark."""
 
 from pathlib import Path
-from typing import Final
-
-import pyarrow as pa
 
 from jobs.landing.files import Landing
 from jobs.runtime.arguments import Arguments
@@ -13,9 +10,6 @@ from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.stored import is_stored
 from jobs.warehouse.table_log import has_rows_of
 from schemas.vocabulary import PIPELINE_RUNS, PUBLISHED_TABLES
-
-_UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
-"""Raised by a store that this process cannot reach yet: HDFS needs the session's Java."""
 
 
 def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
@@ -30,16 +24,12 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 
 
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
-    """Raise NoLandingError without a landing, SettingsError if no warehouse exists or can be created.
+    """Raise NoLandingError or StoreError without a landing, SettingsError if no warehouse can be created.
 
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
     is not mounted.
     """
-    try:
-        Landing(settings.paths.landing, [])
-    except _UNREACHED:
-        if not is_url(settings.paths.landing):
-            raise
+    Landing(settings.paths.landing, [])
     room_for(settings.paths.warehouse)
     return None
 

@@ -7,13 +7,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
-import fsspec
-import pyarrow as pa
 from pyarrow import fs
 
-from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, filesystem_of
+from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, delivering, reached
 from jobs.runtime.places import STORES, is_url, usual
 
 _FILE_DEPTH: Final = 3
@@ -63,25 +61,29 @@ class Store:
     def __init__(self, filesystem: fs.FileSystem, root: str, url: str | None = None) -> None:
         self._filesystem, self._root, self._url = filesystem, root, url
 
+    def _found(self, what: str | fs.FileSelector) -> Any:  # noqa: ANN401  # one of a path, of a selector a list
+        with delivering(what if isinstance(what, str) else what.base_dir):
+            return self._filesystem.get_file_info(what)
+
     def is_there(self) -> bool:
         """Whether the root is a folder."""
-        return bool(self._filesystem.get_file_info(self._root).type == fs.FileType.Directory)
+        return bool(self._found(self._root).type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
         """Whether a file exists at this path below the root."""
-        return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
+        return bool(self._found(f"{self._root}/{name}").type == fs.FileType.File)
 
     def folders(self, name: str = "") -> list[str]:
         """Names of the folders directly below the root or one of its folders; empty if it does not exist."""
         selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
-        found = self._filesystem.get_file_info(selector)
+        found = self._found(selector)
         return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
     def walk(self, folder: str) -> Iterator[Entry]:
         """Yield all entries below a folder of the root; none if it does not exist."""
         top = f"{self._root}/{folder}"
         selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
-        for found in sorted(self._filesystem.get_file_info(selector), key=lambda each: each.path):
+        for found in sorted(self._found(selector), key=lambda each: each.path):
             if found.type != fs.FileType.Directory:
                 names = tuple(found.path[len(top) :].strip("/").split("/"))
                 defect = "" if found.type == fs.FileType.File else "not a file"
@@ -222,16 +224,12 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 
 def store_of(root: str) -> Store:
-    """Return the store for a local path or a URL."""
+    """Return the store for a local path or a URL. Raises StoreError for one that is not reached from here."""
     if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):
         return _Folder(fs.FileSystem.from_uri(root)[1])
-    try:
-        filesystem, path = filesystem_of(root)
-    except (pa.ArrowException, ValueError):
-        other, path = fsspec.core.url_to_fs(usual(root))
-        filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
+    filesystem, path = reached(root)
     is_object_store = usual(root).partition("://")[0] in STORES
     return Store(filesystem, path.rstrip("/"), usual(root).rstrip("/") if is_object_store else None)
 

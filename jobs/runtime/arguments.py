@@ -8,6 +8,7 @@ from datetime import date
 from functools import partial
 from inspect import cleandoc
 from io import TextIOWrapper
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -43,6 +44,8 @@ class _Value(click.ParamType[object]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         if not isinstance(value, str):  # a default
             return value
+        if self._read is Path and "://" in value:  # else a folder of that name is made
+            self.fail(f"{value} is a URL: name a place on this machine", param, ctx)
         try:
             return self._read(value)
         except ValueError as error:

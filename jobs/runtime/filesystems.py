@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from io import BufferedReader, BytesIO, RawIOBase
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
 from jobs.runtime.errors import PlainError
-from jobs.runtime.places import is_url, s3_endpoint, s3_region, usual
+from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where a file of a store is opened, which an install need not reach."""
@@ -25,19 +25,49 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
     root = usual(root)
     if not is_url(root):
         return fs.LocalFileSystem(), root
-    if not root.startswith("s3://"):
+    scheme, _, place = root.partition("://")
+    if scheme not in STORES:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
         return found
+    if scheme != "s3":
+        bucket, _, path = place.partition("/")
+        return _by_delta(f"{scheme}://{bucket}"), path
     endpoint = s3_endpoint()
     # A small file is one request: nothing is asked before its bytes are there.
-    return fs.S3FileSystem(
-        region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True
-    ), root.removeprefix("s3://")
+    return fs.S3FileSystem(region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True), place
+
+
+@lru_cache(maxsize=8)
+def _by_delta(bucket: str) -> fs.FileSystem:
+    """Filesystem of a bucket, reached by the variables by which Delta commits there: Arrow reads others."""
+    handler = import_module("deltalake.fs").DeltaStorageHandler
+
+    class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
+        def open_output_stream(self, path: str, _metadata: object = None) -> pa.PythonFile:
+            return pa.PythonFile(_Written(import_module(_OBJECTS).writer(bucket, path)), mode="w")
+
+    return fs.PyFileSystem(Handler(bucket))
+
+
+def reached(root: str) -> tuple[fs.FileSystem, str]:
+    """Filesystem of any URL that pyarrow or fsspec can open, and the path within it.
+
+    Raises StoreError where neither can, as for hdfs:// without Hadoop's library.
+    """
+    with delivering(root):
+        try:
+            return filesystem_of(root)
+        except (pa.ArrowException, ValueError):
+            try:
+                other, path = import_module("fsspec.core").url_to_fs(root)
+            except (ImportError, ValueError) as error:
+                raise OSError(str(error)) from None
+            return fs.PyFileSystem(fs.FSSpecHandler(other)), path
 
 
 def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
     """Open a file of a store; see stores.Store.open."""
-    with _delivering(path):
+    with delivering(path):
         opened = filesystem.open_input_file(path)
         if opened.size() <= WHOLE_BYTES:
             with opened:
@@ -47,7 +77,7 @@ def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
 
 def delivered_whole(root: str, name: str) -> BinaryIO:
     """Open a small object below a URL with a single request; other files as `delivered` does."""
-    with _delivering(f"{root}/{name}"):
+    with delivering(f"{root}/{name}"):
         (content,) = import_module(_OBJECTS).contents(root, [name])
     return BytesIO(content)
 
@@ -57,14 +87,18 @@ class StoreError(PlainError):
 
 
 @contextmanager
-def _delivering(path: str) -> Iterator[None]:
+def delivering(path: str) -> Iterator[None]:
+    """Turn errors of a store into StoreError, which names what was to be read."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         said = " ".join(str(error).split())
-        raise StoreError(f"{path} could not be read from its store: {said}; run the command again") from None
+        raise StoreError(
+            f"{path} could not be read from its store: {said}; run the command again, with address and "
+            "credentials in the environment"
+        ) from None
 
 
 class _Delivered(RawIOBase):
@@ -87,9 +121,31 @@ class _Delivered(RawIOBase):
         return int(self._file.tell())
 
     def readinto(self, room: bytearray | memoryview) -> int:  # type: ignore[override]  # any buffer will do
-        with _delivering(self._path):
+        with delivering(self._path):
             return int(self._file.readinto(room))
 
     def close(self) -> None:
         self._file.close()
+        super().close()
+
+
+class _Written(RawIOBase):
+    """An object that is being written, from any buffers. Closed, it is there."""
+
+    def __init__(self, writer: Any) -> None:  # noqa: ANN401  # obstore's
+        self._writer, self._bytes = writer, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._bytes
+
+    def write(self, content: Any) -> int:  # noqa: ANN401  # any buffer will do
+        self._bytes += self._writer.write(bytes(content))
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._writer.close()
         super().close()

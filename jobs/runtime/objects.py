@@ -55,7 +55,7 @@ def store_at(root: str) -> ObjectStore:
     options = dict(storage_options(usual(root)) or {})
     plain = options.pop("aws_allow_http", None) == "true"
     how: dict[str, Any] = {"config": options or None, "retry_config": _RETRIES}
-    found: ObjectStore = from_url(usual(root), client_options={"allow_http": plain}, **how)
+    found: ObjectStore = from_url(usual(root), client_options={"allow_http": True} if plain else None, **how)
     return found
 
 
@@ -88,6 +88,11 @@ def write(root: str, name: str, content: bytes) -> None:
     """Create or replace an object atomically."""
     with _asking():
         obstore.put(store_at(root), name, content)
+
+
+def writer(root: str, name: str) -> Any:  # noqa: ANN401  # obstore has no public name for it
+    """Open an object to write it in parts; it is there, or replaced, once that is closed."""
+    return obstore.open_writer(store_at(root), name)
 
 
 def create(root: str, name: str, content: bytes) -> str | None:

@@ -12,15 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url, storage_options
-from jobs.warehouse.lease import held
+from jobs.warehouse.lease import Lease, held
 from jobs.warehouse.staging import Partition, StagedFile, Staging
-from jobs.warehouse.stored import commit_actions, create, forget, opened
+from jobs.warehouse.stored import commit_actions, create, forget, opened, restore
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
 from schemas.unit import Unit
@@ -162,7 +163,23 @@ def commit(
     if check is not None:
         check()
     is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
-    commit_actions(path, log, actions, is_alone=is_alone)
+    version = log.version()
+    try:
+        commit_actions(path, log, actions, is_alone=is_alone)
+    except CommitFailedError:
+        if lease is None or table.name not in PUBLISHED_TABLES or not _undone_since(path, version, lease):
+            raise
+        commit_actions(path, opened(path), actions, is_alone=is_alone)
+
+
+def _undone_since(path: str, version: int, lease: Lease) -> bool:
+    """Undo commits since a version; returns whether there were any.
+
+    Who held the lock before made them late, or this process did, and the store's answer was lost.
+    """
+    lease.check()
+    forget()
+    return restore(path, version)
 
 
 def _lacks(stored: Schema, table: Table) -> bool:

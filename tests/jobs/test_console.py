@@ -87,6 +87,7 @@ query '' => only one SELECT can be asked
 fix-effect --date DAY => give one of --job-id, --team, --host, --fleet
 fix-effect --date DAY --team a --job-id b => give one of --job-id, --team, --host, --fleet
 fix-effect --date DAY --fleet --label b => Invalid value for '--label': 'b' is not a label such as
+fleet --landing s3://b/l --jobs 2 => Invalid value for '--landing': s3://b/l is a URL: name a place on
 fix-effect --date DAY --fleet --days 0 => Invalid value for '--days': 0 is less than 1
 fix-effect --date DAY --fleet --confidence 95 => Invalid value for '--confidence': '95' is not a prob
 fix-effect --date DAY --team languge => no team languge: did you mean language?

@@ -87,3 +87,19 @@ def test_a_log_that_its_store_does_not_deliver_is_not_taken_for_a_bad_one(server
         StoreError, match=f"{name} could not be read from its store: .*403.*; run the command again"
     ):
         UnitFiles(store_of(root), Bounds()).digest(file)
+
+
+def test_a_landing_that_its_store_refuses_to_list_ends_a_run_with_one_line(server: Server) -> None:
+    root = f"s3://{BUCKET}/unlisted"
+    objects.write(root, "log_date=2026-01-05/_SUCCESS", b"")
+    store = store_of(root)
+    server.spoil(403, every=0)
+    for asked in (store.is_there, store.folders, lambda: store.exists("_SUCCESS"), lambda: [*store.walk("")]):
+        with pytest.raises(StoreError, match=r"unlisted.* could not be read .*with address and cred"):
+            asked()
+
+
+@pytest.mark.parametrize("root", ["hdfs://fleet/landing", "nix://fleet/landing"])
+def test_a_url_that_nothing_here_reaches_is_one_line(root: str) -> None:
+    with pytest.raises(StoreError, match=f"^{root} could not be read from its store: .*$"):
+        store_of(root)

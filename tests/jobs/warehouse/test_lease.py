@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from deltalake import DeltaTable
@@ -82,6 +83,15 @@ def test_a_renewal_whose_answer_is_lost_has_lost_nothing(root: str, server: Serv
     assert objects.content(root, LOCK_NAME) == b"{}"
 
 
+def test_a_commit_whose_answer_is_lost_is_made_once_more(root: str, server: Server) -> None:
+    with leased(root, HERE, wait=False):
+        publish(root, 1.0)
+        server.spoil(LOST, pattern=f"PUT .*{STAGE_SLOWDOWN}/_delta_log/", times=1)
+        publish(root, 2.0)
+        assert server.spoiled() == [LOST]
+    assert slowdowns(root) == [2.0]
+
+
 def taken_by_another(root: str) -> None:
     """As a writer does that finds the lock of a paused one."""
     found = objects.version(root, LOCK_NAME)
@@ -94,15 +104,15 @@ def slowdowns(root: str) -> list[float]:
     return found
 
 
-def write(warehouse: Warehouse, slowdown: float) -> None:
-    rows = table_rows(STAGE_SLOWDOWN, [{"slowdown": slowdown}])
-    warehouse.replace(TABLES[STAGE_SLOWDOWN], rows, [DAY])
+def write(warehouse: Warehouse, slowdown: float, day: date = DAY) -> None:
+    rows = table_rows(STAGE_SLOWDOWN, [{"slowdown": slowdown, "log_date": day}])
+    warehouse.replace(TABLES[STAGE_SLOWDOWN], rows, [day])
 
 
-def publish(root: str, slowdown: float) -> None:
+def publish(root: str, slowdown: float, day: date = DAY) -> None:
     warehouse = Warehouse(NO_SPARK, root)
-    with publication(warehouse, "simulate", [DAY], [STAGE_SLOWDOWN]):
-        write(warehouse, slowdown)
+    with publication(warehouse, "simulate", [day], [STAGE_SLOWDOWN]):
+        write(warehouse, slowdown, day)
 
 
 def overtaken(root: str) -> None:
@@ -125,9 +135,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
             warehouse = Warehouse(NO_SPARK, root)
             assert recover(warehouse) == [STAGE_SLOWDOWN]
             assert slowdowns(root) == [1.0]
-            with publication(warehouse, "simulate", [NEXT_DAY], [STAGE_SLOWDOWN]):
-                rows = table_rows(STAGE_SLOWDOWN, [{"slowdown": 3.0, "log_date": NEXT_DAY}])
-                warehouse.replace(TABLES[STAGE_SLOWDOWN], rows, [NEXT_DAY])
+            publish(root, 3.0, NEXT_DAY)
     assert sorted(slowdowns(root)) == [1.0, 3.0]
 
 
