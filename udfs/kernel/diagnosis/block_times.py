@@ -163,8 +163,8 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
     """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]
 
-    A worker that begins it once its last send is over was waiting for a peer, whatever the graph says; one that
-    gathers parameters once a compute is over has not prefetched them.
+    A worker that begins it once its last send is over was waiting for a peer, whatever the graph says; one
+    that gathers parameters once a compute is over has not prefetched them.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     before = _may_be_before(graph)
@@ -180,7 +180,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
-    """Ops of a worker behind which its collectives may begin: last transfers of each type, of gathers computes."""
+    """Ops behind which a worker may begin a collective: its last transfers, for gathers its computes too."""
     found: dict[int, list[int]] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
@@ -188,7 +188,7 @@ def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
         computes = [base + op for each in ot.COMPUTE for op in range(firsts[each], firsts[each + 1])]
         found |= dict.fromkeys(range(base, base + firsts[-1]), last)
         gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
-        found |= dict.fromkeys(gathers, [*last, *computes])
+        found |= {op: [*last, *computes] for op in gathers}
     return found
 
 
