@@ -6,7 +6,6 @@
 import argparse
 import sys
 from collections import defaultdict
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ SAME: Final = 1e-3
 """Of slowdowns and step times that agree."""
 LEAST_LOST: Final = 0.025
 """Of the step time: a fault that costs more is to be named."""
-SHOWN: Final = 0.005
+SHOWN: Final = 0.001
 """A discrepancy below shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
@@ -165,10 +164,8 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
     """Of how many jobs, and of how many twins, something holds."""
-    jobs, twins = (
-        sum(getattr(each, name) for each in side) for side in (map(itemgetter(at), pairs) for at in (0, 1))
-    )
-    return str(jobs), str(twins)
+    of_jobs, of_twins = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
+    return str(of_jobs), str(of_twins)
 
 
 def main() -> int:
@@ -191,7 +188,7 @@ def main() -> int:
             sys.stdout.write(f"{job}\n{pair.compared() if pair.is_worse else ''}")
     every = [pair for pairs in by_kind.values() for pair in pairs]
     shown = [pair for pair in every if pair.job.before >= SHOWN]
-    rows = [*by_kind.items(), ("all", every), ("all with a discrepancy of 0.5 %", shown)]
+    rows = [*by_kind.items(), ("all", every), (f"all with a discrepancy of {SHOWN:.1%}", shown)]
     for titles, line in (
         (TITLES, lambda kind, pairs: row(kind, [pair.job for pair in pairs])),
         (CAUSE_TITLES, cause_row),
