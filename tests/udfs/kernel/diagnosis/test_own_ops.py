@@ -133,7 +133,7 @@ def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
 
 def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> None:
     """The last backward-send of stage 1 lasts until a slow stage 0 receives it; then it reduces gradients."""
-    job = pipeline_of(2, frozenset({"backward-send"}), dp=3)
+    job = pipeline_of(2, frozenset({"backward-send", "backward-recv"}), dp=3)
     times = times_of(job)
     times.compute[:, 0, :, :, 1] *= 1.5
     run = simulated_job(job, times)
