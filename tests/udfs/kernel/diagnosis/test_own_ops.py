@@ -135,7 +135,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
     """The last backward-send of stage 1 lasts until a slow stage 0 receives it; then it reduces gradients."""
     job = pipeline_of(2, frozenset({"backward-send", "backward-recv"}), dp=3)
     times = times_of(job)
-    times.compute[:, 0, :, :, 1] *= 1.5
+    times.compute[:, 0, :, :, 1] *= 2.5
     run = simulated_job(job, times)
     stated: dict[str, object] = {**run.manifest, "blocking_transfers": []}
     causes = simulate_job(run.rank_steps, stated)["job_causes"].to_pylist()
