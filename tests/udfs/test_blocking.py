@@ -78,18 +78,6 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
         assert job["slowdown"] == pytest.approx(drawn(kind).slowdown, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("seed", "kind"), [(71001, "blocking"), (71033, "fused"), (71049, "buffered, receives")]
-)
-def test_little_that_blocking_explains_in_every_step_shows_it(seed: int, kind: str) -> None:
-    """Off by 0.1 to 0.3 %; without blocking transfers the ideal timeline is off by up to 4 %."""
-    found = draw(seed, kind)
-    job = job_row(found.rank_steps, found.manifest)
-    assert set(job["blocking"]) == KINDS[kind][0]
-    assert 0.001 < job["discrepancy_nonblocking"] < 0.003
-    assert job["slowdown"] == pytest.approx(found.slowdown, rel=1e-4)
-
-
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
     """A call shows its slower member: medians were too long by that. In the last job a link is slow."""

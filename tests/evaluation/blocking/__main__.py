@@ -23,7 +23,7 @@ SAME: Final = 1e-3
 """Of slowdowns and step times that agree."""
 LEAST_LOST: Final = 0.025
 """Of the step time: a fault that costs more is to be named."""
-SHOWN: Final = 0.001
+SHOWN: Final = 0.005
 """A discrepancy below shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",

@@ -14,18 +14,11 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 
-LEAST_DISCREPANCY: Final = 0.001
+LEAST_DISCREPANCY: Final = 0.005
 """Nothing is tried where the replay is nearer to the record than this share of the step time."""
 
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
-
-HALF: Final = 0.5
-"""Or by this share of the discrepancy, if what is left is the same in all steps: waits for transfers explain
-what differs between them."""
-
-MOST_SCATTER: Final = 0.2
-"""What is left is the same if it scatters over steps by at most this share of what scattered without."""
 
 MOST_LEFT: Final = 0.75
 """At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
@@ -44,9 +37,6 @@ TAIL: Final = (
 
 FAR: Final = 2.0
 """Steps that are this many times as far from the record as the median step may show what others do not."""
-
-LEAST_FAR: Final = 0.005
-"""If they are also further from it than this share of the step time."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
@@ -67,14 +57,12 @@ class BlockingFound(NamedTuple):
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried.
     least       : at least so much is left with fewer of them, as of `least_discrepancy`.
-    scatter     : standard deviation over steps of (T_actual - T) / T_actual with blocking transfers.
     """
 
     chosen: Blocking = Blocking()
     nonblocking: float = float("nan")
     blocking: float = float("nan")
     least: float = 0.0
-    scatter: float = float("nan")
 
 
 class Sample(NamedTuple):
@@ -100,28 +88,18 @@ def sampled(steps: int) -> range:
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
     """Median over steps of |T_actual - T| / T_actual, the times of shape (step,). [s]"""
-    return median_of_all(np.abs(_missing(replayed_s, actual_s)))
+    apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
+    return median_of_all(apart)
 
 
-def _missing(replayed_s: Floats, actual_s: Floats) -> Floats:
-    """What replayed step times lack, as shares of the recorded ones."""
-    share: Floats = (actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
-    return share
-
-
-def choose(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
+def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
     """Choose the transfer types that block.
 
-    actual_s : recorded step times of the sample, shape (step,). [s]
-    stated   : what the manifest says, which rules; None: nothing.
+    nonblocking : discrepancy of the same steps where none does.
+    stated      : what the manifest says, which rules; None: nothing.
     """
-    missing = _missing(sample.plain_s, actual_s)
-    nonblocking = median_of_all(np.abs(missing))
     nothing = BlockingFound(nonblocking=nonblocking)
-    least_gain = min(LEAST_GAIN, HALF * nonblocking)
-    if stated is None and not (
-        nonblocking >= LEAST_DISCREPANCY and _may_gain(sample, missing, least_gain / 2)
-    ):
+    if stated is None and not (nonblocking >= LEAST_DISCREPANCY and _may_gain(sample)):
         return nothing
     if stated is not None and not stated:
         return nothing
@@ -136,15 +114,13 @@ def choose(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> 
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    may_gain = stated is None and found.blocking - found.least >= least_gain / 2 - ROUNDING
+    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
-        if fewer is not None and found.blocking - fewer.blocking >= least_gain / 2:
+        if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
             found = fewer
-    gain = nonblocking - found.blocking
-    is_closer = gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
-    is_closer |= gain >= least_gain and found.scatter <= MOST_SCATTER * float(np.nanstd(missing))
+    is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
     return found if is_closer or stated is not None else found._replace(chosen=Blocking())
 
 
@@ -153,15 +129,15 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 
     actual_s : recorded step times, shape (step,). [s]
     """
-    of_all = choose(sample, actual_s, stated)
+    of_all = choose(sample, discrepancy(sample.plain_s, actual_s), stated)
     if of_all.chosen.types or stated is not None:
         return of_all
     apart = np.abs(actual_s - sample.plain_s)
-    at = np.flatnonzero(apart > np.maximum(LEAST_FAR, FAR * of_all.nonblocking) * actual_s)
+    at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
     if at.size < 2:
         return of_all
     far = sample._replace(steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at])
-    chosen = choose(far, actual_s[at], None).chosen
+    chosen = choose(far, discrepancy(far.plain_s, actual_s[at]), None).chosen
     found = _tried(sample, chosen.types, chosen.eager, of_all.nonblocking) if chosen.types else None
     is_as_close = found is not None and found.blocking <= of_all.nonblocking + LEAST_GAIN / 2
     return found if found is not None and is_as_close else of_all
@@ -180,24 +156,19 @@ def _tried(
             continue  # Sends that wait for recvs that wait for sends: they did not.
         replays = _replays(blocks, sample.clock)
         least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
-        missing = _missing(replays.replayed_s, replays.actual_s)
-        scatter = float(np.nanstd(missing))
-        return BlockingFound(blocking, nonblocking, median_of_all(np.abs(missing)), least, scatter)
+        return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
     return None
 
 
-def _may_gain(sample: Sample, missing: Floats, least: float) -> bool:
-    """Whether a step gets longer by this share, replayed with all transfers blocking.
-
-    missing : shares of step times that lack without; it is the step that lacks as much as most.
-    """
-    at = int(np.argsort(missing, kind="stable")[len(missing) // 2])
+def _may_gain(sample: Sample) -> bool:
+    """Whether a middle step's replay gets notably longer if all its transfers block."""
+    at = len(sample.steps) // 2
     try:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     except TraceDefectError:
         return True
     replays = _replays(every, sample.clock)
-    return bool((replays.replayed_s - sample.plain_s[at] >= least * replays.actual_s).any())
+    return bool((replays.replayed_s - sample.plain_s[at] >= LEAST_GAIN / 2 * replays.actual_s).any())
 
 
 class _Replays(NamedTuple):
