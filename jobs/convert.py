@@ -5,7 +5,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,11 @@ from typing import Any, Final
 import click
 
 from jobs.emitter.rank_log_writer import SAFE_NAME
-from jobs.landing.conversion import Conversion, ConversionError
+from jobs.landing.conversion import Conversion, ConversionError, NothingToConvertError
 from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
-from jobs.reading.analysis import Analysis, analysed, manifest_template
+from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template
 from jobs.report.loss import headline
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
 from jobs.runtime.printing import Result, write
@@ -46,7 +46,7 @@ _MOST_RUNS: Final = 5
 def main(args: Arguments) -> int:
     """Convert the logs of one run of another tool, or print a summary of them.
 
-    Exits with 1 for a log that cannot be replayed.
+    Exits with 1 for a log that cannot be replayed. --check also judges what a landing takes as it is.
     """
     if args.format and not args.check:
         raise click.UsageError("--format json goes with --check")
@@ -56,29 +56,38 @@ def main(args: Arguments) -> int:
         if not SAFE_NAME.fullmatch(name):
             raise click.UsageError(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
     try:
-        run, beside = _run(args.path)
-        unit = run.unit._replace(job_id=args.job_id or run.unit.job_id, run_id=args.run_id or run.unit.run_id)
-        given = _given([Path(file.path) for file in run.files])
-        own = {"job_id": unit.job_id, "run_id": unit.run_id} if args.job_id or args.run_id else {}
-        logs = [Path(file.path) for file in run.files if not file.is_one_of(MANIFEST, META, *EVENTS)]
-        found = Conversion(logs, {**given, **own}, unit)
-        found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
-        if not args.format:
-            say(*_report(found))
-        if args.check:
-            outcome = analysed(unit, found.read, has_day=run.has_day)
-            if args.format:
-                write(_for_programs(found, outcome), args.format, sys.stdout)
-            else:
-                say(headline(outcome.tables.job), *manifest_template(outcome))
-        else:
-            if (wrong := implausible_times(found.rows)) is not None:
-                say(f"status: implausible_times; {wrong}")
-            _refuse_other_day(found, args.log_date)
-            say(f"written: {found.write(args.landing, args.log_date)}")
+        return _converted(args)
     except (ConversionError, OSError) as error:
         complain(f"{called()}: error: {error}")
         return Exit.FAILED
+
+
+def _converted(args: Arguments) -> int:
+    run, beside = _run(args.path)
+    unit = run.unit._replace(job_id=args.job_id or run.unit.job_id, run_id=args.run_id or run.unit.run_id)
+    given = _given([Path(file.path) for file in run.files])
+    own = {"job_id": unit.job_id, "run_id": unit.run_id} if args.job_id or args.run_id else {}
+    logs = [Path(file.path) for file in run.files if not file.is_one_of(MANIFEST, META, *EVENTS)]
+    try:
+        found = Conversion(logs, {**given, **own}, unit)
+    except NothingToConvertError as error:
+        if not args.check:
+            raise
+        if not args.format:
+            say(str(error))
+        outcome = analysis(run)
+        _judge(outcome, args.format, {})
+        return Exit.DONE if outcome.tables.workers else Exit.FAILED
+    found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
+    if not args.format:
+        say(*_report(found))
+    if args.check:
+        _judge(analysed(unit, found.read, has_day=run.has_day), args.format, _of_conversion(found))
+        return Exit.DONE
+    if (wrong := implausible_times(found.rows)) is not None:
+        say(f"status: implausible_times; {wrong}")
+    _refuse_other_day(found, args.log_date)
+    say(f"written: {found.write(args.landing, args.log_date)}")
     return Exit.DONE
 
 
@@ -118,10 +127,26 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
     return {}
 
 
-def _for_programs(found: Conversion, outcome: Analysis) -> Result:
-    """What was understood of the logs, and the status that a night would give the run."""
-    values = {
-        **outcome.unit._asdict(),
+def _judge(outcome: Analysis, how: str | None, facts: Mapping[str, object]) -> None:
+    """Say what a night would say of the run.
+
+    facts : for programs, beside it.
+    """
+    job = outcome.tables.job
+    if how:
+        values = {
+            **outcome.unit._asdict(),
+            **facts,
+            **{name: job[name] for name in ("status", "status_detail")},
+        }
+        write(Result([*values], [[*values.values()]]), how, sys.stdout)
+    else:
+        say(headline(job), *manifest_template(outcome))
+
+
+def _of_conversion(found: Conversion) -> dict[str, object]:
+    """What was understood of the logs, for programs."""
+    return {
         **{name: found.job[name] for name in _SAID},
         "ops": found.ops,
         "rows": found.rows.num_rows,
@@ -129,9 +154,7 @@ def _for_programs(found: Conversion, outcome: Analysis) -> Result:
         "steps": _distinct(found, "step"),
         "broken": dict(found.broken),
         "left_out": dict(found.left_out),
-        **{name: outcome.tables.job[name] for name in ("status", "status_detail")},
     }
-    return Result([*values], [[*values.values()]])
 
 
 def _report(found: Conversion) -> Iterator[str]:

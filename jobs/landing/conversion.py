@@ -34,6 +34,10 @@ class ConversionError(Exception):
     """Raised for files of unknown format, or unfit for a replay; the message says why and what to do."""
 
 
+class NothingToConvertError(ConversionError):
+    """Raised for a folder that a landing takes as it is, or that holds no logs."""
+
+
 class Conversion:
     """Files of one run, to be summarised and written as rank logs.
 
@@ -94,12 +98,15 @@ class Conversion:
         own = next((file for file in self._landed if file.is_one_of(*LOGS)), None)
         if unit.found.format is None and own is not None:
             analyse = f"straggler analyse {Path(own.path).parent}"
-            raise ConversionError(f"{own.name}: a landing takes it as it is. Nothing to convert: {analyse}")
+            raise NothingToConvertError(
+                f"{own.name}: a landing takes it as it is. Nothing to convert: {analyse}"
+            )
         if unit.found.format is None:
             detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in unit.found.others)
             why = NO_REPLAY if unit.found.evidence else detail or "no files"
             known = "jobs/landing/formats/README.md lists what is read"
-            raise ConversionError(f"nothing to convert: {why}. {known}")
+            kind = ConversionError if detail or unit.found.evidence else NothingToConvertError
+            raise kind(f"nothing to convert: {why}. {known}")
         if job["manifest_status"] == Status.UNUSABLE_LOG:
             raise ConversionError(job["manifest_detail"])
         self.left_out.update(f"files: {file.name}, evidence and no replay" for file in unit.found.evidence)

@@ -25,7 +25,7 @@ from jobs.runtime.settings import load_settings
 from schemas import vocabulary as words
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import Status
+from schemas.vocabulary import Reason, Status
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
@@ -158,15 +158,21 @@ def unread_files(read: ReadRun) -> Iterator[str]:
 def manifest_template(found: Analysis) -> Iterator[str]:
     """Yield lines of the job.json that a unit without a valid one needs; none if no row shows sizes.
 
-    Sizes that are stated stay where the rows do not contradict them; the others are as the rows suggest.
+    Sizes that are stated stay where no line contradicts them; the others are as the lines suggest, those
+    rejected for the layout among them. Where the lines alone give the stated world size, they are right.
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
-    if found.tables.job["status"] not in (Status.NO_MANIFEST, Status.BAD_LAYOUT) or not rows.num_rows:
+    texts = found.read.rejects.filter(pc.field("reason") == Reason.RANK_OUT_OF_RANGE)["text"]
+    if found.tables.job["status"] not in (Status.NO_MANIFEST, Status.BAD_LAYOUT):
         return
-    seen = {size: _one_more(rows[rank]) for size, rank in _RANKS.items()}
+    if not rows.num_rows and not len(texts):
+        return
+    seen = {size: max(_one_more(rows[rank]), _one_more(_named(texts, rank))) for size, rank in _RANKS.items()}
     seen["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
     world_size = job.get("world_size") or 0
     stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
+    if prod(seen[size] for size in _RANKS) == world_size:
+        stated = {"vpp_size": stated.get("vpp_size", seen["vpp_size"])}
     lacking = [size for size in _RANKS if size not in stated]
     others = prod((seen | stated)[size] for size in _RANKS if [size] != lacking)
     if len(lacking) == 1 and world_size % others == 0 and world_size // others >= seen[lacking[0]]:
@@ -176,6 +182,12 @@ def manifest_template(found: Analysis) -> Iterator[str]:
     mended["world_size"] = prod(sizes[size] for size in _RANKS)
     yield f"The lines suggest this {MANIFEST}; check each number, a rank that left no log is not in it:"
     yield f"  {json.dumps(mended)}"
+
+
+def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
+    """Numbers of a rank's kind in rejected lines."""
+    found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
+    return pc.struct_field(found, "number").cast(pa.int64())
 
 
 def _one_more(numbers: pa.ChunkedArray) -> int:

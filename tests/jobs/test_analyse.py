@@ -157,6 +157,19 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
     assert "not_json</th>" in text
 
 
+def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Path, analyse: Analyse) -> None:
+    """Lines that it rejects count too: without them the wrong layout would be suggested again."""
+    fields = json.loads((run / "job.json").read_text())
+    dp_size, pp_size = fields["dp_size"], fields["pp_size"]
+    assert dp_size != pp_size
+    for wrong in ({"dp_size": pp_size, "pp_size": dp_size}, {"dp_size": 1, "world_size": pp_size}):
+        (run / "job.json").write_text(json.dumps(fields | wrong))
+        status, said, _ = analyse(run)
+        assert (status, "manifest with a wrong or missing layout" in said) == (1, True)
+        (template,) = [each for each in said.splitlines() if each.startswith("  {")]
+        assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
+
+
 @pytest.mark.parametrize("least", [LEAST_SAVED, 1.0])
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float

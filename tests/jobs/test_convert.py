@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs import analyse
 from jobs.convert import main
 from jobs.landing.formats import json_stream, megascan
 from tests.jobs.conftest import Ask
@@ -114,10 +115,14 @@ def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path
     assert status == 1
     assert "worker0.jsonl: lines of rank-log/1: name it rank-*.jsonl" in said
     (tmp_path / "worker0.jsonl").rename(tmp_path / "rank-0.jsonl")
-    status, _, said = call(main, tmp_path, "--check")
+    status, printed, _ = call(main, tmp_path, "--check")
     assert status == 1
-    assert said.startswith("convert: error: rank-0.jsonl: a landing takes it as it is. Nothing to convert: ")
-    assert said.endswith(f"straggler analyse {tmp_path}\n")
+    first, *judged = printed.splitlines()
+    assert first.startswith("rank-0.jsonl: a landing takes it as it is. Nothing to convert: ")
+    assert first.endswith(f"straggler analyse {tmp_path}")
+    _, analysed, _ = call(analyse.main, tmp_path, "--page", tmp_path / "page.html")
+    assert judged[0].startswith("Not analysed: no manifest (job.json)")
+    assert "\n".join(judged) in analysed
 
 
 def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: Ask) -> None:

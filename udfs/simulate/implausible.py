@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
@@ -37,6 +37,12 @@ LONGEST_IN_SECONDS: Final = 60.0
 
 ENOUGH_OPS: Final = 8
 """Ops of a line, of which each takes as long as all before it only where durations are ends."""
+
+OTHER_UNIT: Final = 10.0
+"""Where on every line an op takes so many times as long as the last start, these have another unit."""
+
+LEAST_BUSY: Final = 0.005
+"""The ops of a step fill more of it, waiting for others included."""
 
 LONGEST_IN_GAPS: Final = 30.0
 """A step takes no longer than from its begin to the next one's: far less than a thousand times that."""
@@ -67,19 +73,43 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     with np.errstate(invalid="ignore"):  # Times that are not numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
     took_us = float(np.median(longest_us[np.unique(step)]))
-    longest_op_us = float(duration_us.max())
-    of_line = np.diff(lists.first, append=len(start_us)) >= ENOUGH_OPS
-    are_ends = np.minimum.reduceat(duration_us - start_us, lists.first)[of_line] >= 0.0
-    if took_us and len(are_ends) and are_ends.all():
-        return "every op takes at least as long as its start_us: does duration_us hold ends?"
-    if SHORTEST_US <= took_us <= LONGEST_US and 0.0 < longest_op_us < SHORTEST_OP_US:
-        return f"no op takes longer than {longest_op_us:.3g} us: is duration_us in seconds?"
+    mixed = _mixed_units(start_us, duration_us, lists.first, span_us) if took_us else None
+    if mixed is not None and took_us >= SHORTEST_US:
+        return mixed
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
         return _beside_zeros(rank_steps, number, float(np.median(span_us)))
     if took_us > LONGEST_US:
         return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
     meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
     return f"steps of {took_us:.3g} us: are these {meant}?"
+
+
+def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Floats) -> str | None:
+    """Say which of starts and durations has another unit, or that durations are ends.
+
+    first   : of each line's ops, shape (line,).
+    span_us : of each line. [us]
+    """
+    of_line = np.diff(first, append=len(start_us)) >= ENOUGH_OPS
+    longest_us = float(duration_us.max())
+    with np.errstate(invalid="ignore"):
+        are_ends = np.minimum.reduceat(duration_us - start_us, first)[of_line] >= 0.0
+        longest_of_line, last_us = (
+            np.maximum.reduceat(each, first)[of_line] for each in (duration_us, start_us)
+        )
+        busy = (np.add.reduceat(duration_us, first) / np.maximum(span_us, SHORTEST_US))[of_line]
+    if len(last_us) and (longest_of_line > OTHER_UNIT * last_us).all():
+        return (
+            f"ops take up to {longest_us:.3g} us and begin within {float(last_us.max()):.3g} us: "
+            "is duration_us in nanoseconds, or start_us in milliseconds?"
+        )
+    if len(are_ends) and are_ends.all():
+        return "every op takes at least as long as its start_us: does duration_us hold ends?"
+    if 0.0 < longest_us < SHORTEST_OP_US and span_us.max() <= LONGEST_US:
+        return f"no op takes longer than {longest_us:.3g} us: is duration_us in seconds?"
+    if len(busy) and busy.max() < LEAST_BUSY:
+        return f"the ops of a step take {float(busy.max()):.2%} of its time: is duration_us in milliseconds?"
+    return None
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:

@@ -27,8 +27,11 @@ SHOWN: Final = 0.005
 """A discrepancy below shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
-    "as good as chosen", "S in the log", "S within 0.1 %", "S worst", "causes named", "of several replicas",
-    "wrong names in", "without a flag in",
+    "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
+)  # fmt: skip
+CAUSE_TITLES: Final = (
+    "kind", "faults", "named", "on twins", "of several replicas", "named", "on twins", "jobs",
+    "wrong names in", "on twins", "without a flag in", "on twins",
 )  # fmt: skip
 
 
@@ -67,6 +70,14 @@ class Outcome(NamedTuple):
         return bool(self.sure - {CAUSE_OF.get(self.drawn.fault)})
 
     @property
+    def has_wrong_name(self) -> bool:
+        return bool(self.causes - {CAUSE_OF.get(self.drawn.fault)})
+
+    @property
+    def is_named(self) -> bool:
+        return self.cause in self.causes
+
+    @property
     def cause(self) -> str | None:
         """What is to be named."""
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
@@ -79,6 +90,32 @@ class Outcome(NamedTuple):
             f"{' gpipe' if job.is_gpipe else ''}: {', '.join(sorted(self.blocking)) or 'none'}; "
             f"{self.before:.2%} -> {self.after:.2%}; S {self.slowdown:.4f}, true {self.drawn.slowdown:.4f}"
         )
+
+
+class Pair(NamedTuple):
+    """A job, and its twin that waits for no transfer."""
+
+    job: Outcome
+    twin: Outcome
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether causes are further from the truth than on the twin."""
+        job, twin = self
+        missed = job.cause is not None and twin.is_named and not job.is_named
+        return (
+            missed
+            or (job.has_wrong_name and not twin.has_wrong_name)
+            or (job.is_wrong_and_sure and not twin.is_wrong_and_sure)
+        )
+
+    def compared(self) -> str:
+        """Causes of both; those with a flag in brackets."""
+        names = (
+            ", ".join(name if name in each.sure else f"({name})" for name in sorted(each.causes)) or "none"
+            for each in self
+        )
+        return f"  causes {', on the twin '.join(names)}\n"
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -102,7 +139,6 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
     """One line of the table."""
     before, after = ([getattr(each, name) for each in outcomes] for name in ("before", "after"))
     offs = np.array([abs(each.off) for each in outcomes if each.drawn.is_recorded])
-    wanted = [each for each in outcomes if each.cause is not None]
     cells = (
         kind,
         f"{len(outcomes)}",
@@ -112,14 +148,24 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
         f"{len(offs)}",
         f"{np.count_nonzero(offs <= SAME)}",
         f"{offs.max(initial=0.0):.2%}",
-        *(
-            f"{sum(each.cause in each.causes for each in asked)} of {len(asked)}"
-            for asked in (wanted, [each for each in wanted if each.drawn.job.dp > 1])
-        ),
-        f"{sum(bool(each.causes - {CAUSE_OF.get(each.drawn.fault)}) for each in outcomes)}",
-        f"{sum(each.is_wrong_and_sure for each in outcomes)}",
     )
     return f"| {' | '.join(cells)} |\n"
+
+
+def cause_row(kind: str, pairs: list[Pair]) -> str:
+    """One line of the table of causes; asked for are faults that cost enough in the job and in its twin."""
+    wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
+    cells = [kind]
+    for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
+        cells += [str(len(asked)), *_counts("is_named", asked)]
+    cells += [str(len(pairs)), *_counts("has_wrong_name", pairs), *_counts("is_wrong_and_sure", pairs)]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
+    """Of how many jobs, and of how many twins, something holds."""
+    of_jobs, of_twins = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
+    return str(of_jobs), str(of_twins)
 
 
 def main() -> int:
@@ -131,19 +177,24 @@ def main() -> int:
     parser.add_argument("--list-wrong", action="store_true")
     options = parser.parse_args()
     kinds = [options.kind] if options.kind else [*KINDS]
-    by_kind: dict[str, list[Outcome]] = defaultdict(list)
+    by_kind: dict[str, list[Pair]] = defaultdict(list)
     for number in range(options.jobs):
-        kind = kinds[number % len(kinds)]
-        found = outcome(draw(options.seed + number, kind))
-        by_kind[kind].append(found)
-        if options.list_wrong and found.is_wrong:
-            sys.stdout.write(f"{found}\n")
-    sys.stdout.write(f"| {' | '.join(TITLES)} |\n|---|{'---:|' * (len(TITLES) - 1)}\n")
-    every = [each for outcomes in by_kind.values() for each in outcomes]
-    shown = [each for each in every if each.before >= SHOWN]
-    for kind, outcomes in (*by_kind.items(), ("all", every), ("all with a discrepancy of 0.5 %", shown)):
-        if outcomes:
-            sys.stdout.write(row(kind, outcomes))
+        kind, seed = kinds[number % len(kinds)], options.seed + number
+        job = outcome(draw(seed, kind))
+        # Without blocking or eager transfers a twin is the job itself.
+        pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_twin=True)))
+        by_kind[kind].append(pair)
+        if options.list_wrong and (job.is_wrong or pair.is_worse):
+            sys.stdout.write(f"{job}\n{pair.compared() if pair.is_worse else ''}")
+    every = [pair for pairs in by_kind.values() for pair in pairs]
+    shown = [pair for pair in every if pair.job.before >= SHOWN]
+    rows = [*by_kind.items(), ("all", every), (f"all with a discrepancy of {SHOWN:.1%}", shown)]
+    for titles, line in (
+        (TITLES, lambda kind, pairs: row(kind, [pair.job for pair in pairs])),
+        (CAUSE_TITLES, cause_row),
+    ):
+        sys.stdout.write(f"| {' | '.join(titles)} |\n|---|{'---:|' * (len(titles) - 1)}\n")
+        sys.stdout.writelines(line(kind, pairs) for kind, pairs in rows if pairs)
     return 0
 
 

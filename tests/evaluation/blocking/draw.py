@@ -36,6 +36,7 @@ KINDS: Final = {
     "buffered, receives": (RECVS, False),
 }
 """Which transfers block, and whether some are one call; those whose sends are eager are called so."""
+HEAVY: Final = 1.3
 FAULTS: Final = ("none", "worker", "link", "stage", "late")
 MOST_HIDDEN: Final = 0.5
 NOTICED_S: Final = 1e-7
@@ -47,7 +48,8 @@ class Drawn(NamedTuple):
     """One job.
 
     step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
-    healthy_s, recorded_s : step times without the fault, and as logged. [s]
+    healthy_s, recorded_s : step times without the fault, and as logged; of a heavy stage without the fault:
+                   with its layers spread over all stages. [s]
     slow_link            : of a slow link its direction, sender and receiver.
     hidden               : largest share, by direction, of receives that end with the copy of an eager send.
     """
@@ -90,7 +92,8 @@ def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
     )
 
 
-def draw(seed: int, kind: str) -> Drawn:
+def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
+    """Draw one job; its twin has the same layout, schedule, times and fault, and waits for no transfer."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
     is_gpipe = not is_fused and bool(rng.random() < 0.3)
@@ -104,6 +107,8 @@ def draw(seed: int, kind: str) -> Drawn:
         is_fused=is_fused,
         is_gpipe=is_gpipe,
     )
+    if is_twin:
+        job = job._replace(blocking=frozenset(), is_eager=False, is_fused=False)
     fault = FAULTS[int(rng.integers(len(FAULTS)))]
     healthy = _times(job, rng)
     faulty, link = _with_fault(job, healthy, fault, rng)
@@ -113,7 +118,7 @@ def draw(seed: int, kind: str) -> Drawn:
     pipeline = Pipeline(job, faulty)
     ops = pipeline.run()
     recorded_s = float(_step_s(ops).mean())
-    healthy_s = float(_step_s(Pipeline(job, healthy).run()).mean())
+    healthy_s = float(_step_s(Pipeline(job, _evened(job, healthy, fault)).run()).mean())
     hosts = bool(rng.random() < 0.5)
     facts = _manifest(job, f"{kind}-{seed}")
     rank_steps = _rank_steps(job, ops, one_host=hosts)
@@ -170,10 +175,16 @@ def _with_fault(
         transfer[direction, sender, :, first:] += 0.5 * float(times.compute.mean())
         link = NAMES[direction], sender, sender + 1 - 2 * direction
     elif fault == "stage":
-        compute[:, -1] *= 1.3
+        compute[:, -1] *= HEAVY
     elif fault == "late":
         late += rng.uniform(0.02, 0.1) * job.microbatches * 3 * float(times.compute[FORWARD].mean())
     return times._replace(compute=compute, transfer=transfer, late=late), link
+
+
+def _evened(job: Job, healthy: Times, fault: str) -> Times:
+    """Times once the fault is mended: layers of a heavy stage do not vanish, others take them."""
+    shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
+    return healthy._replace(compute=healthy.compute * shares)
 
 
 def _measured(job: Job, times: Times) -> Times:

@@ -33,6 +33,10 @@ def scaled(factor: float) -> Callable[[Row], Row]:
     return lambda row: row | {name: [factor * t for t in row[name]] for name in ("start_us", "duration_us")}
 
 
+def lasting(factor: float) -> Callable[[Row], Row]:
+    return lambda row: row | {"duration_us": [factor * t for t in row["duration_us"]]}
+
+
 def ended(row: Row) -> Row:
     return row | {
         "duration_us": [start + t for start, t in zip(row["start_us"], row["duration_us"], strict=True)]
@@ -53,6 +57,8 @@ def test_microseconds_are_analysed() -> None:
             lambda row: row | {"duration_us": [1e-300 * t for t in row["duration_us"]]},
             r"no op takes longer than [0-9.e-]+ us: is duration_us in seconds\?",
         ),
+        (lasting(1e3), r"ops take up to .* us: is duration_us in nanoseconds, or start_us in milliseconds\?"),
+        (lasting(1e-3), r"the ops of a step take 0.\d+% of its time: is duration_us in milliseconds\?"),
         (scaled(1e3), r"steps of [0-9.e+]+ s begin 1 s apart: are these nanoseconds\?"),
         (ended, r"every op takes at least as long as its start_us: does duration_us hold ends\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
@@ -64,6 +70,8 @@ def test_microseconds_are_analysed() -> None:
         "milliseconds",
         "nanoseconds",
         "durations alone",
+        "durations in ns",
+        "durations in ms",
         "times in ns, zeros in us",
         "ends",
         "zeros in s",

@@ -17,6 +17,9 @@ from udfs.kernel.recorded.trace import StepBlock
 ENTERED: Final = frozenset({*ot.MEETS_ACROSS_DP, ot.OPTIMIZER, ot.GC})
 """Op types to which a worker may be late by itself; before others it waits for ranks that do not count."""
 
+LEAST_CHUNK: Final = 0.01
+"""Mean time of a chunk that counts, as a share of the longest one's."""
+
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
 
@@ -158,11 +161,35 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]"""
+    """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]
+
+    A worker that begins it once its last send is over was waiting for a peer, whatever the graph says; one
+    that gathers parameters once a compute is over has not prefetched them.
+    """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
-    delays = [start_s[op] - _latest(end_s, graph.waits_for[op]) for op in ops]
+    before = _may_be_before(graph)
+    delays = []
+    for op in ops:
+        ready_s = _latest(end_s, graph.waits_for[op])
+        for other in before.get(op, ()):
+            ready_s = np.where(end_s[other] <= start_s[op], np.maximum(ready_s, end_s[other]), ready_s)
+        delays.append(start_s[op] - ready_s)
     late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
     return KeptDelays(np.array(ops, dtype=np.int64), late_s)
+
+
+@once_per_graph
+def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
+    """Ops behind which a worker may begin a collective: its last transfers, for gathers its computes too."""
+    found: dict[int, list[int]] = {}
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        firsts = cell.program.first_ops
+        last = [base + firsts[each + 1] - 1 for each in ot.TRANSFERS if firsts[each + 1] > firsts[each]]
+        computes = [base + op for each in ot.COMPUTE for op in range(firsts[each], firsts[each + 1])]
+        found |= dict.fromkeys(range(base, base + firsts[-1]), last)
+        gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
+        found |= {op: [*last, *computes] for op in gathers}
+    return found
 
 
 @once_per_graph
@@ -201,7 +228,8 @@ class ComputeTimes(NamedTuple):
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
     """Compute durations of the most common kind of step; None if stages differ in number of computes.
 
-    Steps with another number of microbatches or chunks are left out: no other step is their measure.
+    Steps with another number of microbatches or chunks are left out: no other step is their measure. So are
+    chunks that hardly take time, as the root of FSDP: theirs may scatter by multiples, whoever is slow.
     """
     ops_of = [_compute_ops(block, layout) for block in blocks]
     weight: Counter[tuple[int, ...]] = Counter()
@@ -225,6 +253,11 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
         parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
     times_s = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4)
     steps = [block.steps for block, own in zip(blocks, computes, strict=True) if own is not None]
+    mean_s = times_s.mean(axis=(0, 1, 3, 4, 5))
+    is_notable = mean_s >= LEAST_CHUNK * mean_s.max()
+    if not is_notable.all():
+        times_s = times_s[:, :, is_notable]
+        computes = [own and own._replace(ops=own.ops[:, :, is_notable]) for own in computes]
     return ComputeTimes(times_s, computes, np.concatenate(steps))
 
 

@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.shape import JobShape
+from tests.evaluation.blocking.draw import simulated_job
 from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import Job, job_of
+from tests.udfs.kernel.diagnosis.test_slow_links import job_of as pipeline_of
+from tests.udfs.kernel.diagnosis.test_slow_links import times_of
+from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.own_ops import OwnOps, late_entries, own_ops, own_times, without_own
+from udfs.what_if import simulate_job
 
 SHAPE: Final = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=10)
 IN_TIME: Final = np.arange(10)
@@ -124,3 +129,50 @@ def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
             others_s[op] = 0.0
     found = own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, 10.0)
     assert (found.slow, found.pauses, found.shared) == ({}, {}, {})
+
+
+def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> None:
+    """The last backward-send of stage 1 lasts until a slow stage 0 receives it; then it reduces gradients."""
+    job = pipeline_of(2, frozenset({"backward-send", "backward-recv"}), dp=3)
+    times = times_of(job)
+    times.compute[:, 0, :, :, 1] *= 2.5
+    run = simulated_job(job, times)
+    stated: dict[str, object] = {**run.manifest, "blocking_transfers": []}
+    causes = simulate_job(run.rank_steps, stated)["job_causes"].to_pylist()
+    (found,) = [row for row in causes if row["is_cause"]]
+    assert found["cause"] == "slow_worker"
+    assert [(each["dp_rank"], each["pp_rank"]) for each in found["culprits"]] == [(1, 0)]
+
+
+def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
+    None
+):
+    """As FSDP on a host that waits: the root takes 0.1 ms, or 0.3, and each unit is gathered in turn."""
+    rng = np.random.default_rng(1)
+    lines = []
+    for step in range(10):
+        slow = np.array([1.0, 1.5, 1.0])
+        root_s = rng.choice([1e-4, 3e-4], size=(3, 4))
+        first_s, last_s = 0.002 + root_s[:, 0] + 0.3 * slow, 0.6 * slow
+        met_s = first_s.max() + 0.001
+        back_s = met_s + 0.3 * slow + last_s + 0.6 * slow + root_s[:, 1]
+        end_s = back_s.max() + 0.001
+        for dp in range(3):
+            ops: Ops = [
+                ("params-all-gather", 0.0, 0.001, -1, 0),
+                ("forward-compute", 0.002, root_s[dp, 0], 0, 0),
+            ]
+            ops.append(("forward-compute", 0.002 + root_s[dp, 0], 0.3 * slow[dp], 0, 1))
+            ops.append(("params-all-gather", first_s[dp], met_s - first_s[dp], -1, 2))
+            ops.append(("forward-compute", met_s, 0.3 * slow[dp], 0, 2))
+            at_s = met_s + 0.3 * slow[dp]
+            for chunk, length_s in ((2, last_s[dp]), (1, 0.6 * slow[dp]), (0, root_s[dp, 1])):
+                ops.append(("backward-compute", at_s, length_s, 0, chunk))
+                at_s += length_s
+            ops.append(("grads-reduce-scatter", back_s[dp], end_s - back_s[dp], -1, 0))
+            lines.append(line(step, dp, 0, ops))
+    found = simulate_job(rank_steps(*lines), manifest(dp_size=3, vpp_size=3))
+    (cause,) = [row for row in found["job_causes"].to_pylist() if row["is_cause"]]
+    assert cause["cause"] == "slow_worker"
+    assert [(each["dp_rank"], each["pp_rank"]) for each in cause["culprits"]] == [(1, 0)]
+    assert cause["time_saved_fraction"] == pytest.approx(1 / 3, abs=0.005)
