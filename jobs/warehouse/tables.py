@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cached_property
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +29,8 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
+
+_AT_A_TIME: Final = 4
 
 
 class Warehouse:
@@ -161,8 +165,11 @@ class Warehouse:
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date and path or URL of each file with rows of these days."""
-        path, found, _ = self.in_files(table, log_dates)
-        return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
+        rows = self.in_files(table, log_dates)
+        return [
+            (date.fromisoformat(each.partition["log_date"]), f"{rows.path}/{each.name}")
+            for each in rows.files
+        ]
 
     def in_files(self, table: Table, log_dates: Sequence[date]) -> FileRows:
         """Rows of these days, in the files of a table that readers see."""
@@ -238,6 +245,7 @@ class Warehouse:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)
         return sum(map(self.exists, TABLES))
 
-    def create(self, table: Table) -> None:
-        """Create an empty table unless it exists."""
-        create(self.path(table.name), table)
+    def create(self, *tables: Table) -> None:
+        """Create empty tables unless they exist: files may lie only in the folder of one that does."""
+        with ThreadPoolExecutor(_AT_A_TIME) as beside:
+            list(beside.map(lambda table: create(self.path(table.name), table), tables))
