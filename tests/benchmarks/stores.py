@@ -103,7 +103,10 @@ def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None, o
         read = logs if name.startswith("night") else 0
         cpu_s = sum(peak.cpu_s.values())
         memory = f"{peak.driver:.0f} | {peak.jvm:.0f} | {peak.workers:.0f} |"
-        print(f"| {name} | {place.name} | {took_s:.1f} | {cpu_s:.0f} | {len(asked)} | {read} | {memory}", flush=True)
+        print(
+            f"| {name} | {place.name} | {took_s:.1f} | {cpu_s:.0f} | {len(asked)} | {read} | {memory}",
+            flush=True,
+        )
         for each in asked if kept else ():
             print(name, place.name, each.method, each.path, each.query, sep="\t", file=kept)
 

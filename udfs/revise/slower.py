@@ -1,7 +1,9 @@
 """Growth of a unit's recorded step time over earlier days, independent of any replay."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +13,9 @@ from schemas.vocabulary import UNIT_KEY
 from udfs.revise.history import SAME_OPS
 
 Row = dict[str, Any]
+
+_Past = defaultdict[tuple[Any, ...], defaultdict[date, list[Row]]]
+"""Rows of a model and layout, or of a run, by day; of each day in order, the last unit first."""
 
 _COLUMN: Final = "slower_than_usual"
 _OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
@@ -30,22 +35,24 @@ def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, day
     """
     columns = list(dict.fromkeys((*UNIT_KEY, "model", *_KIND, *_OF_THE_PAST)))
     own = baselines.select(columns).to_pylist()
-    past: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    past: _Past = defaultdict(lambda: defaultdict(list))
     for row in sorted([*own, *earlier.select(columns).to_pylist()], key=_unit, reverse=True):
-        past[_kind(row)].append(row)
-        past[row["job_id"], row["run_id"]].append(row)
+        past[_kind(row)][row["log_date"]].append(row)
+        past[row["job_id"], row["run_id"]][row["log_date"]].append(row)
     found = {_unit(row): _ratio(row, past, days) for row in own}
     units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
     ratios = pa.array([found.get(Unit(*unit)) for unit in units], pa.float64())
     return slowdowns.set_column(slowdowns.column_names.index(_COLUMN), _COLUMN, ratios)
 
 
-def _ratio(unit: Row, past: dict[tuple[Any, ...], list[Row]], days: int) -> float | None:
-    def before(rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if 1 <= (unit["log_date"] - row["log_date"]).days <= days]
+def _ratio(unit: Row, past: _Past, days: int) -> float | None:
+    def before(by_day: Mapping[date, Sequence[Row]]) -> Iterator[Row]:
+        dates = (unit["log_date"] - timedelta(days=age) for age in range(1, days + 1))
+        return chain.from_iterable(by_day.get(day, ()) for day in dates)
 
-    alike = [row for row in before(past[_kind(unit)]) if _is_same_work(row, unit)]
-    compared = (alike or before(past[unit["job_id"], unit["run_id"]]))[:_MOST_RUNS]
+    alike = (row for row in before(past[_kind(unit)]) if _is_same_work(row, unit))
+    of_run = before(past[unit["job_id"], unit["run_id"]])
+    compared = [*islice(alike, _MOST_RUNS)] or [*islice(of_run, _MOST_RUNS)]
     times_s = sorted(row["actual_step_s"] for row in compared)
     usual_s = times_s[(len(times_s) - 1) // 2] if times_s else 0.0
     return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None

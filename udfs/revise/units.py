@@ -5,8 +5,9 @@ that is looked at; ops are replayed once more only of units whose transfers beca
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from itertools import chain
 from math import fsum, isclose
 from statistics import median
@@ -47,6 +48,7 @@ _KIND: Final = (
     *("ideal", "simulator_version"),
 )
 _WORKER: Final = ("dp_rank", "pp_rank", "rank", "host")
+_PLACE: Final = "place"
 _MEASURED: Final = ("time_saved_fraction", "attributed_fraction")
 
 _Key = tuple[Any, ...]
@@ -70,11 +72,25 @@ A unit that cannot be replayed as it was before is missing from what it returns.
 class _Concluded(NamedTuple):
     """A unit revised by other runs, before its transfers are replayed."""
 
-    places: list[int]
+    key: Unit
+    places: Sequence[int]
     unit: Measured
     found: Revised
     stored: Sequence[Row]
     is_analysed: bool
+
+    @property
+    def usual_s(self) -> Mapping[str, float]:
+        """Usual transfers by op type [s], where a replay by them has to tell; else empty."""
+        return self.found.transfers.usual_s if self.found.transfers is not None else {}
+
+    def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
+        """Rows that differ from the stored ones, losses recomputed, by their positions."""
+        rows = with_usual_transfers(*self.found, self.unit, replayed)
+        lost = lost_columns(_as_counted(rows, self.stored), self.unit.gpu_hours, is_analysed=self.is_analysed)
+        new = map(_with_columns, rows, lost)
+        triples = zip(self.places, new, self.stored, strict=True)
+        return {place: row for place, row, before in triples if row is not before}
 
 
 def revised_causes(
@@ -92,41 +108,67 @@ def revised_causes(
     baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
     hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
-    workers = _workers(results[WORKER_SLOWDOWN])
+    workers = _RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
     causes = results[JOB_CAUSES]
-    rows = _rows(causes)
-    concluded: dict[Unit, _Concluded] = {}
+    rows_of = _RowsOfUnits(causes)
+    waiting: list[_Concluded] = []
+    changed: dict[int, Row] = {}
     dropped: list[int] = []
-    for key, places in _by_unit(rows).items():
+    for key in rows_of.units:
+        places, stored = rows_of.places(key), rows_of.read(key)
         baseline = baselines.get(key)
         if baseline is None or key not in hours:  # left half written; its day is done again
             dropped += places
             continue
-        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
-        measured = [_as_measured(rows[place], hours[key]) for place in places]
+        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], partial(workers.read, key))
+        measured = [_as_measured(row, hours[key]) for row in stored]
         found = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
         is_analysed = baseline["status"] == Status.ANALYSED
-        concluded[key] = _Concluded(places, unit, found, [rows[place] for place in places], is_analysed)
-    changed = {at: row for at, row in _with_transfers(concluded, replay) if row is not rows[at]}
-    is_kept = np.ones(len(rows), dtype=bool)
+        concluded = _Concluded(key, places, unit, found, stored, is_analysed)
+        if concluded.usual_s:
+            waiting.append(concluded)
+        else:
+            changed |= concluded.changed(())
+    replayed = replay({each.key: each.usual_s for each in waiting}) if waiting else {}
+    for each in waiting:
+        changed |= each.changed(replayed.get(each.key, ()))
+    is_kept = np.ones(causes.num_rows, dtype=bool)
     is_kept[[*changed, *dropped]] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
-    anew = pa.Table.from_pylist(list(changed.values()), schema)
+    anew = pa.Table.from_pylist([changed[place] for place in sorted(changed)], schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
 
 
-def _with_transfers(concluded: Mapping[Unit, _Concluded], replay: Replay) -> Iterator[tuple[int, Row]]:
-    """Yield the final rows of all units with their positions, losses recomputed."""
-    wanted = {
-        key: each.found.transfers.usual_s
-        for key, each in concluded.items()
-        if each.found.transfers is not None and each.found.transfers.usual_s
-    }
-    replayed = replay(wanted) if wanted else {}
-    for key, (places, unit, found, stored, is_analysed) in concluded.items():
-        rows = with_usual_transfers(*found, unit, replayed.get(key, ()))
-        lost = lost_columns(_as_counted(rows, stored), unit.gpu_hours, is_analysed=is_analysed)
-        yield from zip(places, map(_with_columns, rows, lost), strict=True)
+class _RowsOfUnits:
+    """Rows of a table by unit: Python has those of one unit at a time.
+
+    order : columns by which the rows of a unit are sorted; else they are as in the table
+    """
+
+    def __init__(self, table: pa.Table, *order: str) -> None:
+        placed = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
+        by = [(name, "ascending") for name in (*UNIT_KEY, *order, _PLACE)]
+        self._rows = placed.sort_by(by).combine_chunks()
+        counted = self._rows.group_by(UNIT_KEY, use_threads=False).aggregate([([], "count_all")])
+        counts = counted["count_all"].to_numpy()
+        starts = (np.cumsum(counts) - counts).tolist()
+        ranges = zip(starts, counts.tolist(), strict=True)
+        self._found = dict(zip(map(_key, counted.to_pylist()), ranges, strict=True))
+
+    @property
+    def units(self) -> Collection[Unit]:
+        """All units that have rows, in order."""
+        return self._found.keys()
+
+    def places(self, unit: Unit) -> list[int]:
+        """Positions in the table of a unit's rows."""
+        found: list[int] = self._rows[_PLACE].slice(*self._found[unit]).to_pylist()
+        return found
+
+    def read(self, unit: Unit) -> list[Row]:
+        """Rows of a unit, if it has any."""
+        found = self._rows.slice(*self._found.get(unit, (0, 0))).drop_columns(_PLACE)
+        return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
 class _Known:
@@ -216,22 +258,6 @@ def _run(row: Row) -> Run:
 def _kind(row: Row) -> _Key:
     """Model and layout, which must agree for two units to be compared."""
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
-
-
-def _workers(table: pa.Table) -> defaultdict[Unit, list[Row]]:
-    """Workers of each unit, sorted by dp_rank and pp_rank: tied culprits are named in this order."""
-    found: defaultdict[Unit, list[Row]] = defaultdict(list)
-    for row in _rows(table.sort_by([("dp_rank", "ascending"), ("pp_rank", "ascending")]), *_WORKER):
-        found[_key(row)].append(row)
-    return found
-
-
-def _by_unit(rows: Sequence[Row]) -> dict[Unit, list[int]]:
-    """Positions of each unit's rows."""
-    found: defaultdict[Unit, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        found[_key(row)].append(place)
-    return found
 
 
 def _rows(table: pa.Table, *columns: str) -> list[Row]:
