@@ -40,6 +40,11 @@ class FileRows:
     files: Sequence[Logged]
     are_sound: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
     def columns(self, schema: pa.Schema) -> pa.Table:
         """Some columns, in the driver."""
         parts = (
@@ -53,7 +58,7 @@ class FileRows:
     def in_store(self) -> "pa.Table | Dataset":
         """Rows of files in a store for DuckDB: a few are fetched once, of more it reads what it needs."""
         schema = TABLES[self.path.rpartition("/")[2]].arrow_schema
-        if sum(file.size for file in self.files) <= _KEPT_BYTES:
+        if self.size <= _KEPT_BYTES:
             return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])
         filesystem, place = filesystem_of(self.path)
         files = [(f"{place}/{file.name}", file.partition) for file in self.files]

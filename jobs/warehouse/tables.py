@@ -165,11 +165,8 @@ class Warehouse:
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date and path or URL of each file with rows of these days."""
-        rows = self.in_files(table, log_dates)
-        return [
-            (date.fromisoformat(each.partition["log_date"]), f"{rows.path}/{each.name}")
-            for each in rows.files
-        ]
+        path, found = self.path(table.name), self.in_files(table, log_dates).files
+        return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
 
     def in_files(self, table: Table, log_dates: Sequence[date]) -> FileRows:
         """Rows of these days, in the files of a table that readers see."""
@@ -197,6 +194,10 @@ class Warehouse:
         path = self.path(table.name)
         replaced = table_log.on_days(table, log_dates) or []
         replaced += [(name, "=", value) for name, value in (also or {}).items()]
+        if isinstance(rows, StagedRows) and units is not None and table.name != RANK_STEPS:
+            size = rows.in_files.size + self.in_files(table, log_dates).size
+            if size <= delta_files.FEW_BYTES:  # one file again, without a job of Spark's
+                rows = rows.in_files.columns(table.arrow_schema)
         if isinstance(rows, StagedRows):
             self.create(table)
             if units is None:
@@ -248,4 +249,4 @@ class Warehouse:
     def create(self, *tables: Table) -> None:
         """Create empty tables unless they exist: files may lie only in the folder of one that does."""
         with ThreadPoolExecutor(_AT_A_TIME) as beside:
-            list(beside.map(lambda table: create(self.path(table.name), table), tables))
+            list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -58,7 +58,7 @@ def ordered(name: str, table: pa.Table) -> list[dict[str, Any]]:
 def test_neighbours_share_a_file_and_no_two_tasks_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares_of(UNITS, 400) == Shares([], len(RESULT_TABLES)), "as few files as tables"
     monkeypatch.setattr(staged_results, "UNITS_OF_A_FILE", 2)
-    shares = shares_of(reversed(UNITS), 3)
+    shares = shares_of(UNITS[::-1], 3)
     assert (shares.firsts, shares.places) == ([UNITS[2], UNITS[4]], 9)
     places = {unit: {shares.place(unit, name) for name in RESULT_TABLES} for unit in UNITS}
     assert [places[unit] for unit in UNITS[::2]] == [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}]
