@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cached_property
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -29,8 +28,6 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
-
-_AT_A_TIME: Final = 4
 
 
 class Warehouse:
@@ -248,5 +245,5 @@ class Warehouse:
 
     def create(self, *tables: Table) -> None:
         """Create empty tables unless they exist: files may lie only in the folder of one that does."""
-        with ThreadPoolExecutor(_AT_A_TIME) as beside:
+        with ThreadPoolExecutor() as beside:
             list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -5,7 +5,7 @@ that is looked at; ops are replayed once more only of units whose transfers beca
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from itertools import chain
@@ -32,6 +32,7 @@ from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
 from udfs.revise.history import Run, SlowHost, Stage
+from udfs.revise.rows_of_units import RowsOfUnits
 
 RUNS_A_DAY: Final = 8
 """Most runs of each model and day that are compared: hundreds of the same model add nothing."""
@@ -48,7 +49,6 @@ _KIND: Final = (
     *("ideal", "simulator_version"),
 )
 _WORKER: Final = ("dp_rank", "pp_rank", "rank", "host")
-_PLACE: Final = "place"
 _MEASURED: Final = ("time_saved_fraction", "attributed_fraction")
 
 _Key = tuple[Any, ...]
@@ -108,9 +108,9 @@ def revised_causes(
     baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
     hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
-    workers = _RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
+    workers = RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
     causes = results[JOB_CAUSES]
-    rows_of = _RowsOfUnits(causes)
+    rows_of = RowsOfUnits(causes)
     waiting: list[_Concluded] = []
     changed: dict[int, Row] = {}
     dropped: list[int] = []
@@ -137,38 +137,6 @@ def revised_causes(
     schema = TABLES[JOB_CAUSES].arrow_schema
     anew = pa.Table.from_pylist([changed[place] for place in sorted(changed)], schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
-
-
-class _RowsOfUnits:
-    """Rows of a table by unit: Python has those of one unit at a time.
-
-    order : columns by which the rows of a unit are sorted; else they are as in the table
-    """
-
-    def __init__(self, table: pa.Table, *order: str) -> None:
-        placed = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
-        by = [(name, "ascending") for name in (*UNIT_KEY, *order, _PLACE)]
-        self._rows = placed.sort_by(by).combine_chunks()
-        counted = self._rows.group_by(UNIT_KEY, use_threads=False).aggregate([([], "count_all")])
-        counts = counted["count_all"].to_numpy()
-        starts = (np.cumsum(counts) - counts).tolist()
-        ranges = zip(starts, counts.tolist(), strict=True)
-        self._found = dict(zip(map(_key, counted.to_pylist()), ranges, strict=True))
-
-    @property
-    def units(self) -> Collection[Unit]:
-        """All units that have rows, in order."""
-        return self._found.keys()
-
-    def places(self, unit: Unit) -> list[int]:
-        """Positions in the table of a unit's rows."""
-        found: list[int] = self._rows[_PLACE].slice(*self._found[unit]).to_pylist()
-        return found
-
-    def read(self, unit: Unit) -> list[Row]:
-        """Rows of a unit, if it has any."""
-        found = self._rows.slice(*self._found.get(unit, (0, 0))).drop_columns(_PLACE)
-        return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
 class _Known:
