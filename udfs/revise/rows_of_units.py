@@ -1,6 +1,7 @@
-"""Rows of many units, of which Python has those of one at a time: as objects they take ten times as much."""
+"""Rows of many units, of which Python has those of few at a time: as objects they take ten times as much."""
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -10,10 +11,13 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _PLACE: Final = "place"
+_UNITS_AT_A_TIME: Final = 256
+
+Row = dict[str, Any]
 
 
 class RowsOfUnits:
-    """Rows of a table by unit: Python has those of one unit at a time.
+    """Rows of a table by unit.
 
     order : columns by which the rows of a unit are sorted; else they are as in the table
     """
@@ -29,17 +33,20 @@ class RowsOfUnits:
         ranges = zip(starts, counts.tolist(), strict=True)
         self._found = dict(zip(units, ranges, strict=True))
 
-    @property
-    def units(self) -> Collection[Unit]:
-        """All units that have rows, in order."""
-        return self._found.keys()
+    def __iter__(self) -> Iterator[tuple[Unit, list[Row], list[int]]]:
+        """Yield every unit, in order, with its rows and their positions in the table."""
+        units = [*self._found.items()]
+        for first in range(0, len(units), _UNITS_AT_A_TIME):
+            some = units[first : first + _UNITS_AT_A_TIME]
+            rows = iter(self._read(some[0][1][0], sum(count for _, (_, count) in some)))
+            for unit, (_, count) in some:
+                own = [*islice(rows, count)]
+                places = [row.pop(_PLACE) for row in own]
+                yield unit, own, places
 
-    def places(self, unit: Unit) -> list[int]:
-        """Positions in the table of a unit's rows."""
-        found: list[int] = self._rows[_PLACE].slice(*self._found[unit]).to_pylist()
-        return found
-
-    def read(self, unit: Unit) -> list[dict[str, Any]]:
+    def of(self, unit: Unit) -> list[Row]:
         """Rows of a unit, if it has any."""
-        found = self._rows.slice(*self._found.get(unit, (0, 0))).drop_columns(_PLACE)
-        return list(found.to_pylist(maps_as_pydicts="strict"))
+        return self._read(*self._found.get(unit, (0, 0)))
+
+    def _read(self, start: int, count: int) -> list[Row]:
+        return list(self._rows.slice(start, count).to_pylist(maps_as_pydicts="strict"))

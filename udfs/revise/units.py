@@ -110,17 +110,15 @@ def revised_causes(
     hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
     workers = RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
     causes = results[JOB_CAUSES]
-    rows_of = RowsOfUnits(causes)
     waiting: list[_Concluded] = []
     changed: dict[int, Row] = {}
     dropped: list[int] = []
-    for key in rows_of.units:
-        places, stored = rows_of.places(key), rows_of.read(key)
+    for key, stored, places in RowsOfUnits(causes):
         baseline = baselines.get(key)
         if baseline is None or key not in hours:  # left half written; its day is done again
             dropped += places
             continue
-        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], partial(workers.read, key))
+        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], partial(workers.of, key))
         measured = [_as_measured(row, hours[key]) for row in stored]
         found = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
         is_analysed = baseline["status"] == Status.ANALYSED
