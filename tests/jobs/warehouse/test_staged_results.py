@@ -13,6 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.gates.audit import audit
 from jobs.gates.result_rules import incomplete_units
+from jobs.night.simulate import simulated
+from jobs.runtime.settings import Settings
 from jobs.warehouse import rows, staged_results
 from jobs.warehouse.rows import Rows, StagedRows, staged_rows
 from jobs.warehouse.staged_results import Shares, shares_of, stage_results
@@ -20,7 +22,7 @@ from jobs.warehouse.staging import Staging, swept
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOB_SLOWDOWN, RESULT_TABLES, STEP_SLOWDOWN
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, STEP_SLOWDOWN, Status
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.simulate.unit_batches import (
@@ -85,6 +87,19 @@ def test_tasks_stage_one_sorted_file_a_table_and_day_that_a_commit_takes(
     assert ordered(JOB_SLOWDOWN, warehouse.rows(TABLES[JOB_SLOWDOWN])) == ordered(
         JOB_SLOWDOWN, wanted[JOB_SLOWDOWN]
     )
+
+
+def test_units_that_share_row_groups_are_simulated_once_each_with_those_without_rows(
+    spark: SparkSession, test_settings: Settings, tmp_path: Path
+) -> None:
+    warehouse = Warehouse(spark, str(tmp_path))
+    lines = table_rows(RANK_STEPS, [{"job_id": "a"}, {"job_id": "b", "step": 8}, {"job_id": "b"}])
+    warehouse.replace(TABLES[RANK_STEPS], lines, [DAY])
+    jobs = table_rows(JOBS, [{"job_id": name} for name in "abc"])
+    found = results_of(simulated(warehouse, test_settings, jobs, [DAY], None).toArrow().to_batches())
+    rows = ordered(JOB_SLOWDOWN, found[JOB_SLOWDOWN])
+    assert [row["job_id"] for row in rows] == ["a", "b", "c"]
+    assert [row["status"] == Status.NO_OPS for row in rows] == [False, False, True]
 
 
 def test_a_task_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
