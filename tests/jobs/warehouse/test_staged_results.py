@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,6 +111,22 @@ def test_a_task_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(Exception, match="ArrowInvalid"):
         stage_results(frame, shares, str(tmp_path), [DAY, NEXT_DAY])
     assert [*tmp_path.rglob("*.parquet")] == []
+
+
+def test_few_staged_rows_of_a_unit_make_one_file_with_the_others_without_spark(tmp_path: Path) -> None:
+    root, table, late = str(tmp_path), TABLES[STEP_SLOWDOWN], {"job_id": "late"}
+    without_spark = cast("SparkSession", None)
+    before = table_rows(STEP_SLOWDOWN, [{}, {**late, "step": 1}, {**late, "step": 2}])
+    Warehouse(without_spark, root).replace(table, before, [DAY])
+    staging, new = Staging(root, "run"), table_rows(STEP_SLOWDOWN, [{**late, "step": 7}])
+    staging.write_sorted(table, new)
+    with staged_rows(staging.close(), root, [STEP_SLOWDOWN]) as staged:
+        unit = Unit(DAY, "late", new["run_id"][0].as_py())
+        Warehouse(without_spark, root).replace(table, staged[STEP_SLOWDOWN], [DAY], [unit])
+    after = Warehouse(without_spark, root)
+    assert after.rows(table).to_pylist() == [before.to_pylist()[0], *new.to_pylist()]
+    assert len(after.files(table, [DAY])) == 1
+    assert len([*tmp_path.rglob("part-run-*")]) == 0, "what no commit took is gone"
 
 
 def test_files_of_a_run_that_no_commit_takes_are_swept(tmp_path: Path) -> None:
