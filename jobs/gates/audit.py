@@ -4,7 +4,7 @@ DuckDB judges rows where they are, in the driver or in files: nothing is convert
 are Spark SQL, transpiled like questions; both engines give one answer (tests/jobs/gates/test_engines.py).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import lru_cache
@@ -15,8 +15,8 @@ import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
-from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import ALONE, quoted, read_parquet
+from jobs.gates.lent import lend
+from jobs.warehouse.delta_tables import ALONE, quoted
 from jobs.warehouse.dialect import SETTINGS, WHOLE, condition
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Expectation, Table
@@ -33,9 +33,8 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
     """
     if wrong := _differences(table, rows):
         return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
-    source = rows.in_files if isinstance(rows, StagedRows) else rows
-    expectations = _expectations(table, source, extra)
-    with _lent(table, source, expectations) as connection:
+    expectations = _expectations(table, rows, extra)
+    with _lent(table, rows) as connection:
         counts = _counts(connection, table, expectations)
         days = _days(connection, table, expectations) if any(counts) else {}
     return [
@@ -49,9 +48,8 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
     """Rows that break an expectation, with the names in `broken`; all rows if the schema differs."""
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
-    source = rows.in_files if isinstance(rows, StagedRows) else rows
-    expectations = _expectations(table, source, extra)
-    with _lent(table, source, expectations) as connection:
+    expectations = _expectations(table, rows, extra)
+    with _lent(table, rows) as connection:
         return connection.sql(f"{_broken(table, expectations)} LIMIT {MOST_KEPT}").to_arrow_table()
 
 
@@ -60,7 +58,7 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
     found = []
     for table, rows in tables:
         rules = [each for each in table.all_expectations() if each.severity == "warns"]
-        with _lent(table, rows, rules) as connection:
+        with _lent(table, rows) as connection:
             for each in rules:
                 of_rows = f"FROM {_ROWS} WHERE {_breaks(each)} GROUP BY ALL ORDER BY ALL"
                 found += [
@@ -75,37 +73,22 @@ def _differences(table: Table, rows: Rows) -> str:
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
-def _expectations(table: Table, rows: pa.Table | FileRows, extra: Sequence[Expectation]) -> list[Expectation]:
+def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
     """All that rows must fulfil, their key last; lists that their writer has checked are left out."""
-    is_sound = isinstance(rows, FileRows) and rows.are_sound
+    is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
     return [*declared, *extra, keys]
 
 
 @contextmanager
-def _lent(
-    table: Table, rows: pa.Table | FileRows, expectations: Collection[Expectation]
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection in which the rows are _ROWS; of a store's files, what expectations need."""
+def _lent(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection in which the rows are _ROWS."""
     with duckdb.connect(":memory:", config=ALONE) as connection:
         for statement in (*SETTINGS, WHOLE):
             connection.execute(statement)
-        if isinstance(rows, FileRows) and rows.files and not is_url(rows.path):
-            connection.execute(f"CREATE VIEW {_ROWS} AS FROM {read_parquet(table, rows.path, rows.files)}")
-        else:
-            if isinstance(rows, FileRows):
-                rows = rows.columns(_read_by(table, expectations))
-            connection.register(_ROWS, rows)
+        lend(connection, _ROWS, table, rows)
         yield connection
-
-
-def _read_by(table: Table, expectations: Collection[Expectation]) -> pa.Schema:
-    """Columns of a table that expectations and its key need."""
-    text = " ".join(each.condition for each in expectations)
-    return pa.schema(
-        [each for each in table.arrow_schema if each.name in (*table.grain, LOG_DATE) or each.name in text]
-    )
 
 
 def _counts(

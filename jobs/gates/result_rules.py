@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import duckdb
-import pyarrow as pa
 
 from jobs.gates.checks import GateError, Rule
+from jobs.gates.lent import lend
+from jobs.warehouse.rows import Rows
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
+from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
     CAUSE_MIXED_HARDWARE,
@@ -35,7 +37,7 @@ from schemas.vocabulary import (
     Status,
 )
 
-RuleOf = Callable[[Mapping[str, pa.Table]], Rule]
+RuleOf = Callable[[Mapping[str, Rows]], Rule]
 
 _KEY: Final = ", ".join(UNIT_KEY)
 _NEEDED: Final = tuple(name for name in REPLAY_TABLES if name != JOB_SLOWDOWN)
@@ -169,10 +171,11 @@ def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
     It raises GateError if that cannot be evaluated, which never counts as a pass.
     """
 
-    def found(tables: Mapping[str, pa.Table]) -> Rule:
+    def found(tables: Mapping[str, Rows]) -> Rule:
         with duckdb.connect() as connection:
             for each, rows in tables.items():
-                connection.register(each, rows)
+                if each in query:
+                    lend(connection, each, TABLES[each], rows)
             try:
                 return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
             except duckdb.Error as error:

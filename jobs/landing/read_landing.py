@@ -28,7 +28,7 @@ from jobs.landing.read_unit import read_unit, unread_unit
 from jobs.landing.stores import store_of
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
-from jobs.warehouse.staging import StagedFile, Staging, sweep
+from jobs.warehouse.staging import STAGED_TABLES, StagedFile, Staging, swept
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
@@ -69,12 +69,9 @@ class LandedUnits(NamedTuple):
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     """Read every unit of the landing. Failed or repeated tasks leave no staged files."""
     days = {unit[0] for unit in landing.units}
-    try:
+    with swept(where.staging, where.run, STAGED_TABLES, days) as kept:
         found = _read(spark, landing, where)
-    except BaseException:
-        sweep(where.staging, where.run, days)
-        raise
-    sweep(where.staging, where.run, days, found.staged)
+        kept.extend(found.staged)
     return found
 
 

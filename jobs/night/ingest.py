@@ -62,8 +62,7 @@ def run(
     where = Where(
         settings.paths.landing, settings.paths.warehouse, uuid4().hex, Bounds(**settings.landing.model_dump())
     )
-    for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
-        phase.warehouse.create(TABLES[name])
+    phase.warehouse.create(*(TABLES[name] for name in STAGED_TABLES))
     landed = read_landing(spark, landing, where)
     source_files = _source_files(landed.accounts)
     for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):

@@ -11,6 +11,7 @@ from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from jobs.gates.result_rules import CAUSE_RULES
 from jobs.history.phases import simulation
@@ -24,9 +25,10 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, UNIT_KEY, Phase
 from udfs.revise.causes import Row
-from udfs.revise.units import REVISED_FROM, Replay, revised_causes, with_slower
+from udfs.revise.slower import with_slower
+from udfs.revise.units import REVISED_FROM, Replay, revised_causes
 from udfs.simulate.result_tables import SIMULATOR_VERSION
-from udfs.simulate.unit_batches import UsualTransfers
+from udfs.simulate.unit_batches import UsualTransfers, results_of
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -57,7 +59,8 @@ def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Re
         if not units:
             return {}
         jobs = warehouse.rows(TABLES[JOBS], days, units)
-        causes = simulated(warehouse, settings, jobs, days, units, wanted)[JOB_CAUSES]
+        results = simulated(warehouse, settings, jobs, days, units, wanted)
+        causes = results_of(results.where(F.col("table") == JOB_CAUSES).toArrow().to_batches())[JOB_CAUSES]
         found: dict[Unit, list[Row]] = {}
         for unit, row in zip(keys_of(causes), causes.to_pylist(maps_as_pydicts="strict"), strict=True):
             found.setdefault(unit, []).append(row)

@@ -6,11 +6,11 @@ rank_steps, jobs, run_events -> job_slowdown and its companions, job_causes as t
 import logging
 from collections.abc import Collection, Sequence
 from datetime import date
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.gates.result_rules import RESULT_RULES
@@ -18,21 +18,23 @@ from jobs.history.phases import simulation
 from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings
 from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.rows import Rows, staged_rows
 from jobs.warehouse.simulated_units import simulated_rows, simulated_units
-from jobs.warehouse.stored_units import Stored, StoredUnit, facts_of, stored_units, units_frame
+from jobs.warehouse.staged_results import shares_of, stage_results
+from jobs.warehouse.stored_units import Facts, FactsByUnit, Stored, StoredUnit, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, RUN_EVENTS, UNIT_KEY, Phase
+from schemas.vocabulary import JOBS, RANK_STEPS, RESULT_TABLES, RUN_EVENTS, UNIT_KEY, Phase
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import (
     NO_DAYS,
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
-    Results,
+    Places,
     UsualTransfers,
+    one_place,
     results_batches,
-    results_of,
     simulate_group,
 )
 
@@ -50,9 +52,15 @@ def run(
     units : only these; the results of one that is no longer in jobs are removed
     """
     phase = PhaseRun(Phase.SIMULATE, spark, settings, log_dates, units)
-    jobs = phase.warehouse.rows(TABLES[JOBS], log_dates, units)
-    results = simulated(phase.warehouse, settings, jobs, log_dates, units)
-    return phase.publish(results, [rule(results | {JOBS: jobs}) for rule in RESULT_RULES])
+    warehouse = phase.warehouse
+    jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
+    warehouse.create(*(TABLES[name] for name in RESULT_TABLES))
+    shares = shares_of(keys_of(jobs), _partitions(spark))
+    results = simulated(warehouse, settings, jobs, log_dates, units, places=shares.place)
+    files = stage_results(results, shares, warehouse.root, log_dates)
+    with staged_rows(files, warehouse.root, RESULT_TABLES) as staged:
+        judged: dict[str, Rows] = {**staged, JOBS: jobs}
+        return phase.publish(staged, [rule(judged) for rule in RESULT_RULES])
 
 
 def simulated(
@@ -62,31 +70,36 @@ def simulated(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
     before_s: UsualTransfers = NO_DAYS,
-) -> Results:
-    """Simulate stored units in Spark tasks; units that share row groups are shuffled first.
+    places: Places = one_place,
+) -> DataFrame:
+    """Results of stored units, as rows of RESULT_SCHEMA that Spark tasks make.
 
-    The tasks of a shuffle are a given number, because adaptive execution would make one of them.
+    Units that share row groups are shuffled first, into a given number of tasks, because adaptive
+    execution would make one of them.
     """
     spark, chosen, schema = warehouse.spark, simulation(settings), from_arrow_schema(RESULT_SCHEMA)
-    facts = facts_of(jobs, in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units)))
+    events = in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units))
+    facts = FactsByUnit(Facts(jobs, events))
     try:
-        stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), facts, units)
+        stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), facts.units, units)
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled, because workers cannot read the files of rank_steps (%s)", error)
         stored = Stored([], set(log_dates))
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    parts, todo, usual_s = [], stored.units, dict(before_s)  # what Spark ships can be pickled
+    usual_s = dict(before_s)  # what Spark ships can be pickled
+    todo, parts = stored.units, []
     if stored.mixed_days:
-        manifests = {unit: own.read() for unit, own in facts.items() if unit[0] in stored.mixed_days}
         rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
-        rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(partitions, *UNIT_KEY)
+        manifests = {unit: facts.of(unit).read() for unit in facts.units if unit[0] in stored.mixed_days}
+        have_rows = set(keys_of(rank_steps.select(*UNIT_KEY).distinct().toArrow()))
+        todo = [*todo, *(StoredUnit(unit) for unit in manifests if unit not in have_rows)]
         simulate = partial(simulated_rows, chosen, usual_s)
-        by_unit = rows.groupBy(*UNIT_KEY).applyInArrow(simulate_group(chosen, manifests, simulate), schema)
-        parts.append(results_of(by_unit.toArrow()))
-        have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
-        without = [unit for unit in manifests if unit not in have_rows]
-        todo = [*todo, *(StoredUnit(unit, facts[unit]) for unit in without)]
-    tasks = units_frame(spark, todo, partitions)
-    simulate_all = results_batches(partial(simulated_units, chosen, usual_s))
-    parts.append(results_of(tasks.mapInArrow(simulate_all, schema).toArrow()))
-    return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
+        rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(_partitions(spark), *UNIT_KEY)
+        of_a_unit = simulate_group(chosen, manifests, simulate, places)
+        parts.append(rows.groupBy(*UNIT_KEY).applyInArrow(of_a_unit, schema))
+    simulate_all = results_batches(partial(simulated_units, chosen, usual_s), places)
+    parts.append(units_frame(spark, todo, facts, _partitions(spark)).mapInArrow(simulate_all, schema))
+    return reduce(DataFrame.union, parts)
+
+
+def _partitions(spark: SparkSession) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

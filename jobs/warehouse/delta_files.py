@@ -20,7 +20,7 @@ from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url, storage_options
 from jobs.warehouse.lease import Lease, held
-from jobs.warehouse.staging import Partition, StagedFile, Staging
+from jobs.warehouse.staging import StagedFile, Staging, partitions_of
 from jobs.warehouse.stored import commit_actions, create, forget, opened, restore
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
@@ -222,7 +222,7 @@ def put(
     Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
     """
     table.check(rows.schema)
-    partitions = _partitions_of(table, rows)
+    partitions = partitions_of(table, rows)
     _check_replaced(table, partitions, replaced)
     create(f"{root}/{table.name}", table)  # before its folder has files
     staging = Staging(root, uuid4().hex)
@@ -241,19 +241,6 @@ def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
     staging = Staging(root, uuid4().hex)
     staging.write(table.name, (), pa.concat_tables([kept, rows.select(kept.schema.names).cast(kept.schema)]))
     commit(path, table, staging.close(), removed=some)
-
-
-def _partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
-    """Split rows by partition, sorted by the table's key."""
-    rows = rows.sort_by([(name, "ascending") for name in table.grain])
-    found: dict[Partition, pa.Table] = {(): rows}
-    for name in table.partition_by:
-        found = {
-            (*partition, (name, str(value))): some.filter(pc.equal(some.column(name), value))
-            for partition, some in found.items()
-            for value in sorted(some.column(name).unique().to_pylist())
-        }
-    return found
 
 
 def _check_replaced(

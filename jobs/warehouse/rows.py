@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,16 +13,24 @@ import pyarrow.parquet as pq
 from jobs.runtime import objects
 from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_files import FEW_BYTES, with_partition
+from jobs.warehouse.delta_files import FEW_BYTES, read_files, with_partition
 from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove
 from jobs.warehouse.table_log import Logged
 from schemas.tables import TABLES
 
-_ROWS = 2000
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+_ROWS: Final = 2000
 """Of a batch: a row of rank_steps carries a whole step of one worker."""
+_KEPT_BYTES: Final = 1 << 20
+"""Of a table's staged files: gates read them several times."""
+_STORE_FILES: Final = "jobs.warehouse.store_files"
+"""Imported where much lies in a store: pyarrow's datasets take a second to import."""
 
 
-class FileRows(NamedTuple):
+@dataclass(frozen=True)
+class FileRows:
     """Rows of one table in files below its folder.
 
     are_sound : whether their writers found all lists of numbers valid
@@ -30,6 +40,11 @@ class FileRows(NamedTuple):
     files: Sequence[Logged]
     are_sound: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
     def columns(self, schema: pa.Schema) -> pa.Table:
         """Some columns, in the driver."""
         parts = (
@@ -38,6 +53,16 @@ class FileRows(NamedTuple):
             for some in batches_of(self.path, file, schema.names)
         )
         return pa.concat_tables([schema.empty_table(), *parts])
+
+    @cached_property
+    def in_store(self) -> "pa.Table | Dataset":
+        """Rows of files in a store for DuckDB: a few are fetched once, of more it reads what it needs."""
+        schema = TABLES[self.path.rpartition("/")[2]].arrow_schema
+        if self.size <= _KEPT_BYTES:
+            return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])
+        filesystem, place = filesystem_of(self.path)
+        files = [(f"{place}/{file.name}", file.partition) for file in self.files]
+        return import_module(_STORE_FILES).dataset_of(filesystem, files, schema)
 
 
 @dataclass
@@ -54,7 +79,7 @@ class StagedRows:
         """Number of rows in the staged files."""
         return sum(file.rows for file in self.files)
 
-    @property
+    @cached_property
     def in_files(self) -> FileRows:
         """The files as those of a published table."""
         files = [Logged(*each[2:5], dict(each.partition), {}, {}) for each in self.files]
@@ -66,11 +91,11 @@ Rows: TypeAlias = pa.Table | StagedRows
 
 
 @contextmanager
-def staged_rows(files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
-    """Yield the rows staged under a root, by table; files not adopted in the block are removed."""
-    found = {
-        name: StagedRows(name, [file for file in files if file.table == name], root) for name in STAGED_TABLES
-    }
+def staged_rows(
+    files: Sequence[StagedFile], root: str, tables: Sequence[str] = STAGED_TABLES
+) -> Iterator[dict[str, StagedRows]]:
+    """Yield the rows of tables staged under a root, by name; files not adopted in the block are removed."""
+    found = {name: StagedRows(name, [file for file in files if file.table == name], root) for name in tables}
     try:
         yield found
     finally:

@@ -6,7 +6,9 @@ removed by the run that staged them, or by vacuum.
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from importlib import import_module
@@ -20,6 +22,7 @@ from pyarrow import fs
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
+from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.op_lists import arrays_valid
@@ -45,6 +48,7 @@ _COMPRESSION: Final = "lz4"
 """Times get as small as with Snappy, and unpack four times as fast."""
 
 _OPS_OF_GROUP: Final = 2_000_000
+_LISTED_AT_A_TIME: Final = 8
 
 
 Partition = tuple[tuple[str, str], ...]
@@ -121,6 +125,11 @@ class Staging:
                 error.errno, f"{self._path}/{table}/{file.path} cannot be written: {error}"
             ) from None
 
+    def write_sorted(self, table: Table, rows: pa.Table) -> None:
+        """Append the rows of a table to their partitions, sorted by its key."""
+        for partition, some in partitions_of(table, rows).items():
+            self.write(table.name, partition, some)
+
     def another(self) -> "Staging":
         """Return a second staging for rows that may be dropped independently."""
         return Staging(self._root, self._run, (self._filesystem, self._path))
@@ -164,6 +173,19 @@ class Staging:
         return _Open(path, sink, writer)
 
 
+def partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
+    """Split rows by partition, sorted by the table's key."""
+    rows = rows.sort_by([(name, "ascending") for name in table.grain])
+    found: dict[Partition, pa.Table] = {(): rows}
+    for name in table.partition_by:
+        found = {
+            (*partition, (name, str(value))): some.filter(pc.equal(some.column(name), value))
+            for partition, some in found.items()
+            for value in sorted(some.column(name).unique().to_pylist())
+        }
+    return found
+
+
 def remove(root: str, files: Iterable[StagedFile]) -> None:
     """Remove staged files that will not be committed."""
     _remove(root, [f"{file.table}/{file.path}" for file in files])
@@ -177,14 +199,33 @@ def _remove(root: str, names: Sequence[str]) -> None:
         Path(root, name).unlink()
 
 
-def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
-    """Remove files that a run staged but will not commit, of failed or repeated tasks."""
+@contextmanager
+def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) -> Iterator[list[StagedFile]]:
+    """Yield a list for the files that a run stages; others of it, of failed or repeated tasks, are removed.
+
+    All are where the block raises.
+    """
+    kept: list[StagedFile] = []
+    try:
+        yield kept
+    except BaseException:
+        _sweep(root, run, tables, days, ())
+        raise
+    _sweep(root, run, tables, days, kept)
+
+
+def _sweep(
+    root: str, run: str, tables: Sequence[str], days: Collection[date], kept: Iterable[StagedFile]
+) -> None:
     filesystem, path = filesystem_of(root)
+    folders = [f"{table}/log_date={day.isoformat()}" for table in tables for day in days]
     names = {f"{file.table}/{file.path}" for file in kept}
-    for table in STAGED_TABLES:
-        for day in days:
-            folder = f"{table}/log_date={day.isoformat()}"
-            for found in filesystem.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True)):
-                name = f"{folder}/{found.base_name}"
-                if found.base_name.startswith(f"part-{run}-") and name not in names:
-                    _remove(root, [name])
+
+    def rest(folder: str) -> list[str]:
+        files = filesystem.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True))
+        mine = [file.base_name for file in files if file.base_name.startswith(f"part-{run}-")]
+        return [name for each in mine if (name := f"{folder}/{each}") not in names]
+
+    with ThreadPoolExecutor(_LISTED_AT_A_TIME) as beside:
+        for found in beside.map(rest, folders):
+            _remove(root, found)

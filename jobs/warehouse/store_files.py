@@ -4,6 +4,7 @@ DuckDB itself would need an extension for each store, and the secrets. Small tab
 each file, all beside each other; of a large one Arrow reads what a question asks for.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Final, TypeAlias
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileSystem, PyFileSystem
 
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
@@ -34,9 +35,6 @@ def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
     paths = files["path"].to_pylist()
     sizes = dict(zip(paths, files["size_bytes"].to_pylist(), strict=True))
     days = files["partition"].to_pylist() if "partition" in files.column_names else [{}] * len(paths)
-    parquet = ds.ParquetFileFormat(
-        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    )
     if sum(sizes.values()) <= WHOLE_BYTES:
         whole = objects.contents(path, paths)
         files_of = zip((f"{path}/{name}" for name in paths), whole, days, strict=True)
@@ -45,9 +43,19 @@ def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
     filesystem = PyFileSystem(
         DeltaStorageHandler(table.table_uri, storage_options(table.table_uri), known_sizes=sizes)
     )
+    return dataset_of(filesystem, list(zip(paths, days, strict=True)), schema)
+
+
+def dataset_of(
+    filesystem: FileSystem, files: Sequence[tuple[str, Mapping[str, object]]], schema: pa.Schema
+) -> ds.Dataset:
+    """Dataset of Parquet files and their partitions, with these columns."""
+    parquet = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
     fragments = [
-        parquet.make_fragment(path, filesystem, partition_expression=_holds(of_file))
-        for path, of_file in zip(paths, days, strict=True)
+        parquet.make_fragment(path, filesystem, partition_expression=_holds(partition, schema))
+        for path, partition in files
     ]
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
 
@@ -68,7 +76,8 @@ def _whole(file: str, content: bytes, partition: dict[str, object], schema: pa.S
     return pa.table(columns, schema=schema)
 
 
-def _holds(partition: dict[str, object]) -> ds.Expression:
+def _holds(partition: Mapping[str, object], schema: pa.Schema) -> ds.Expression:
     """Arrow expression that is true for all rows of a file."""
     everything = ds.scalar(True)  # noqa: FBT003  # a value
-    return reduce(and_, (ds.field(name) == value for name, value in partition.items()), everything)
+    values = ((name, pa.scalar(value).cast(schema.field(name).type)) for name, value in partition.items())
+    return reduce(and_, (ds.field(name) == value for name, value in values), everything)

@@ -6,7 +6,7 @@ whether that holds: days whose files were written otherwise, as by OPTIMIZE, tak
 
 import pickle
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.warehouse.delta_files import keys_of
+from schemas.tables import TABLES
 from schemas.unit import Unit
+from schemas.vocabulary import JOBS, RUN_EVENTS
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
 _PAYLOAD: Final = "units"
@@ -34,58 +36,69 @@ class Piece(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """A unit's row of jobs and rows of run_events as bytes; Python objects take ten times as much.
+    """Rows of the tables jobs and run_events, of many units or of one: Python objects take ten times as much.
 
-    Empty without any.
+    events : in their order
     """
 
-    job: bytes = b""
-    events: bytes = b""
+    jobs: pa.Table = TABLES[JOBS].arrow_schema.empty_table()
+    events: pa.Table = TABLES[RUN_EVENTS].arrow_schema.empty_table()
 
     def read(self) -> dict[str, Any]:
-        """Return the row of jobs, with its events as `events` if there are any."""
+        """Return the row of jobs of one unit, with its events as `events` if there are any; empty without."""
         found: dict[str, Any] = {}
-        if self.job:
-            (found,) = pa.ipc.open_stream(self.job).read_all().to_pylist(maps_as_pydicts="strict")
-        if self.events:
-            found["events"] = pa.ipc.open_stream(self.events).read_all().to_pylist()
+        if self.jobs.num_rows:
+            (found,) = self.jobs.to_pylist(maps_as_pydicts="strict")
+        if self.events.num_rows:
+            found["events"] = self.events.to_pylist()
         return found
 
 
-NO_FACTS: Final = Facts()
+class FactsByUnit:
+    """Looks up the facts of units in tables of many."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._places = tuple(_places(each) for each in facts)
+
+    @property
+    def units(self) -> Collection[Unit]:
+        """Units that have a row of jobs."""
+        return self._places[0].keys()
+
+    def of(self, *units: Unit) -> Facts:
+        """Facts of these units alone."""
+        rows = zip(self._facts, self._places, strict=True)
+        return Facts(
+            *(
+                table.take(pa.array([at for unit in units for at in found.get(unit, ())], pa.int64()))
+                for table, found in rows
+            )
+        )
 
 
-def facts_of(jobs: pa.Table, events: pa.Table) -> dict[Unit, Facts]:
-    """Facts of each unit in the table jobs.
-
-    events : rows of run_events in their order
-    """
-    places: dict[Unit, list[int]] = {}
-    for place, unit in enumerate(keys_of(events)):
-        places.setdefault(unit, []).append(place)
-    own = {unit: _streamed(events.take(rows)) for unit, rows in places.items()}
-    return {
-        unit: Facts(_streamed(jobs.slice(place, 1)), own.get(unit, b""))
-        for place, unit in enumerate(keys_of(jobs))
-    }
-
-
-def _streamed(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+def _places(rows: pa.Table) -> dict[Unit, list[int]]:
+    """Places of each unit's rows."""
+    found: dict[Unit, list[int]] = {}
+    for place, unit in enumerate(keys_of(rows)):
+        found.setdefault(unit, []).append(place)
+    return found
 
 
 @dataclass
 class StoredUnit:
-    """A unit, its facts, and the row groups that hold its rows."""
+    """A unit, and the row groups that hold its rows."""
 
     key: Unit
-    facts: Facts
     pieces: list[Piece] = field(default_factory=list)
     bytes: int = 0
+
+
+class Task(NamedTuple):
+    """What a task is given: its units, by names of files and row groups, and their manifests as columns."""
+
+    units: Sequence[StoredUnit]
+    facts: FactsByUnit
 
 
 class Stored(NamedTuple):
@@ -97,17 +110,17 @@ class Stored(NamedTuple):
 
 def stored_units(
     files: Iterable[tuple[date, str]],
-    facts: Mapping[Unit, Facts],
+    units: Iterable[Unit],
     only: Collection[Unit] | None = None,
 ) -> Stored:
     """Locate the row groups of each unit from the footers of rank_steps files.
 
     files : log date and path, or URL, of each
-    facts : by unit; also of units without rows
+    units : of the table jobs; also those without rows
     only : units wanted, if not all of these days
     Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
     """
-    found = {unit: StoredUnit(unit, own) for unit, own in facts.items()}
+    found = {unit: StoredUnit(unit) for unit in units}
     mixed: set[date] = set()
     for day, path in files:
         for group, names, size in _groups(path):
@@ -116,7 +129,7 @@ def stored_units(
                 break
             unit = Unit(day, *names)
             if only is None or unit in only:
-                stored = found.setdefault(unit, StoredUnit(unit, NO_FACTS))
+                stored = found.setdefault(unit, StoredUnit(unit))
                 stored.pieces.append(Piece(path, (group,)))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit.log_date not in mixed], mixed)
@@ -137,12 +150,19 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
         yield number, (names[0], names[1]) if len(names) == len(columns) else None, group.total_byte_size
 
 
-def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
+def units_frame(
+    spark: SparkSession, units: Sequence[StoredUnit], facts: FactsByUnit, partitions: int
+) -> DataFrame:
     """Return a DataFrame with one row per task, for tasks_in."""
     tasks = packed(units, partitions)
-    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
+    payloads = [_payload(task, facts) for task in tasks]
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
     return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
+
+
+def _payload(units: Sequence[StoredUnit], facts: FactsByUnit) -> bytes:
+    own = facts.of(*(unit.key for unit in units))
+    return zlib.compress(pickle.dumps((units, own)))  # Spark warns of tasks beyond 1 MB
 
 
 def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
@@ -159,18 +179,19 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
     return tasks
 
 
-def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[list[StoredUnit]]:
-    """Yield the units of each task, without their rows."""
+def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Task]:
+    """Yield tasks, without the rows of their units."""
     for batch in batches:
-        for task in batch.column(_PAYLOAD):
-            yield pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
+        for payload in batch.column(_PAYLOAD):
+            units, facts = pickle.loads(zlib.decompress(payload.as_py()))  # noqa: S301  # from the driver
+            yield Task(units, FactsByUnit(facts))
 
 
-def rows_of_units(units: Iterable[StoredUnit]) -> Iterator[UnitRows]:
-    """Yield units with their rows, one at a time."""
+def rows_of_units(task: Task) -> Iterator[UnitRows]:
+    """Yield the units of a task with their rows, one at a time."""
     opened: dict[str, pq.ParquetFile] = {}
-    for unit in units:
-        yield UnitRows(unit.key, unit.facts.read(), _rows(unit.pieces, opened))
+    for unit in task.units:
+        yield UnitRows(unit.key, task.facts.of(unit.key).read(), _rows(unit.pieces, opened))
     for file in opened.values():
         file.close()
 

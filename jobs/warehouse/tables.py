@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cached_property
 
@@ -161,7 +162,7 @@ class Warehouse:
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date and path or URL of each file with rows of these days."""
-        path, found, _ = self.in_files(table, log_dates)
+        path, found = self.path(table.name), self.in_files(table, log_dates).files
         return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
 
     def in_files(self, table: Table, log_dates: Sequence[date]) -> FileRows:
@@ -190,6 +191,10 @@ class Warehouse:
         path = self.path(table.name)
         replaced = table_log.on_days(table, log_dates) or []
         replaced += [(name, "=", value) for name, value in (also or {}).items()]
+        if isinstance(rows, StagedRows) and units is not None and table.name != RANK_STEPS:
+            size = rows.in_files.size + self.in_files(table, log_dates).size
+            if size <= delta_files.FEW_BYTES:  # one file again, without a job of Spark's
+                rows = rows.in_files.columns(table.arrow_schema)
         if isinstance(rows, StagedRows):
             self.create(table)
             if units is None:
@@ -238,6 +243,7 @@ class Warehouse:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)
         return sum(map(self.exists, TABLES))
 
-    def create(self, table: Table) -> None:
-        """Create an empty table unless it exists."""
-        create(self.path(table.name), table)
+    def create(self, *tables: Table) -> None:
+        """Create empty tables unless they exist: files may lie only in the folder of one that does."""
+        with ThreadPoolExecutor() as beside:
+            list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -4,6 +4,7 @@ Machines differ and are shared, so that a time is compared as a ratio to somethi
 """
 
 import json
+import re
 import statistics
 import threading
 import time
@@ -92,16 +93,20 @@ def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float
     return statistics.median(times), statistics.median(yards)
 
 
-PAUSE_S: Final = 0.2
+PAUSE_S: Final = 0.5
 MIB: Final = 1 << 20
 _JVM: Final = "java"
+_HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass
 class Peak:
-    """Highest resident memory seen [MiB]: the JVM, all Python workers, the driver; all at a time.
+    """Highest resident memory [MiB]: the JVM, all Python workers, the driver; all at a time. CPU time of all.
+
+    Linux itself keeps the highest of each process (VmHWM), so that nothing between two samples is missed.
 
     process : the driver's; this one unless another is named
+    cpu_s : of each process, as of its last sample [s]
 
     Between its fork and its exec a child is as large as what started it, and has the name of one of its
     threads: a JVM that starts a command looks like two. Such a child is passed over; its program is still its
@@ -113,6 +118,7 @@ class Peak:
     driver: float = 0.0
     together: float = 0.0
     process: int = field(default_factory=getpid)
+    cpu_s: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
         """Take one sample."""
@@ -120,16 +126,23 @@ class Peak:
         jvm = workers = 0.0
         for child in this.children(recursive=True):
             try:
-                size = child.memory_info().rss / MIB
+                size = self._sampled(child)
                 is_jvm, is_forking = _program(child) == _JVM, _is_forking(child, self.process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
+            except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
                 continue
             if not is_forking:
                 jvm += size * is_jvm
                 workers += size * (not is_jvm)
-        driver = this.memory_info().rss / MIB
+        driver = self._sampled(this)
         self.jvm, self.workers = max(self.jvm, jvm), max(self.workers, workers)
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
+
+    def _sampled(self, process: psutil.Process) -> float:
+        """Highest resident memory of a process so far [MiB]; notes its CPU time."""
+        used = process.cpu_times()
+        self.cpu_s[process.pid] = used.user + used.system
+        found = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text())
+        return int(found[1]) / 1024 if found else process.memory_info().rss / MIB
 
 
 def _program(process: psutil.Process) -> str:
@@ -150,7 +163,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
     def watch() -> None:
         while not done.wait(PAUSE_S):
-            with suppress(psutil.NoSuchProcess):  # another may end first
+            with suppress(psutil.NoSuchProcess, OSError):  # another may end first
                 peak.look()
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -5,12 +5,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.night import aggregate, ingest, publish, simulate
@@ -21,8 +20,8 @@ from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.simulated_units import simulated_units
 from jobs.warehouse.stored_units import (
-    StoredUnit,
-    facts_of,
+    Facts,
+    FactsByUnit,
     rows_of_units,
     stored_units,
     tasks_in,
@@ -96,25 +95,27 @@ def through_udf(
     """The rows that the simulation sees, as it reads them, through a UDF; what comes out goes nowhere."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
-    tasks = units_frame(spark, _stored(spark, settings, days), partitions)
+    tasks = _tasks(spark, settings, days, partitions)
     tasks.mapInArrow(function, columns).write.format("noop").mode("overwrite").save()
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do nothing with rows but read and count them."""
-    for unit in rows_of_units(chain.from_iterable(tasks_in(batches))):
-        yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
+    for task in tasks_in(batches):
+        for unit in rows_of_units(task):
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
 
 
-def _stored(spark: SparkSession, settings: Settings, days: Sequence[date]) -> list[StoredUnit]:
+def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partitions: int) -> DataFrame:
     warehouse = Warehouse(spark, settings.paths.warehouse)
-    jobs = warehouse.rows(TABLES[JOBS], days)
-    facts = facts_of(jobs, in_order(warehouse.rows(TABLES[RUN_EVENTS], days)))
-    return stored_units(warehouse.files(TABLES[RANK_STEPS], days), facts).units
+    events = in_order(warehouse.rows(TABLES[RUN_EVENTS], days))
+    facts = FactsByUnit(Facts(warehouse.rows(TABLES[JOBS], days), events))
+    stored = stored_units(warehouse.files(TABLES[RANK_STEPS], days), facts.units)
+    return units_frame(spark, stored.units, facts, partitions)
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
     """The same units in turn in this process; reading them is part of it."""
-    for batch in units_frame(spark, _stored(spark, settings, [DAY]), 1).toArrow().to_batches():
-        for unit in rows_of_units(chain.from_iterable(tasks_in([batch]))):
+    for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
+        for unit in rows_of_units(task):
             simulate_unit(unit, SimulationSettings())

@@ -33,7 +33,7 @@ PLACES: Final = ("folder", "store", "late")
 DELAY_S: Final = 0.02
 _TINY: Final = JobShape(dp_size=2, pp_size=1, steps=12)
 _QUESTION: Final = "SELECT * FROM fix_first"
-_HEAD: Final = "| command | where | s | requests | logs | driver MB | JVM MB | workers MB |"
+_HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JVM MB | workers MB |"
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,11 @@ def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]
     yield "maintain", ["maintain", "--landing", landing, "--log-date", days[-1]]
 
 
-def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None) -> None:
+def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None, only: str) -> None:
     """Run the commands in one place; print a line for each."""
     for name, arguments in commands(days, f"{place.root}/landing"):
+        if not name.startswith(only):
+            continue
         if place.server is not None:
             place.server.requests()
         started = time.perf_counter()
@@ -99,8 +101,12 @@ def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None) -
             raise RuntimeError(f"{name} in {place.name}: {said.decode()[-2000:]}")
         asked = place.server.requests() if place.server else []
         read = logs if name.startswith("night") else 0
+        cpu_s = sum(peak.cpu_s.values())
         memory = f"{peak.driver:.0f} | {peak.jvm:.0f} | {peak.workers:.0f} |"
-        print(f"| {name} | {place.name} | {took_s:.1f} | {len(asked)} | {read} | {memory}", flush=True)
+        print(
+            f"| {name} | {place.name} | {took_s:.1f} | {cpu_s:.0f} | {len(asked)} | {read} | {memory}",
+            flush=True,
+        )
         for each in asked if kept else ():
             print(name, place.name, each.method, each.path, each.query, sep="\t", file=kept)
 
@@ -111,6 +117,7 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=0, help="tiny units of a night, in place of the demo")
     parser.add_argument("--nights", type=int, default=3, help="number of nights, from the first")
     parser.add_argument("--places", nargs="*", choices=PLACES, default=PLACES)
+    parser.add_argument("--only", default="", help="what the commands' names in the table begin with")
     parser.add_argument("--requests", type=Path)
     args = parser.parse_args()
     with ExitStack() as stack:
@@ -123,7 +130,7 @@ def main() -> None:
         days = days[: args.nights]
         logs = len(list(landing.glob(f"log_date={days[-1]}/*/*/*")))
         kept = stack.enter_context(args.requests.open("w")) if args.requests else None
-        print(f"{_HEAD}\n|{'---|' * 8}")
+        print(f"{_HEAD}\n|{'---|' * 9}")
         for name in args.places:
             if name == "folder":
                 place = Place(name, str(root))
@@ -133,7 +140,7 @@ def main() -> None:
                 upload(landing, f"s3://{BUCKET}/landing")
                 server.delay(DELAY_S if name == "late" else 0.0)
                 place = Place(name, f"s3://{BUCKET}", server)
-            measure(place, days, logs, kept)
+            measure(place, days, logs, kept, args.only)
             shutil.rmtree(root / "warehouse", ignore_errors=True)
 
 

@@ -4,7 +4,7 @@ Only what the unit's steps could not decide is revised. Each revised row keeps i
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
@@ -51,13 +51,13 @@ class Measured(NamedTuple):
     run           : itself, as others see it.
     actual_step_s : T_actual. [s]
     gpu_hours     : None where its manifest does not say. [GPU h]
-    workers       : dp_rank, pp_rank, rank and host of each worker.
+    workers       : reads dp_rank, pp_rank, rank and host of each worker.
     """
 
     run: Run
     actual_step_s: float
     gpu_hours: float | None
-    workers: Sequence[Mapping[str, Any]]
+    workers: Callable[[], Sequence[Mapping[str, Any]]]
 
 
 class History(NamedTuple):
@@ -224,7 +224,7 @@ def _share(row: Row) -> float:
 def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
     """Name workers of slow stages as culprits; a host whose workers are all slow becomes one culprit."""
     by_host: defaultdict[object, list[Row]] = defaultdict(list)
-    for worker in unit.workers:
+    for worker in unit.workers():
         by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
     culprits = []
     for host, workers in by_host.items():

@@ -1,13 +1,13 @@
 """Revise the causes of many units by earlier runs of their models and by hosts slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
-that is looked at; ops are replayed once more only of units whose transfers became slow. That recorded steps
-grew longer over earlier days is said without any replay.
+that is looked at; ops are replayed once more only of units whose transfers became slow.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from itertools import chain
 from math import fsum, isclose
 from statistics import median
@@ -31,7 +31,8 @@ from schemas.vocabulary import (
 from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
-from udfs.revise.history import SAME_OPS, Run, SlowHost, Stage
+from udfs.revise.history import Run, SlowHost, Stage
+from udfs.revise.rows_of_units import RowsOfUnits
 
 RUNS_A_DAY: Final = 8
 """Most runs of each model and day that are compared: hundreds of the same model add nothing."""
@@ -71,11 +72,25 @@ A unit that cannot be replayed as it was before is missing from what it returns.
 class _Concluded(NamedTuple):
     """A unit revised by other runs, before its transfers are replayed."""
 
-    places: list[int]
+    key: Unit
+    places: Sequence[int]
     unit: Measured
     found: Revised
     stored: Sequence[Row]
     is_analysed: bool
+
+    @property
+    def usual_s(self) -> Mapping[str, float]:
+        """Usual transfers by op type [s], where a replay by them has to tell; else empty."""
+        return self.found.transfers.usual_s if self.found.transfers is not None else {}
+
+    def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
+        """Rows that differ from the stored ones, losses recomputed, by their positions."""
+        rows = with_usual_transfers(*self.found, self.unit, replayed)
+        lost = lost_columns(_as_counted(rows, self.stored), self.unit.gpu_hours, is_analysed=self.is_analysed)
+        new = map(_with_columns, rows, lost)
+        triples = zip(self.places, new, self.stored, strict=True)
+        return {place: row for place, row, before in triples if row is not before}
 
 
 def revised_causes(
@@ -93,41 +108,33 @@ def revised_causes(
     baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
     hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
-    workers = _workers(results[WORKER_SLOWDOWN])
+    workers = RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
     causes = results[JOB_CAUSES]
-    rows = _rows(causes)
-    concluded: dict[Unit, _Concluded] = {}
+    waiting: list[_Concluded] = []
+    changed: dict[int, Row] = {}
     dropped: list[int] = []
-    for key, places in _by_unit(rows).items():
+    for key, stored, places in RowsOfUnits(causes):
         baseline = baselines.get(key)
         if baseline is None or key not in hours:  # left half written; its day is done again
             dropped += places
             continue
-        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
-        measured = [_as_measured(rows[place], hours[key]) for place in places]
+        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], partial(workers.of, key))
+        measured = [_as_measured(row, hours[key]) for row in stored]
         found = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
         is_analysed = baseline["status"] == Status.ANALYSED
-        concluded[key] = _Concluded(places, unit, found, [rows[place] for place in places], is_analysed)
-    changed = {at: row for at, row in _with_transfers(concluded, replay) if row is not rows[at]}
-    is_kept = np.ones(len(rows), dtype=bool)
+        concluded = _Concluded(key, places, unit, found, stored, is_analysed)
+        if concluded.usual_s:
+            waiting.append(concluded)
+        else:
+            changed |= concluded.changed(())
+    replayed = replay({each.key: each.usual_s for each in waiting}) if waiting else {}
+    for each in waiting:
+        changed |= each.changed(replayed.get(each.key, ()))
+    is_kept = np.ones(causes.num_rows, dtype=bool)
     is_kept[[*changed, *dropped]] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
-    anew = pa.Table.from_pylist(list(changed.values()), schema)
+    anew = pa.Table.from_pylist([changed[place] for place in sorted(changed)], schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
-
-
-def _with_transfers(concluded: Mapping[Unit, _Concluded], replay: Replay) -> Iterator[tuple[int, Row]]:
-    """Yield the final rows of all units with their positions, losses recomputed."""
-    wanted = {
-        key: each.found.transfers.usual_s
-        for key, each in concluded.items()
-        if each.found.transfers is not None and each.found.transfers.usual_s
-    }
-    replayed = replay(wanted) if wanted else {}
-    for key, (places, unit, found, stored, is_analysed) in concluded.items():
-        rows = with_usual_transfers(*found, unit, replayed.get(key, ()))
-        lost = lost_columns(_as_counted(rows, stored), unit.gpu_hours, is_analysed=is_analysed)
-        yield from zip(places, map(_with_columns, rows, lost), strict=True)
 
 
 class _Known:
@@ -219,77 +226,10 @@ def _kind(row: Row) -> _Key:
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 
-def _workers(table: pa.Table) -> defaultdict[Unit, list[Row]]:
-    """Workers of each unit, sorted by dp_rank and pp_rank: tied culprits are named in this order."""
-    found: defaultdict[Unit, list[Row]] = defaultdict(list)
-    for row in _rows(table.sort_by([("dp_rank", "ascending"), ("pp_rank", "ascending")]), *_WORKER):
-        found[_key(row)].append(row)
-    return found
-
-
-def _by_unit(rows: Sequence[Row]) -> dict[Unit, list[int]]:
-    """Positions of each unit's rows."""
-    found: defaultdict[Unit, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        found[_key(row)].append(place)
-    return found
-
-
 def _rows(table: pa.Table, *columns: str) -> list[Row]:
     chosen = table.select([*UNIT_KEY, *columns]) if columns else table
     return list(chosen.to_pylist(maps_as_pydicts="strict"))
 
 
 def _key(row: Row) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))
-
-
-_COLUMN: Final = "slower_than_usual"
-_OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
-_ALIKE: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
-_MOST_RUNS: Final = 32
-"""Most earlier units that one is compared with, the latest."""
-
-
-def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
-    """Add to job_slowdown the ratio of each step time to its usual one; null without earlier days.
-
-    Usual is the lower median of earlier days of the same model, layout and ops per step; where there are
-    none, that of the same run.
-
-    baselines, earlier : rows of job_baseline, of these days and of days before.
-    days               : how many earlier days count.
-    """
-    columns = list(dict.fromkeys((*UNIT_KEY, "model", *_ALIKE, *_OF_THE_PAST)))
-    own = baselines.select(columns).to_pylist()
-    past: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in sorted([*own, *earlier.select(columns).to_pylist()], key=_unit, reverse=True):
-        past[_alike(row)].append(row)
-        past[row["job_id"], row["run_id"]].append(row)
-    found = {_unit(row): _ratio(row, past, days) for row in own}
-    units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
-    ratios = pa.array([found.get(Unit(*unit)) for unit in units], pa.float64())
-    return slowdowns.set_column(slowdowns.column_names.index(_COLUMN), _COLUMN, ratios)
-
-
-def _ratio(unit: Row, past: dict[tuple[Any, ...], list[Row]], days: int) -> float | None:
-    def before(rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if 1 <= (unit["log_date"] - row["log_date"]).days <= days]
-
-    alike = [row for row in before(past[_alike(unit)]) if _is_same_work(row, unit)]
-    compared = (alike or before(past[unit["job_id"], unit["run_id"]]))[:_MOST_RUNS]
-    times_s = sorted(row["actual_step_s"] for row in compared)
-    usual_s = times_s[(len(times_s) - 1) // 2] if times_s else 0.0
-    return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None
-
-
-def _is_same_work(row: Row, unit: Row) -> bool:
-    return bool(abs(row["ops_per_step"] - unit["ops_per_step"]) <= SAME_OPS * unit["ops_per_step"])
-
-
-def _alike(row: Row) -> tuple[Any, ...]:
-    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _ALIKE))
-
-
-def _unit(row: Row) -> Unit:
     return Unit(*(row[name] for name in UNIT_KEY))

@@ -40,8 +40,8 @@ SIMULATED_COLUMNS: Final = (
 UNITS_PER_BATCH: Final = 64
 """Units whose results leave in one batch."""
 
-RESULT_SCHEMA: Final = pa.schema([(name, pa.binary()) for name in RESULT_TABLES])
-"""One row per UNITS_PER_BATCH units: their rows of each result table, as an Arrow stream."""
+RESULT_SCHEMA: Final = pa.schema([("place", pa.int32()), ("table", pa.string()), ("rows", pa.binary())])
+"""Rows of a result table of UNITS_PER_BATCH units, as an Arrow stream, and where they are written."""
 
 SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
 
@@ -61,9 +61,18 @@ UsualTransfers = Mapping[Unit, Mapping[str, float]]
 """Units whose transfers are measured by those of earlier days, by op type [s]."""
 NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
 
+Places = Callable[[Unit, str], int]
+"""The place where a table's rows of a unit, and of those behind it in its batch, are written."""
+
+
+def one_place(_unit: Unit, _table: str) -> int:
+    """Write everything in the same place."""
+    return 0
+
 
 def results_batches(
     results: Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[Unit, Results]]],
+    places: Places = one_place,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for mapInArrow that packs the results of an iterator of units."""
 
@@ -72,10 +81,10 @@ def results_batches(
         for found in results(batches):
             done.append(found)
             if len(done) == UNITS_PER_BATCH:
-                yield _packed(done)
+                yield _packed(done, places)
                 done = []
         if done:
-            yield _packed(done)
+            yield _packed(done, places)
 
     return simulate
 
@@ -84,6 +93,7 @@ def simulate_group(
     settings: SimulationSettings,
     manifests: Mapping[Unit, Mapping[str, Any]],
     simulated: Callable[[UnitRows], Results] | None = None,
+    places: Places = one_place,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
     """Return the function for applyInArrow that simulates one unit's rows of rank_steps.
 
@@ -94,7 +104,7 @@ def simulate_group(
         unit = Unit(*(each.as_py() for each in key))
         found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
         results = simulate_unit(found, settings) if simulated is None else simulated(found)
-        return pa.Table.from_batches([_packed([(unit, results)])])
+        return pa.Table.from_batches([_packed([(unit, results)], places)])
 
     return simulate
 
@@ -134,31 +144,34 @@ def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Excep
     return row | {"failure_traceback": "".join(format_exception(error))}
 
 
-def _packed(done: Sequence[tuple[Unit, Results]]) -> pa.RecordBatch:
-    """Result tables of several units as one row of RESULT_SCHEMA."""
+def _packed(done: Sequence[tuple[Unit, Results]], places: Places) -> pa.RecordBatch:
+    """Result tables of several units as rows of RESULT_SCHEMA, one for each table that has rows."""
     keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
-    streams = []
+    found: list[tuple[int, str, bytes]] = []
     for name in RESULT_TABLES:
         tables = [results[name] for _, results in done]
         owners = pa.array(np.repeat(np.arange(len(done)), [table.num_rows for table in tables]))
         rows = pa.concat_tables(tables)
+        if not rows.num_rows:
+            continue
         for place, (column, values) in enumerate(zip(UNIT_KEY, keys, strict=True)):
             rows = rows.add_column(place, column, values.take(owners))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, TABLES[name].arrow_schema) as stream:
             stream.write_table(rows.select(TABLES[name].column_names).cast(TABLES[name].arrow_schema))
-        streams.append(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
-    return pa.RecordBatch.from_arrays(streams, schema=RESULT_SCHEMA)
+        found.append((places(done[0][0], name), name, sink.getvalue().to_pybytes()))
+    columns = zip(zip(*found, strict=True), RESULT_SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, each.type) for values, each in columns], schema=RESULT_SCHEMA
+    )
 
 
-def results_of(batches: pa.Table) -> Results:
-    """Unpack the result tables of all units from rows of RESULT_SCHEMA."""
-    return {
-        name: pa.concat_tables(
-            [
-                TABLES[name].arrow_schema.empty_table(),
-                *(pa.ipc.open_stream(rows.as_buffer()).read_all() for rows in batches.column(name)),
-            ]
-        )
-        for name in RESULT_TABLES
+def results_of(batches: Iterable[pa.RecordBatch]) -> Results:
+    """Unpack rows of RESULT_SCHEMA into tables; a result table without rows is empty."""
+    found: dict[str, list[pa.Table]] = {
+        name: [TABLES[name].arrow_schema.empty_table()] for name in RESULT_TABLES
     }
+    for batch in batches:
+        for name, rows in zip(batch.column("table").to_pylist(), batch.column("rows"), strict=True):
+            found[name].append(pa.ipc.open_stream(rows.as_buffer()).read_all())
+    return {name: pa.concat_tables(tables) for name, tables in found.items()}

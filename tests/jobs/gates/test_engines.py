@@ -70,7 +70,7 @@ def _rows(table: Table) -> pa.Table:
 
 
 def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterator[tuple[bool | None, ...]]:
-    with _lent(table, rows, rules) as connection:
+    with _lent(table, rows) as connection:
         asked = ", ".join(f"({condition(each.condition)})" for each in rules)
         yield from connection.execute(f"SELECT {asked} FROM rows_of_table").fetchall()
 

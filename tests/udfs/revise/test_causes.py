@@ -59,7 +59,7 @@ def revised(
         {"pp_rank": stage, "dp_rank": 0, "rank": 8 * stage, "host": next(iter(of.hosts), None)}
         for stage, of in enumerate(unit.stages)
     ]
-    measured = Measured(unit, 2.0, hours, workers)
+    measured = Measured(unit, 2.0, hours, lambda: workers)
     found = with_usual_transfers(*revise(rows, measured, History(runs, slow_hosts), 2), measured, replayed)
     assert [row["cause"] for row in found] == list(CAUSES)
     return {row["cause"]: row for row in found}
@@ -174,7 +174,7 @@ def test_whatever_was_recorded_is_revised_to_finite_figures(
     rows = causes(flag)
     rows[4]["flag_reason"] = "no_usual_transfer"
     known = History(runs, {"a": SlowHost(2, 0.3)})
-    measured = Measured(unit, unit.ideal_step_s, 64.0, workers)
+    measured = Measured(unit, unit.ideal_step_s, 64.0, lambda: workers)
     for row in with_usual_transfers(*revise(rows, measured, known, 2), measured, rows):
         figures = [row["time_saved_fraction"], row["attributed_fraction"], *row["evidence"].values()]
         assert all(map(isfinite, figures)), row

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.vocabulary import JOB_BASELINE, JOB_SLOWDOWN
 from tests.support.examples import DAY, table_rows
-from udfs.revise.units import with_slower
+from udfs.revise.slower import with_slower
 
 Row = dict[str, Any]
 

@@ -48,7 +48,7 @@ def test_hundreds_of_tiny_units_share_batches() -> None:
     found = list(batches(alike(UNITS)))
     assert len(found) == -(-UNITS // UNITS_PER_BATCH) < UNITS / 50
     assert all(batch.schema.equals(RESULT_SCHEMA) for batch in found)
-    tables = results_of(pa.Table.from_batches(found))
+    tables = results_of(found)
     assert all(table.schema.equals(TABLES[name].arrow_schema) for name, table in tables.items())
     jobs = tables[JOB_SLOWDOWN]
     assert jobs["job_id"].to_pylist() == [f"job-{job:05d}" for job in range(UNITS)]
@@ -67,7 +67,7 @@ def test_results_leave_as_soon_as_a_batch_is_full() -> None:
             yield unit
 
     first = next(batches(counted()))
-    assert results_of(pa.Table.from_batches([first]))[JOB_SLOWDOWN].num_rows == UNITS_PER_BATCH
+    assert results_of([first])[JOB_SLOWDOWN].num_rows == UNITS_PER_BATCH
     assert next(asked) == UNITS_PER_BATCH
 
 
@@ -77,7 +77,7 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
     refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
     each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
     units = [UnitRows(Unit(DAY, f"unit-{number}", "r0"), *unit) for number, unit in enumerate(each)]
-    found = results_of(pa.Table.from_batches(batches(units)))
+    found = results_of(batches(units))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "corrupt_trace", "bad_layout"]
     assert found[STEP_SLOWDOWN].column("job_id").to_pylist() == ["unit-0"]
@@ -96,7 +96,7 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
         return analyse(rows, layout, how)
 
     monkeypatch.setattr("udfs.what_if.analyse", planted)
-    found = results_of(pa.Table.from_batches(batches(alike(3))))
+    found = results_of(batches(alike(3)))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "failed", "analysed"]
     assert [job["status_detail"] for job in jobs] == [None, "ZeroDivisionError: no step", None]
@@ -109,7 +109,9 @@ def test_rows_that_were_brought_together_are_a_unit_too() -> None:
     key = tuple(pa.scalar(value) for value in (DAY, "job", "r0"))
     of_manifest = simulate_group(SETTINGS, {Unit(DAY, "job", "r0"): GOOD})(key, ROWS)
     of_none = simulate_group(SETTINGS, {})(key, ROWS)
-    (known,), (unknown,) = (results_of(found)[JOB_SLOWDOWN].to_pylist() for found in (of_manifest, of_none))
+    (known,), (unknown,) = (
+        results_of(found.to_batches())[JOB_SLOWDOWN].to_pylist() for found in (of_manifest, of_none)
+    )
     assert (known["status"], unknown["status"]) == ("analysed", "no_manifest")
     assert (known["log_date"], known["job_id"], known["run_id"]) == (DAY, "job", "r0")
 

@@ -1,0 +1,76 @@
+"""Result tables on their way from the tasks that simulate units to files beside the tables.
+
+A shuffle brings the rows of a table together: the driver never has them, and a night of a few jobs has one
+file for each table and day. Of many units a table has several, each with neighbours in the order of names.
+"""
+
+import pickle
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jobs.warehouse.staging import StagedFile, Staging, swept
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import RESULT_TABLES
+from udfs.simulate.unit_batches import results_of
+
+UNITS_OF_A_FILE: Final = 4096
+_FILES: Final = pa.schema([("files", pa.binary())])
+
+
+class Shares(NamedTuple):
+    """Which task writes which rows: each has some tables of some units that are neighbours.
+
+    firsts : the first unit of every part of the units, but for that of the first part
+    writers : tasks that share the tables of a part
+    """
+
+    firsts: Sequence[Unit]
+    writers: int
+
+    def place(self, unit: Unit, table: str) -> int:
+        """Number of the task that writes a unit's rows of a table."""
+        part = bisect_right(self.firsts, unit)
+        return part * self.writers + RESULT_TABLES.index(table) % self.writers
+
+    @property
+    def places(self) -> int:
+        """Number of tasks."""
+        return (len(self.firsts) + 1) * self.writers
+
+
+def shares_of(units: Collection[Unit], partitions: int) -> Shares:
+    """Share the results of these units among tasks, at least `partitions` where there are so many tables."""
+    return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
+
+
+def stage_results(
+    results: DataFrame, shares: Shares, root: str, log_dates: Sequence[date]
+) -> list[StagedFile]:
+    """Stage rows of RESULT_SCHEMA in Spark tasks. Failed or repeated tasks leave no files.
+
+    results : with the places of `shares`
+    """
+    run = uuid4().hex
+    shuffled = results.repartitionById(shares.places, "place").select("table", "rows")
+    with swept(root, run, RESULT_TABLES, log_dates) as kept:
+        answers = shuffled.mapInArrow(partial(_stage, root, run), "files binary").toArrow()
+        for each in answers.column("files"):
+            kept.extend(pickle.loads(each.as_py()))  # noqa: S301  # our own
+    return kept
+
+
+def _stage(root: str, run: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stage the rows of one place; yields the names of the files."""
+    staging = Staging(root, run)
+    found = results_of(batches)
+    for name in RESULT_TABLES:
+        staging.write_sorted(TABLES[name], found.pop(name))
+    yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(staging.close())]}, schema=_FILES)
