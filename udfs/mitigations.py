@@ -104,7 +104,7 @@ def mitigated(
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     """Reasons why each mitigation may have no answer, by mitigation."""
-    computes = "steps, stages or chunks differ in their numbers of computes"
+    computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     even, none_slow = "no microbatch is known to be heavier than others", "no worker is slow"
     one = "there is one dp rank"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import GeneratedJob, recorded_job
@@ -25,7 +26,7 @@ from schemas.mitigations import (
     REPLICA_REMOVED,
     SEQUENCES,
 )
-from schemas.vocabulary import JOB_CAUSES, MITIGATIONS
+from schemas.vocabulary import JOB_CAUSES, MITIGATIONS, OP_CODES
 from tests.evaluation.mitigated_runs import Exchanged, OtherWeights, PlannedCollections
 from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
@@ -109,6 +110,23 @@ def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
     one = answer(found(LOSS, layers=[64], shape=shape), LAYERS)
     assert one.time_saved_fraction > 0.03
     assert len(one.plan.split(" instead of ")[0].split(", ")) == 8
+
+
+def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
+    """Computes of the first chunk take a five-hundredth: as FSDP's root, it is not compared."""
+    generated = job(LOSS, shape=replace(SHAPE, vpp_size=2, noop_transfers="all"))
+    rows = generated.rank_steps
+    lists = zip(*(rows[name].to_pylist() for name in ("op", "model_chunk", "duration_us")), strict=True)
+    compute = (OP_CODES["forward-compute"], OP_CODES["backward-compute"])
+    shorter = [
+        [took / 500 if op in compute and chunk == 0 else took for op, chunk, took in zip(*each, strict=True)]
+        for each in lists
+    ]
+    at = rows.schema.get_field_index("duration_us")
+    rows = rows.set_column(at, rows.schema.field(at), pa.array(shorter, rows.schema.field(at).type))
+    answers = mitigated(rows, generated.manifest, [64])
+    assert LAYERS not in {each.mitigation for each in answers.answers}
+    assert "a chunk hardly takes time" in answers.without[LAYERS]
 
 
 def test_even_stages_stay_as_they_are() -> None:

@@ -118,7 +118,7 @@ def ranked(values: Floats, ranks: tuple[int, ...], axis: int = 0) -> list[Floats
 
 
 def sorted_rows(values: Floats) -> Floats:
-    """`np.sort(values, axis=0)`; values : shape (few, many)."""
+    """`np.sort(values, axis=0)` of values without NaN; values : shape (few, many)."""
     size = len(values)
     if size > FEW or values.size < ENOUGH:
         return np.sort(values, axis=0)

@@ -11,6 +11,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _PLACE: Final = "place"
+_AT: Final = "at"
 _UNITS_AT_A_TIME: Final = 256
 
 Row = dict[str, Any]
@@ -26,19 +27,20 @@ class RowsOfUnits:
         placed = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
         by = [(name, "ascending") for name in (*UNIT_KEY, *order, _PLACE)]
         self._rows = placed.sort_by(by).combine_chunks()
-        counted = self._rows.group_by(UNIT_KEY, use_threads=False).aggregate([([], "count_all")])
-        counts = counted["count_all"].to_numpy()
-        starts = (np.cumsum(counts) - counts).tolist()
-        units = (Unit(*(row[name] for name in UNIT_KEY)) for row in counted.to_pylist())
-        ranges = zip(starts, counts.tolist(), strict=True)
-        self._found = dict(zip(units, ranges, strict=True))
+        numbered = self._rows.select(UNIT_KEY).append_column(_AT, pa.array(np.arange(table.num_rows)))
+        # Groups come in any order.
+        found = numbered.group_by(UNIT_KEY).aggregate([(_AT, "min"), (_AT, "count")]).sort_by(f"{_AT}_min")
+        self._found = {
+            Unit(*(row[name] for name in UNIT_KEY)): (row[f"{_AT}_min"], row[f"{_AT}_count"])
+            for row in found.to_pylist()
+        }
 
     def __iter__(self) -> Iterator[tuple[Unit, list[Row], list[int]]]:
         """Yield every unit, in order, with its rows and their positions in the table."""
         units = [*self._found.items()]
         for first in range(0, len(units), _UNITS_AT_A_TIME):
             some = units[first : first + _UNITS_AT_A_TIME]
-            rows = iter(self._read(some[0][1][0], sum(count for _, (_, count) in some)))
+            rows = iter(self._read(self._rows, some[0][1][0], sum(count for _, (_, count) in some)))
             for unit, (_, count) in some:
                 own = [*islice(rows, count)]
                 places = [row.pop(_PLACE) for row in own]
@@ -46,7 +48,8 @@ class RowsOfUnits:
 
     def of(self, unit: Unit) -> list[Row]:
         """Rows of a unit, if it has any."""
-        return self._read(*self._found.get(unit, (0, 0)))
+        return self._read(self._rows.drop_columns([_PLACE]), *self._found.get(unit, (0, 0)))
 
-    def _read(self, start: int, count: int) -> list[Row]:
-        return list(self._rows.slice(start, count).to_pylist(maps_as_pydicts="strict"))
+    @staticmethod
+    def _read(rows: pa.Table, start: int, count: int) -> list[Row]:
+        return list(rows.slice(start, count).to_pylist(maps_as_pydicts="strict"))

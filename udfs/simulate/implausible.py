@@ -98,7 +98,7 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
             np.maximum.reduceat(each, first)[of_line] for each in (duration_us, start_us)
         )
         busy = (np.add.reduceat(duration_us, first) / np.maximum(span_us, SHORTEST_US))[of_line]
-    if len(last_us) and (longest_of_line > OTHER_UNIT * last_us).all():
+    if len(last_us) and ((last_us > 0.0) & (longest_of_line > OTHER_UNIT * last_us)).all():
         return (
             f"ops take up to {longest_us:.3g} us and begin within {float(last_us.max()):.3g} us: "
             "is duration_us in nanoseconds, or start_us in milliseconds?"

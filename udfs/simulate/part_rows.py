@@ -100,7 +100,6 @@ def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
 
 
 _DAY_US: Final = 86_400_000_000
-_US_IN_S: Final = 1e6
 _LAST_US: Final = 2**53
 """In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
 
@@ -123,8 +122,8 @@ def role_step_columns(
     has_iteration = np.array([iteration is not None for iteration in given])
     every = {
         "step": rows.steps,
-        "start_us": zero_us + np.rint(began_s * _US_IN_S).astype(np.int64),
-        "end_us": zero_us + np.rint((began_s + actual_s) * _US_IN_S).astype(np.int64),
+        "start_us": zero_us + np.rint(began_s * _US).astype(np.int64),
+        "end_us": zero_us + np.rint((began_s + actual_s) * _US).astype(np.int64),
         "actual_step_s": actual_s,
         "simulated_step_s": found.times.recorded,
         "ideal_step_s": found.times.ideal,
@@ -157,5 +156,5 @@ def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | N
         midnight = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
         day_us = int(midnight.timestamp()) * 1_000_000
         first_us, last_us = day_us - _DAY_US, day_us + 2 * _DAY_US
-    is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US_IN_S < last_us)
+    is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US < last_us)
     return zero_us if is_absolute.all() else None

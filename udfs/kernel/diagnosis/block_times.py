@@ -18,7 +18,7 @@ ENTERED: Final = frozenset({*ot.MEETS_ACROSS_DP, ot.OPTIMIZER, ot.GC})
 """Op types to which a worker may be late by itself; before others it waits for ranks that do not count."""
 
 LEAST_CHUNK: Final = 0.01
-"""Mean time of a chunk that counts, as a share of the longest one's."""
+"""Mean time of a chunk that counts, on the stage where it takes longest, as a share of the longest one's."""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -163,16 +163,17 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
     """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]
 
-    A worker that begins it once its last send is over was waiting for a peer, whatever the graph says; one
-    that gathers parameters once a compute is over has not prefetched them.
+    A worker that begins it once its last transfer is over was waiting for a peer, whatever the graph says;
+    one that gathers parameters once a compute is over has not prefetched them.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     before = _may_be_before(graph)
     delays = []
     for op in ops:
         ready_s = _latest(end_s, graph.waits_for[op])
-        for other in before.get(op, ()):
-            ready_s = np.where(end_s[other] <= start_s[op], np.maximum(ready_s, end_s[other]), ready_s)
+        if others := before.get(op):
+            over_s = end_s[others]
+            ready_s = np.maximum(ready_s, np.where(over_s <= start_s[op], over_s, -np.inf).max(axis=0))
         delays.append(start_s[op] - ready_s)
     late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
     return KeptDelays(np.array(ops, dtype=np.int64), late_s)
@@ -253,7 +254,7 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
         parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
     times_s = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4)
     steps = [block.steps for block, own in zip(blocks, computes, strict=True) if own is not None]
-    mean_s = times_s.mean(axis=(0, 1, 3, 4, 5))
+    mean_s = times_s.mean(axis=(1, 3, 4, 5)).max(axis=0)
     is_notable = mean_s >= LEAST_CHUNK * mean_s.max()
     if not is_notable.all():
         times_s = times_s[:, :, is_notable]

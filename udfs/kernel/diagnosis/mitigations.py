@@ -60,12 +60,15 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
 
     layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
     memory  : no stage gets more than so many times the layers of the one that has most now.
-    returns : None without a pipeline, or where computes could not be told apart.
+    returns : None without a pipeline, where computes could not be told apart, or where a chunk hardly takes
+              time and so has no factors.
     """
     factors = replays.found.factors
     if factors is None or replays.found.job.layout.pp_size == 1:
         return None
     p, k, c = factors.noise.shape[:3]
+    if p * c != len(layers):
+        return None
     usual_s = np.broadcast_to(factors.work_s.mean(axis=(3, 4, 5)), (p, k, c))
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)

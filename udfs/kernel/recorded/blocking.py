@@ -20,7 +20,7 @@ LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
 
 LITTLE_MORE: Final = 2.0
-"""Of a discrepancy up to so many times the least gain nearly all would have to go: a bound on what is left
+"""Of a discrepancy up to this multiple of the least gain nearly all would have to go: a bound on what is left
 mostly says enough, and is looked at before a single step is tried."""
 
 MOST_LEFT: Final = 0.75
