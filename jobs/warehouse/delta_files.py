@@ -11,17 +11,17 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import Schema, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
-from jobs.runtime.places import is_url, storage_options
+from jobs.runtime.places import is_url
 from jobs.warehouse.lease import Lease, held
 from jobs.warehouse.staging import StagedFile, Staging, partitions_of
-from jobs.warehouse.stored import commit_actions, create, forget, opened, restore
+from jobs.warehouse.stored import ALONE, commit_actions, create, forget, opened, restore
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
 from schemas.unit import Unit
@@ -135,9 +135,6 @@ def commit(
     gone = [*removed, *(logged(log, replaced) if replaced else [])]
     if not staged and not gone:
         return  # no rows replace no rows: readers need no new version
-    if staged and _lacks(log.schema(), table):
-        _grow(path, table)
-        log = opened(path)
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     actions: list[AddAction | RemoveAction] = [
         AddAction(
@@ -162,14 +159,22 @@ def commit(
     ]
     if check is not None:
         check()
-    is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
     version = log.version()
     try:
-        commit_actions(path, log, actions, is_alone=is_alone)
+        _commit(path, table, actions)
     except CommitFailedError:
         if lease is None or table.name not in PUBLISHED_TABLES or not _undone_since(path, version, lease):
             raise
-        commit_actions(path, opened(path), actions, is_alone=is_alone)
+        _commit(path, table, actions)
+
+
+def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) -> None:
+    """Commit to a table, which gets columns that it lacks first."""
+    is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
+    log = opened(path)
+    if any(isinstance(each, AddAction) for each in actions) and _lacks(log.schema(), table):
+        log = _grown(path, log, table, is_alone=is_alone)
+    commit_actions(path, log, actions, is_alone=is_alone)
 
 
 def _undone_since(path: str, version: int, lease: Lease) -> bool:
@@ -178,7 +183,7 @@ def _undone_since(path: str, version: int, lease: Lease) -> bool:
     Who held the lock before made them late, or this process did, and the store's answer was lost.
     """
     lease.check()
-    forget()
+    forget(path)
     return restore(path, version)
 
 
@@ -202,11 +207,12 @@ def _names(kind: DataType | Schema) -> object:
     return None
 
 
-def _grow(path: str, table: Table) -> None:
+def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> DeltaTable:
     """Add the declared columns and fields that a stored table lacks; existing rows get null."""
     nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
-    write_deltalake(path, nothing, mode="append", schema_mode="merge", storage_options=storage_options(path))
-    forget()
+    alone = ALONE if is_alone else None
+    write_deltalake(log, nothing, mode="append", schema_mode="merge", commit_properties=alone)
+    return log if is_url(path) else opened(path)
 
 
 def put(

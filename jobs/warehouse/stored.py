@@ -28,11 +28,17 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 """They look at the whole log after each commit."""
 
 
-def forget() -> None:
-    """Drop cached tables of stores, because another process may have written them."""
+def forget(path: str | None = None) -> None:
+    """Drop cached tables of stores, or the one at a path, because another process may have written them.
+
+    Others must stay while tables are published together: a late commit of another would be taken for known.
+    """
     with _OPENING:
-        _OPENED.clear()
-        _COMMITTED.clear()
+        for cached in (_OPENED, _COMMITTED):
+            if path is None:
+                cached.clear()
+            else:
+                cached.pop(path, None)
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -48,6 +54,8 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
         later = _COMMITTED.pop(path, None)
     if known is not None and later is not None:
         known.update_incremental()
+        if known.version() != later:  # by another: who commits here next must meet it
+            known.load_as_version(later)
     if known is not None and version in (None, known.version()):
         return known
     found = DeltaTable(path, version=version, storage_options=storage_options(path))
@@ -57,11 +65,15 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
     return found
 
 
+ALONE: Final = CommitProperties(max_commit_retries=0)
+"""Fail if another commit was made since the table was opened."""
+
+
 def commit_actions(
     path: str, log: DeltaTable, actions: list[AddAction | RemoveAction], *, is_alone: bool
 ) -> None:
     """Commit to a table. is_alone : fail if another commit was made since `log` was opened"""
-    properties = CommitProperties(max_commit_retries=0) if is_alone else None
+    properties = ALONE if is_alone else None
     log.create_write_transaction(
         actions,
         "append",
@@ -102,13 +114,15 @@ def newest_version(path: str) -> int | None:
 
 
 def restore(path: str, version: int | None) -> bool:
-    """Restore a table to a version (None: empty). Returns whether anything changed."""
+    """Restore a table to a version (None: empty). Returns whether anything changed.
+
+    A store's table is then cached as restored: a commit of another since then is an error.
+    """
     newest = newest_version(path)
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:
         return False
     opened(path).restore(wanted)
-    forget()
     return True
 
 
