@@ -66,7 +66,7 @@ $(JARS): $(PACKAGES)
 # What JVMs of tests start from; they do without where it fails.
 $(CLASSES): $(JARS)
 	@echo "test: archiving the classes of Spark ..."
-	@$(VENV) -m tests.support.class_archive >/dev/null || echo "test: no archive of classes; tests take longer" >&2
+	@$(VENV) -m tests.support.class_archive >/dev/null 2>&1 || echo "test: no archive of classes; tests take longer" >&2
 	@rm -f .venv/.classes-*
 	@touch $@
 

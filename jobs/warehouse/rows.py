@@ -14,7 +14,7 @@ from jobs.runtime import objects
 from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_files import FEW_BYTES, read_files, with_partition
-from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove
+from jobs.warehouse.staging import STAGED_TABLES, StagedFile, remove, removed_after_errors
 from jobs.warehouse.table_log import Logged
 from schemas.tables import TABLES
 
@@ -96,12 +96,13 @@ def staged_rows(
 ) -> Iterator[dict[str, StagedRows]]:
     """Yield the rows of tables staged under a root, by name; files not adopted in the block are removed."""
     found = {name: StagedRows(name, [file for file in files if file.table == name], root) for name in tables}
-    try:
+
+    def remove_others() -> None:
+        remove(root, [file for each in found.values() if not each.is_adopted for file in each.files])
+
+    with removed_after_errors(remove_others):
         yield found
-    finally:
-        for each in found.values():
-            if not each.is_adopted:
-                remove(root, each.files)
+    remove_others()
 
 
 def columns_of(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:

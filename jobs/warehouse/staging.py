@@ -5,8 +5,9 @@ removed by the run that staged them, or by vacuum.
 """
 
 import json
+import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.op_lists import arrays_valid
 
+_LOG: Final = logging.getLogger(__name__)
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where rows are staged in a store, which an install need not reach."""
 
@@ -196,7 +198,20 @@ def _remove(root: str, names: Sequence[str]) -> None:
         import_module(_OBJECTS).remove(root, names)
         return
     for name in names:
-        Path(root, name).unlink()
+        Path(root, name).unlink(missing_ok=True)
+
+
+@contextmanager
+def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
+    """Remove staged files if the block raises. Where that fails too, the error of the block is raised."""
+    try:
+        yield
+    except BaseException:
+        try:
+            remove_all()
+        except Exception:  # noqa: BLE001  # whatever it is, it came second
+            _LOG.warning("staged files stay until the table is vacuumed", exc_info=True)
+        raise
 
 
 @contextmanager
@@ -206,11 +221,8 @@ def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) ->
     All are where the block raises.
     """
     kept: list[StagedFile] = []
-    try:
+    with removed_after_errors(lambda: _sweep(root, run, tables, days, ())):
         yield kept
-    except BaseException:
-        _sweep(root, run, tables, days, ())
-        raise
     _sweep(root, run, tables, days, kept)
 
 

@@ -18,7 +18,7 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse import rows, staged_results
 from jobs.warehouse.rows import Rows, StagedRows, staged_rows
 from jobs.warehouse.staged_results import Shares, shares_of, stage_results
-from jobs.warehouse.staging import Staging, swept
+from jobs.warehouse.staging import StagedFile, Staging, swept
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -144,6 +144,18 @@ def test_files_of_a_run_that_no_commit_takes_are_swept(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), swept(str(tmp_path), "mine", [STEP_SLOWDOWN], days):
         raise KeyboardInterrupt
     assert [file.name for file in tmp_path.rglob("*.parquet")] == [Path(other.path).name]
+
+
+def test_an_error_is_the_one_raised_where_its_files_cannot_be_removed_either(tmp_path: Path) -> None:
+    (tmp_path / STEP_SLOWDOWN / "part-of-no-file").mkdir(parents=True)
+    folder = StagedFile(STEP_SLOWDOWN, (), "part-of-no-file", 1, 1, "{}", is_sound=True)
+    gone = folder._replace(path="part-that-is-gone")
+    for files in ([gone], [gone, folder]):
+        with (
+            pytest.raises(KeyError, match="the reason"),
+            staged_rows(files, str(tmp_path), [STEP_SLOWDOWN]),
+        ):
+            raise KeyError("the reason")
 
 
 @pytest.mark.parametrize("kept_bytes", [None, 0, rows._KEPT_BYTES])
