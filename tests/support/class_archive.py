@@ -43,7 +43,7 @@ def main() -> int:
             spark.range(10).selectExpr("id % 2 AS half").groupBy("half").count().toArrow()
         gateway = running_gateway()
         assert gateway is not None
-        with suppress(Py4JError):  # the answer to its last order does not come
+        with suppress(Py4JError, ConnectionError):  # the answer to its last order does not come
             gateway.jvm.java.lang.System.exit(0)
         cast("subprocess.Popen[bytes]", gateway.proc).wait()
         if not made.exists():
