@@ -141,6 +141,23 @@ def test_collections_are_planned() -> None:
     assert one.time_saved_fraction > 0.1
 
 
+def test_what_other_numbers_would_explain_has_no_answer() -> None:
+    """One microbatch a step: a slow worker's is as long as a heavy one, or as one with a pause."""
+    alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
+    pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
+    of_data = {OVER_DP_RANKS, SEQUENCES}
+    for mechanisms, withheld in (
+        ((SEQUENCES_OF_ALL,), {OVER_DP_RANKS}),
+        ((SEQUENCES_OF_ALL, slow), of_data),
+        ((pauses,), of_data),
+        ((pauses, slow), {*of_data, COLLECTIONS}),
+    ):
+        of = found(*mechanisms, shape=alone)
+        assert withheld == ({*of_data, COLLECTIONS} - {each.mitigation for each in of.answers}) - (
+            {COLLECTIONS} if pauses not in mechanisms else set()
+        )
+
+
 def test_slow_workers_are_mitigated() -> None:
     """One of four replicas is slow in one stage: its host, its removal, and less work for it."""
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
@@ -251,17 +268,20 @@ def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> flo
 
 
 def test_of_what_is_not_there_the_reason_is_said() -> None:
-    calm = found()
+    calm, even = (
+        found(),
+        "no microbatch is known to be heavier than others, by its data and not by a slow worker",
+    )
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
-        OVER_DP_RANKS: "no microbatch is known to be heavier than others",
-        SEQUENCES: "no microbatch is known to be heavier than others",
-        COLLECTIONS: "no worker pauses",
+        OVER_DP_RANKS: f"each has one microbatch a step, or {even}",
+        SEQUENCES: even,
+        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
         HOST_EXCHANGED: "no worker on a known host is slow",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow",
-        OVERLAP: "too little of any communication lengthens steps",
+        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
         CHECKPOINTS: "its events show no interval, or fewer than 2 failures",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))

@@ -22,6 +22,7 @@ from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
+from udfs.kernel.op_type import TRANSFERS
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
@@ -29,6 +30,9 @@ from udfs.simulate.rank_rows import ReplayedRows
 
 LABEL: Final = "layers"
 """Label of the manifest that says how many layers the model has."""
+
+MOST_TOGETHER: Final = 0.4
+"""Of the least overlap: as much may transfers both ways lengthen the step together and not each alone."""
 
 Row = dict[str, Any]
 
@@ -181,9 +185,19 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
 
 
 def _overlapped(exposed: Sequence[Exposed], least_s: float) -> Iterator[_Saved]:
-    """Overlap of the op type that it saves most of, if that is worth it."""
-    of_types = [each for each in exposed if each.scenario[0] != ALL and each.scenario[1] == ALL]
-    best = max(of_types, key=lambda each: each.saved_s, default=None)
+    """Overlap of the op type that it saves most of, if that is worth it.
+
+    Transfers of a pipeline that lengthen the step by much more together than each way alone are left out:
+    where one call waits for both ways, its log does not show which of them takes long.
+    """
+    of_types = {each.scenario[0]: each for each in exposed if each.scenario[1] == ALL}
+    whole = of_types.pop(ALL, None)
+    if (
+        whole is not None
+        and whole.exposed_s - sum(each.exposed_s for each in of_types.values()) > MOST_TOGETHER * least_s
+    ):
+        of_types = {group: each for group, each in of_types.items() if group not in TRANSFERS}
+    best = max(of_types.values(), key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= least_s:
         name = OP_TYPES[best.scenario[0]]
         name = OP_TYPE_GROUPS.get(name, name)

@@ -10,6 +10,7 @@ from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Collections,
     Layers,
+    is_heavy_by_data,
     layers_between_stages,
     microbatches_over_dp_ranks,
     planned_collections,
@@ -58,7 +59,7 @@ def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: floa
     answers = Mitigated(replays.mean_s())
     if cause.STAGE_IMBALANCE in causes and layers is not None:
         answers = answers._replace(layers=layers_between_stages(replays, layers, memory))
-    if cause.DATA_IMBALANCE in causes and factors is not None and factors.data.is_real:
+    if cause.DATA_IMBALANCE in causes and factors is not None and is_heavy_by_data(factors):
         balanced_s = replays.mean_s(BALANCED)
         over_dp_ranks_s = microbatches_over_dp_ranks(replays)
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
