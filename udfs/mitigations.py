@@ -111,7 +111,7 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     one = "there is one dp rank"
     return {
         LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
-        OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has one microbatch a step, or {even}",
+        OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has too few microbatches, or {even}",
         SEQUENCES: even,
         COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
         HOST_EXCHANGED: "no worker on a known host is slow",

@@ -275,7 +275,7 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
-        OVER_DP_RANKS: f"each has one microbatch a step, or {even}",
+        OVER_DP_RANKS: f"each has too few microbatches, or {even}",
         SEQUENCES: even,
         COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
         HOST_EXCHANGED: "no worker on a known host is slow",

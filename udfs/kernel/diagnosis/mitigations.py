@@ -26,6 +26,9 @@ NEIGHBOURS: Final = 2
 LEAST_COLLECTION: Final = 0.5
 """Collections are at least that part of the usual one."""
 
+LEAST_BESIDE_SLOW: Final = 4
+"""Of fewer microbatches chance decides how heavy those of a slow worker are, and that decides the step."""
+
 
 class Layers(NamedTuple):
     """Layers per model chunk before and after moving some between stages, and the step time then.
@@ -129,13 +132,16 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
-    returns : None where microbatches are even or not told from slow workers, or where there is one rank, or
-              one microbatch of each.
+    returns : None where microbatches are even or not told from slow workers, or where there is one rank, or too
+              few microbatches of each.
     """
     factors = replays.found.factors
     if factors is None or not is_heavy_by_data(factors):
         return None
-    if 1 in (replays.found.job.layout.dp_size, factors.noise.shape[3]):
+    microbatches = factors.noise.shape[3]
+    if replays.found.job.layout.dp_size == 1 or microbatches < (
+        LEAST_BESIDE_SLOW if _has_slow(factors) else 2
+    ):
         return None
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
