@@ -114,7 +114,7 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
         OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has too few microbatches, or {even}",
         SEQUENCES: even,
         COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
-        HOST_EXCHANGED: "no worker on a known host is slow",
+        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
         REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",

@@ -23,16 +23,13 @@ from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.op_type import TRANSFERS
-from udfs.kernel.replay.exposed import ALL, Exposed
+from udfs.kernel.replay.exposed import ALL
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
 LABEL: Final = "layers"
 """Label of the manifest that says how many layers the model has."""
-
-MOST_TOGETHER: Final = 0.4
-"""Of the least overlap: as much may transfers both ways lengthen the step together and not each alone."""
 
 Row = dict[str, Any]
 
@@ -91,7 +88,7 @@ def mitigation_rows(
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
     whole_s = max(actual_s, replayed_s)
-    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found.exposed, LEAST_OVERLAP * actual_s)]
+    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found, LEAST_OVERLAP * actual_s)]
     made = []
     for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
         fraction = each.saved_s / whole_s
@@ -184,20 +181,14 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
         yield _Saved(LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
 
 
-def _overlapped(exposed: Sequence[Exposed], least_s: float) -> Iterator[_Saved]:
+def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
     """Overlap of the op type that it saves most of, if that is worth it.
 
-    Transfers of a pipeline that lengthen the step by much more together than each way alone are left out:
-    where one call waits for both ways, its log does not show which of them takes long.
+    Transfers of a pipeline are left out where one call waits for both ways: which takes long is not known.
     """
-    of_types = {each.scenario[0]: each for each in exposed if each.scenario[1] == ALL}
-    whole = of_types.pop(ALL, None)
-    if (
-        whole is not None
-        and whole.exposed_s - sum(each.exposed_s for each in of_types.values()) > MOST_TOGETHER * least_s
-    ):
-        of_types = {group: each for group, each in of_types.items() if group not in TRANSFERS}
-    best = max(of_types.values(), key=lambda each: each.saved_s, default=None)
+    unknown = {ALL, *(TRANSFERS if found.calls_both_ways else ())}
+    of_types = [each for each in found.exposed if each.scenario[0] not in unknown and each.scenario[1] == ALL]
+    best = max(of_types, key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= least_s:
         name = OP_TYPES[best.scenario[0]]
         name = OP_TYPE_GROUPS.get(name, name)

@@ -26,6 +26,9 @@ NEIGHBOURS: Final = 2
 LEAST_COLLECTION: Final = 0.5
 """Collections are at least that part of the usual one."""
 
+MOST_PAUSED: Final = 0.2
+"""Of more computes of a direction that pause the usual length is not known."""
+
 LEAST_BESIDE_SLOW: Final = 4
 """Of fewer microbatches chance decides how heavy those of a slow worker are, and that decides the step."""
 
@@ -132,16 +135,14 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
-    returns : None where microbatches are even or not told from slow workers, or where there is one rank, or too
-              few microbatches of each.
+    returns : None where microbatches are even or not told from slow workers, where there is one rank, or
+              where each has too few microbatches.
     """
     factors = replays.found.factors
-    if factors is None or not is_heavy_by_data(factors):
+    if factors is None or not factors.data.is_real or not are_told_apart(factors):
         return None
-    microbatches = factors.noise.shape[3]
-    if replays.found.job.layout.dp_size == 1 or microbatches < (
-        LEAST_BESIDE_SLOW if _has_slow(factors) else 2
-    ):
+    least = LEAST_BESIDE_SLOW if _has_slow(factors) else 2
+    if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least:
         return None
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
@@ -157,11 +158,10 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     return replays.of_works_s([moved_s * worker * error_of_weights(left)])[0]
 
 
-def is_heavy_by_data(factors: Factors) -> bool:
-    """Whether microbatches are uneven, and other stages or microbatches tell that from slow workers."""
-    return factors.data.is_real and (
-        min(factors.noise.shape[0], factors.noise.shape[3]) > 1 or not _has_slow(factors)
-    )
+def are_told_apart(factors: Factors) -> bool:
+    """Whether other stages or microbatches tell heavy microbatches from slow workers, if there are both."""
+    is_both = factors.data.is_real and _has_slow(factors)
+    return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
 
 
 def _has_slow(factors: Factors) -> bool:
@@ -201,19 +201,16 @@ def assigned(weight: Floats) -> Ints:
 def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together at a step's end, as often as each did alone.
 
-    returns : None where no worker pauses, or where a step is one microbatch, whose pause looks like a slow
-              worker or a heavy microbatch, and there are such too.
+    returns : None where no worker pauses, where a step is one compute each way, whose pause looks like a
+              slow worker or a heavy microbatch, or where too many computes pause to know what is usual.
     """
     factors, pauses_s = replays.found.factors, _pauses(replays.found)
     if pauses_s is None:
         return None
-    if (
-        factors is not None
-        and factors.noise[0, 0, :, :, 0, 0].size == 1
-        and (_has_slow(factors) or factors.data.is_real)
-    ):
-        return None
     lengths_s, workers = _collections(pauses_s), pauses_s.shape[0] * pauses_s.shape[2]
+    computes = 0 if factors is None else factors.noise[0, 0, :, :, 0, 0].size
+    if computes == 1 or len(lengths_s) > MOST_PAUSED * max(computes, 1) * pauses_s.size:
+        return None
     every_steps = max(1, round(pauses_s.size / len(lengths_s)))
     share = np.arange(len(lengths_s) + 1) / len(lengths_s)
     longest_s = float(lengths_s @ np.diff(share**workers))
