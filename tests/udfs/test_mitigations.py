@@ -8,6 +8,7 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.run_events import Part, RunHabits, run_through
@@ -156,6 +157,13 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
     few = replace(SHAPE, microbatches=3)
     assert OVER_DP_RANKS not in found(SEQUENCES_OF_ALL, shape=few).without
     assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, slow, shape=few).without
+
+
+def test_of_calls_both_ways_neither_is_overlapped() -> None:
+    """One call waits for sends and receives of both ways: which of them takes long is not known."""
+    link = FlappingLink(direction="both", pp_rank=1, extra_s=0.05, step_share=1.0, transfer_share=0.5)
+    assert "-pp-comm beside computes" in answer(found(link), OVERLAP).plan
+    assert OVERLAP in found(link, shape=replace(SHAPE, batched=True)).without
 
 
 def test_slow_workers_are_mitigated() -> None:
