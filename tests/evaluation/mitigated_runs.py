@@ -37,6 +37,9 @@ from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
 from tests.evaluation.exposed import timeline_in_no_time
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 
+RUNS: Final = 4_000
+"""Runs over which what is chance in a truth is averaged."""
+
 
 @dataclass(frozen=True)
 class Exchanged(PackedSequences):
@@ -67,7 +70,7 @@ Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same 
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """Collections of the same lengths: in every n-th step all workers collect behind their last op.
+    """The same collections: in every n-th step all workers take one of them behind their last op.
 
     planned_steps : n
     """
@@ -75,14 +78,21 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the pause of such a step over all steps: how many of them are recorded is chance."""
-        place = conditions.place
+        """Spread the mean pause of such a step over all steps: how many of them are recorded is chance."""
+        place, before_s = conditions.place, conditions.added_s.copy()
+        super().change(conditions, rng)
+        lengths_s = conditions.added_s - before_s
+        conditions.added_s[:] = before_s
+        taken_s = lengths_s[lengths_s > 0.0]
+        if not taken_s.size:
+            return
+        together = rng.choice(taken_s, (RUNS, place.shape.pp_size * place.shape.dp_size))
         stages = place.pp_rank[place.recorded]
         rows = np.array([place.recorded[stages == stage][-1] for stage in np.unique(stages)])
-        noise = rng.standard_normal((len(rows), *conditions.lanes))
-        pause_s = self.pause_s * np.exp(self.spread * noise - self.spread**2 / 2)
-        longest_s = pause_s.max(axis=(0, 2), keepdims=True)
-        conditions.added_s[rows] += longest_s.mean(axis=1, keepdims=True) / self.planned_steps
+        conditions.added_s[rows] += together.max(axis=1).mean() / self.planned_steps
+
+
+PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name: the same collections
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from schemas.mitigations import CHECKPOINTS, LAYERS
 from schemas.vocabulary import JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
-from tests.evaluation.mitigated_runs import CASES, Run, step_s
+from tests.evaluation.mitigated_runs import CASES, RUNS, Run, step_s
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.mitigations import Mitigation, mitigated
 from udfs.what_if import simulate_job
@@ -40,8 +40,6 @@ NEAR: Final = 1.0
 """Error that is asked for [% of the step]."""
 SURE: Final = 1.0
 """A direction is judged where that much is really saved or lost [% of the step]."""
-RUNS: Final = 4_000
-"""Runs that fail alike over which the truth of a checkpoint interval is averaged."""
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:

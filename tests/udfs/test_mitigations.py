@@ -9,6 +9,7 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.run_events import Part, RunHabits, run_through
@@ -159,6 +160,30 @@ def test_collections_are_planned() -> None:
     assert one.time_saved_fraction > 0.1
 
 
+def test_what_other_numbers_would_explain_has_no_answer() -> None:
+    """One microbatch a step: a slow worker's is as long as a heavy one, or as one with a pause."""
+    alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
+    of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
+    assert SEQUENCES in {each.mitigation for each in of_data.answers}
+    assert OVER_DP_RANKS in of_data.without
+    assert {OVER_DP_RANKS, SEQUENCES, HOST_EXCHANGED} <= set(beside.without)
+    pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
+    assert COLLECTIONS in found(pauses, shape=alone).without
+    assert (
+        COLLECTIONS in found(replace(pauses, every_steps=1.5), shape=replace(SHAPE, microbatches=2)).without
+    )
+    few = replace(SHAPE, microbatches=3)
+    assert OVER_DP_RANKS not in found(SEQUENCES_OF_ALL, shape=few).without
+    assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, slow, shape=few).without
+
+
+def test_of_calls_both_ways_neither_is_overlapped() -> None:
+    """One call waits for sends and receives of both ways: which of them takes long is not known."""
+    link = FlappingLink(direction="both", pp_rank=1, extra_s=0.05, step_share=1.0, transfer_share=0.5)
+    assert "-pp-comm beside computes" in answer(found(link), OVERLAP).plan
+    assert OVERLAP in found(link, shape=replace(SHAPE, batched=True)).without
+
+
 def test_slow_workers_are_mitigated() -> None:
     """One of four replicas is slow in one stage: its host, its removal, and less work for it."""
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
@@ -269,17 +294,20 @@ def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> flo
 
 
 def test_of_what_is_not_there_the_reason_is_said() -> None:
-    calm = found()
+    calm, even = (
+        found(),
+        "no microbatch is known to be heavier than others, by its data and not by a slow worker",
+    )
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
-        OVER_DP_RANKS: "no microbatch is known to be heavier than others",
-        SEQUENCES: "no microbatch is known to be heavier than others",
-        COLLECTIONS: "no worker pauses",
-        HOST_EXCHANGED: "no worker on a known host is slow",
+        OVER_DP_RANKS: f"each has too few microbatches, or {even}",
+        SEQUENCES: even,
+        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
+        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow",
-        OVERLAP: "too little of any communication lengthens steps",
+        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
         CHECKPOINTS: "its events show no interval, or fewer than 2 failures",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))

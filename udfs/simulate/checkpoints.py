@@ -68,7 +68,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     first_s = sum(starts_s[: max(len(starts_s) - failures, 0)])  # a run starts once without a failure before
     idle_s = sum(starts_s) - first_s + sum(span.length_s for span in course.outages)
     times_s = [
-        first_s + kept_s / _kept(every_s, between_s) * (1 + idle_s / work_s) + sum(stalls_s) * now_s / every_s
+        first_s + _worked_s(kept_s, every_s, between_s) * (1 + idle_s / work_s) + kept_s // every_s * stall_s
         for every_s in (now_s, best_s)
     ]
     return Interval(now_s, best_s, stall_s, failures, between_s, 1 - times_s[1] / times_s[0])
@@ -88,7 +88,11 @@ def daly(stall_s: float, between_s: float) -> float:
     return math.sqrt(2 * stall_s * between_s) * (1 + math.sqrt(part) / 3 + part / 9) - stall_s
 
 
-def _kept(every_s: float, between_s: float) -> float:
-    """Part of the work that no failure makes a run do again, if failures come at random."""
-    times = min(every_s / between_s, MOST_TIMES)
-    return times / math.expm1(times)
+def _worked_s(kept_s: float, every_s: float, between_s: float) -> float:
+    """Mean time at work until so much of it is kept, if failures come at random.
+
+    What is behind the last checkpoint is a shorter stretch, which is less often done again.
+    """
+    whole, left_s = divmod(kept_s, every_s)
+    again, last = (math.expm1(min(each_s / between_s, MOST_TIMES)) for each_s in (every_s, left_s))
+    return between_s * (whole * again + last)

@@ -22,7 +22,8 @@ from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.replay.exposed import ALL, Exposed
+from udfs.kernel.op_type import TRANSFERS
+from udfs.kernel.replay.exposed import ALL
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
@@ -87,7 +88,7 @@ def mitigation_rows(
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
     whole_s = max(actual_s, replayed_s)
-    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found.exposed, LEAST_OVERLAP * actual_s)]
+    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found, LEAST_OVERLAP * actual_s)]
     made = []
     for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
         fraction = each.saved_s / whole_s
@@ -180,9 +181,13 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
         yield _Saved(LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
 
 
-def _overlapped(exposed: Sequence[Exposed], least_s: float) -> Iterator[_Saved]:
-    """Overlap of the op type that it saves most of, if that is worth it."""
-    of_types = [each for each in exposed if each.scenario[0] != ALL and each.scenario[1] == ALL]
+def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
+    """Overlap of the op type that it saves most of, if that is worth it.
+
+    Transfers of a pipeline are left out where one call waits for both ways: which takes long is not known.
+    """
+    unknown = {ALL, *(TRANSFERS if found.calls_both_ways else ())}
+    of_types = [each for each in found.exposed if each.scenario[0] not in unknown and each.scenario[1] == ALL]
     best = max(of_types, key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= least_s:
         name = OP_TYPES[best.scenario[0]]

@@ -10,6 +10,7 @@ from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Collections,
     Layers,
+    are_told_apart,
     layers_between_stages,
     microbatches_over_dp_ranks,
     planned_collections,
@@ -58,13 +59,14 @@ def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: floa
     answers = Mitigated(replays.mean_s())
     if cause.STAGE_IMBALANCE in causes and layers is not None:
         answers = answers._replace(layers=layers_between_stages(replays, layers, memory))
-    if cause.DATA_IMBALANCE in causes and factors is not None and factors.data.is_real:
+    is_told = factors is None or are_told_apart(factors)
+    if cause.DATA_IMBALANCE in causes and factors is not None and factors.data.is_real and is_told:
         balanced_s = replays.mean_s(BALANCED)
         over_dp_ranks_s = microbatches_over_dp_ranks(replays)
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
     if cause.PAUSE in causes:
         answers = answers._replace(collections=planned_collections(replays))
-    if cause.SLOW_WORKER in causes:
+    if cause.SLOW_WORKER in causes and is_told:
         answers = answers._replace(exchanged=host_exchanged(replays))
     if causes & _OF_SLOW_REPLICAS:
         lightened = replica_lightened(replays, memory)

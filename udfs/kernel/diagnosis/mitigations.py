@@ -15,12 +15,22 @@ from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.replays import Replays
+from udfs.kernel.diagnosis.works import error_of_weights
 from udfs.kernel.selection import medians_along
 
 WITHOUT_PAUSES: Final = frozenset({cause.PAUSE})
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
+
+LEAST_COLLECTION: Final = 0.5
+"""Collections are at least that part of the usual one."""
+
+MOST_PAUSED: Final = 0.2
+"""Of more computes of a direction that pause the usual length is not known."""
+
+LEAST_BESIDE_SLOW: Final = 4
+"""Of fewer microbatches chance decides how heavy those of a slow worker are, and that decides the step."""
 
 
 class Layers(NamedTuple):
@@ -128,21 +138,37 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
-    returns : None where microbatches are even, or there is one rank.
+    returns : None where microbatches are even or not told from slow workers, where there is one rank, or
+              where each has too few microbatches.
     """
     factors = replays.found.factors
-    if factors is None or not factors.data.is_real or replays.found.job.layout.dp_size == 1:
+    if factors is None or not factors.data.is_real or not are_told_apart(factors):
+        return None
+    least = LEAST_BESIDE_SLOW if _has_slow(factors) else 2
+    if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least:
         return None
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
     steps, microbatches, ranks = source.shape
     # A worker stays a little faster or slower than others; what else a microbatch takes goes with it.
     worker = factors.noise.mean(axis=(3, 4), keepdims=True)
-    own_s = factors.work_s * (factors.noise / worker)
+    left = factors.noise / worker
+    own_s = factors.work_s * left
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    return replays.of_works_s([moved_s * worker])[0]
+    # Measured weights are spread evenly, and with them their errors, which stay in truth.
+    return replays.of_works_s([moved_s * worker * error_of_weights(left)])[0]
+
+
+def are_told_apart(factors: Factors) -> bool:
+    """Whether other stages or microbatches tell heavy microbatches from slow workers, if there are both."""
+    is_both = factors.data.is_real and _has_slow(factors)
+    return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
+
+
+def _has_slow(factors: Factors) -> bool:
+    return bool((factors.worker != 1.0).any())
 
 
 def assigned(weight: Floats) -> Ints:
@@ -178,12 +204,16 @@ def assigned(weight: Floats) -> Ints:
 def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together at a step's end, as often as each did alone.
 
-    returns : None where no worker pauses.
+    returns : None where no worker pauses, where a step is one compute each way, whose pause looks like a
+              slow worker or a heavy microbatch, or where too many computes pause to know what is usual.
     """
-    pauses_s = _pauses(replays.found)
+    factors, pauses_s = replays.found.factors, _pauses(replays.found)
     if pauses_s is None:
         return None
-    lengths_s, workers = np.sort(pauses_s[pauses_s > 0.0]), pauses_s.shape[0] * pauses_s.shape[2]
+    lengths_s, workers = _collections(pauses_s), pauses_s.shape[0] * pauses_s.shape[2]
+    computes = 0 if factors is None else factors.noise[0, 0, :, :, 0, 0].size
+    if computes == 1 or len(lengths_s) > MOST_PAUSED * max(computes, 1) * pauses_s.size:
+        return None
     every_steps = max(1, round(pauses_s.size / len(lengths_s)))
     share = np.arange(len(lengths_s) + 1) / len(lengths_s)
     longest_s = float(lengths_s @ np.diff(share**workers))
@@ -191,6 +221,18 @@ def planned_collections(replays: Replays) -> Collections | None:
     saved_s = replays.mean_s() - without_s
     pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
     return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
+
+
+def _collections(pauses_s: Tensor) -> Floats:
+    """Lengths of what may be collections, ascending: half of all time paused is in longer ones, or shorter.
+
+    Single ops that chance made longer are far shorter, and would make collections look frequent. [s]
+    """
+    lengths_s = np.sort(pauses_s[pauses_s > 0.0])
+    before_s = np.cumsum(lengths_s)
+    usual_s = lengths_s[np.searchsorted(before_s, before_s[-1] / 2.0)]
+    alike: Floats = lengths_s[lengths_s >= LEAST_COLLECTION * usual_s]
+    return alike
 
 
 def _pauses(found: Found) -> Tensor | None:

@@ -19,6 +19,9 @@ from udfs.kernel.replay.replay import replay
 MOST_TRIED: Final = 3
 """Hosts, or replicas, that are tried: those whose workers lose most."""
 
+LEAST_EXCHANGED: Final = 0.001
+"""Part of the step below which no exchange is advised: another host may be the slow one."""
+
 LEAST_REPLICAS: Final = 3
 """Of fewer none is removed: one that is left has nobody to exchange gradients with."""
 
@@ -61,7 +64,7 @@ class Lightened(NamedTuple):
 
 
 def host_exchanged(replays: Replays) -> Exchanged | None:
-    """Find the host whose exchange for a healthy one saves most; None where no slow worker's is known."""
+    """Find the host whose exchange for a healthy one saves most; None where no slow worker's is known to."""
     found = replays.found
     lost_s = _lost(found)
     hosts = found.job.hosts
@@ -74,7 +77,9 @@ def host_exchanged(replays: Replays) -> Exchanged | None:
     answers = [
         Exchanged(host, Replays(_healthy(found, hosts == host), replays.work).mean_s()) for host in tried
     ]
-    return min(answers, key=lambda each: each.step_s, default=None)
+    best = min(answers, key=lambda each: each.step_s, default=None)
+    saves = best is not None and best.step_s < (1.0 - LEAST_EXCHANGED) * replays.mean_s()
+    return best if saves else None
 
 
 def _lost(found: Found) -> Floats:

@@ -46,7 +46,7 @@ def works(factors: Factors) -> Works:
     left = as_is_s - work_s
     left /= np.maximum(np.maximum(work_s, balanced_s), TINY_S)
     left += 1.0
-    left *= _error(left)
+    left *= error_of_weights(left)
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
         as_is_s,
@@ -63,7 +63,7 @@ def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor
     return scaled_s
 
 
-def _error(left: Tensor) -> Floats:
+def error_of_weights(left: Tensor) -> Floats:
     """Factors that scatter like the error of microbatch weights, from the difference of two halves.
 
     The weights took with them their share of the noise, which a fix of the data does not take away: steps end
