@@ -8,13 +8,20 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Blocking, TraceDefectError
+from udfs.kernel.recorded.at_once import begin_at_once
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 
-LEAST_DISCREPANCY: Final = 0.005
+LEAST_DISCREPANCY: Final = 0.0001
 """Nothing is tried where the replay is nearer to the record than this share of the step time."""
+
+NOTABLE: Final = 0.005
+"""From this discrepancy on step times show whether transfers block; below it, when ops begin does."""
+
+NO_WORSE: Final = 1e-5
+"""By this share of the step time the replay may then get further from the record."""
 
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
@@ -112,22 +119,32 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
         return nothing
     types = stated
     if types is None:
-        ends_s = [block.start_s + block.duration_s for block in blocks]
-        types = tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
+        types = _types_that_may(blocks)
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
     eager = sends if any(_is_eager(each, blocks, sample.clock) for each in sends) else ()
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
+    least_gain = LEAST_GAIN / 2 if nonblocking >= NOTABLE else nonblocking / 4
+    may_gain = stated is None and found.blocking - found.least >= least_gain - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
-        if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
+        if fewer is not None and found.blocking - fewer.blocking >= least_gain:
             found = fewer
-    is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
-    return found if is_closer or stated is not None else found._replace(chosen=Blocking())
+    return found if stated is not None or _is_shown(sample, found) else found._replace(chosen=Blocking())
+
+
+def _is_shown(sample: Sample, found: BlockingFound) -> bool:
+    """Whether the record shows that transfers block: by step times, or by when ops begin."""
+    gain = found.nonblocking - found.blocking
+    if found.nonblocking >= NOTABLE:
+        return gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * found.nonblocking
+    if gain < -NO_WORSE:
+        return False
+    plain, waiting = (sample.lay_out(each, sample.steps) for each in (Blocking(), found.chosen))
+    return begin_at_once(plain, waiting)
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
@@ -139,7 +156,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
     if of_all.chosen.types or stated is not None:
         return of_all
     apart = np.abs(actual_s - sample.plain_s)
-    at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
+    at = np.flatnonzero(apart > np.maximum(NOTABLE, FAR * of_all.nonblocking) * actual_s)
     if at.size < 2:
         return of_all
     far = sample._replace(
@@ -175,6 +192,8 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     """
     if not nonblocking >= LEAST_DISCREPANCY:
         return []
+    if nonblocking < NOTABLE:
+        return sample.lay_out(Blocking(), sample.steps) if _may_be_seen(sample) else []
     is_probed = sample.is_probed or nonblocking > LITTLE_MORE * LEAST_GAIN
     if is_probed and not _may_gain(sample):
         return []
@@ -186,6 +205,20 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
         if _is_ruled_out(every, sample, nonblocking):
             return []
     return every if is_probed or _may_gain(sample) else []
+
+
+def _may_be_seen(sample: Sample) -> bool:
+    """Whether a middle step shows waits, which is far cheaper to ask than all steps: most show none."""
+    at = len(sample.steps) // 2
+    plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
+    types = _types_that_may(plain)
+    if not types:
+        return False
+    try:
+        waiting = sample.lay_out(Blocking(types), sample.steps[at : at + 1])
+    except TraceDefectError:
+        return True
+    return begin_at_once(plain, waiting, least=1)
 
 
 def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
@@ -258,6 +291,12 @@ def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: F
     replayed_s, actual_s, negative_s = replays
     nearest_s = np.clip(actual_s, plain_s - negative_s, replayed_s + negative_s)
     return discrepancy(nearest_s, actual_s)
+
+
+def _types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
+    """Types of transfers that may block, for what the record shows of overlaps."""
+    ends_s = [block.start_s + block.duration_s for block in blocks]
+    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
 
 
 def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
