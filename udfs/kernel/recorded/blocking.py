@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Blocking, TraceDefectError
-from udfs.kernel.recorded.at_once import begin_at_once
-from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
+from udfs.kernel.recorded.durations import SENDS, put_transfers
+from udfs.kernel.recorded.signs import begin_at_once, is_eager, types_that_may
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 
-LEAST_DISCREPANCY: Final = 0.0001
+LEAST_DISCREPANCY: Final = 1e-5
 """Nothing is tried where the replay is nearer to the record than this share of the step time."""
 
 NOTABLE: Final = 0.005
@@ -36,29 +36,11 @@ MOST_LEFT: Final = 0.75
 ROUNDING: Final = 1e-9
 """Part of a step by which replays that would be equal may differ."""
 
-TAIL: Final = (
-    ot.GC,
-    ot.LAYERNORM_GRADS_ALL_REDUCE,
-    ot.EMBEDDING_GRADS_ALL_REDUCE,
-    ot.OPTIMIZER_CLIP_MAIN_GRAD,
-    ot.OPTIMIZER,
-)
-"""What follows the last compute, and blocking transfers."""
-
 FAR: Final = 2.0
 """Steps that are this many times as far from the record as the median step may show what others do not."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
-
-OVERLAPPING: Final = 0.01
-"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
-
-EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
-
-APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
 
 
 class BlockingFound(NamedTuple):
@@ -119,10 +101,10 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
         return nothing
     types = stated
     if types is None:
-        types = _types_that_may(blocks)
+        types = types_that_may(blocks)
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
-    eager = sends if any(_is_eager(each, blocks, sample.clock) for each in sends) else ()
+    eager = sends if any(is_eager(each, blocks, sample.clock) for each in sends) else ()
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
@@ -211,7 +193,7 @@ def _may_be_seen(sample: Sample) -> bool:
     """Whether a middle step shows waits, which is far cheaper to ask than all steps: most show none."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
-    types = _types_that_may(plain)
+    types = types_that_may(plain)
     if not types:
         return False
     try:
@@ -231,7 +213,7 @@ def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float
     replays = _replays(every, sample.clock)
     least = least_discrepancy(every, replays, sample.plain_s)
     is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
-    return not is_near and not any(_is_eager(each, every, sample.clock) for each in SENDS)
+    return not is_near and not any(is_eager(each, every, sample.clock) for each in SENDS)
 
 
 def _may_gain(sample: Sample) -> bool:
@@ -291,56 +273,3 @@ def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: F
     replayed_s, actual_s, negative_s = replays
     nearest_s = np.clip(actual_s, plain_s - negative_s, replayed_s + negative_s)
     return discrepancy(nearest_s, actual_s)
-
-
-def _types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
-    """Types of transfers that may block, for what the record shows of overlaps."""
-    ends_s = [block.start_s + block.duration_s for block in blocks]
-    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
-
-
-def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
-    """Whether transfers of a type exist and hardly any overlaps other work of its worker.
-
-    ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
-    """
-    overlapping = number = 0
-    for block, end_s in zip(blocks, ends_s, strict=True):
-        for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
-            firsts = cell.program.first_ops
-            in_turn = [*ot.COMPUTE, *TAIL]
-            if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
-                in_turn.append(ot.GRADS_REDUCE_SCATTER)
-            others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
-            transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
-            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
-            number += end_s[transfers].size
-    return number > 0 and overlapping <= OVERLAPPING * number
-
-
-def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
-    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
-    starts_s, ends_s = start_s[transfers], end_s[transfers]
-    shared_s, later_s = np.empty((2, *starts_s.shape))
-    found = np.zeros(starts_s.shape, dtype=bool)
-    for other in others if found.size else ():
-        np.minimum(ends_s, end_s[other], out=shared_s)
-        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > NO_OP_TOLERANCE_S
-    return found
-
-
-def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
-    early = number = 0
-    for block in blocks:
-        for members, _ in block.graph.meetings:
-            if block.graph.op_types[members[0][0]] == op_type:
-                sends, recvs = (list(ops) for ops in members)
-                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
-                is_early = by_s > NO_OP_TOLERANCE_S
-                if is_early.any():
-                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-                early += int(np.count_nonzero(is_early))
-                number += by_s.size
-    return early > EARLY * number
