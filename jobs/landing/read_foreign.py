@@ -127,7 +127,7 @@ class ForeignUnit:
         elif found.evidence:
             manifest = _unusable(manifest, nccl_inspector.NO_REPLAY)
         else:
-            manifest = _unusable(manifest, f"{len(found.others)} files, none in a format that is read")
+            manifest = _unusable(manifest, f"none of {len(found.others)} files has a format that is read")
         self._evidence.take(found.evidence)
         left_out = Counter(manifest["left_out"]) + self._evidence.left_out
         return manifest | {"left_out": left_out_of(left_out)}

@@ -211,9 +211,15 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
     steps = job["steps"] + job["steps_dropped"]
     whole = f"{wording.percent(job['steps'] / steps)} of those recorded"
     whole += "; others lack a worker" if job["steps_dropped"] else ""
+    other = "their times are of another day than the log date: left out, unless all are"
     return [
         ("status", wording.STATUS_WORDS[job["status"]], job["status_detail"] or ""),
         ("steps replayed", wording.number(job["steps"]), whole),
+        *(
+            [("lines of another day", wording.number(job["other_day_lines"]), other)]
+            if job["other_day_lines"]
+            else []
+        ),
         ("workers", wording.number(job["workers"]), f"{wording.number(job['ops'])} ops"),
         ("discrepancy", wording.percent(job["discrepancy"]), "replayed against recorded step time"),
         (

@@ -10,6 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.simulation import Simulation
 from schemas.vocabulary import OP_TYPES, TRANSFER_OPS, Status
 from tests.conftest import TRACES
 from tests.evaluation.blocking.draw import KINDS, Drawn, draw
@@ -78,6 +81,32 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     assert job["simulated_step_s"] == pytest.approx(drawn(kind).step_s, rel=1e-3)
     if kind != "buffered, fused":  # whose calls hide when their sends were done
         assert job["slowdown"] == pytest.approx(drawn(kind).slowdown, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        (71001, "blocking"),
+        (71033, "fused"),
+        (60099, "buffered, receives"),
+        (60166, "mixed: all but sends back"),
+    ],
+)
+def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
+    """It misses 0.01 to 0.3 %; without blocking transfers S is off by up to 4 %."""
+    found = draw(seed, kind)
+    job = job_row(found.rank_steps, found.manifest)
+    assert set(job["blocking"]) == KINDS[kind][0]
+    assert job["discrepancy_nonblocking"] < 0.003
+    assert job["slowdown"] == pytest.approx(found.slowdown, rel=1e-4)
+
+
+def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
+    """Waits would explain three quarters of what the replay misses, in all steps alike."""
+    job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
+    found = job_row(job.rank_steps, job.manifest)
+    assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE
+    assert not found["blocking"]
 
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])

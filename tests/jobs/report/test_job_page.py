@@ -155,6 +155,13 @@ def test_it_says_how_far_to_trust_it() -> None:
     assert some.endswith(" of those recorded; others lack a worker")
 
 
+def test_lines_of_another_day_are_mentioned_where_there_are_any() -> None:
+    assert [each[1] for each in trust({**SICK.job, "other_day_lines": 12}) if "another day" in each[0]] == [
+        "12"
+    ]
+    assert all("another day" not in each[0] for each in trust(SICK.job))
+
+
 def test_no_line_ends_between_a_number_and_its_per_cent_sign() -> None:
     content = job_page(SICK).decode()
     assert "\N{NO-BREAK SPACE}%" in content

@@ -6,15 +6,22 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Blocking, TraceDefectError
-from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, SENDS, on_one_clock, put_transfers
+from udfs.kernel.recorded.durations import SENDS, put_transfers
+from udfs.kernel.recorded.signs import begin_at_once, is_eager, types_that_may
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 
-LEAST_DISCREPANCY: Final = 0.005
+LEAST_DISCREPANCY: Final = 1e-5
 """Nothing is tried where the replay is nearer to the record than this share of the step time."""
+
+NOTABLE: Final = 0.005
+"""From this discrepancy on step times show whether transfers block; below it, when ops begin does."""
+
+NO_WORSE: Final = 1e-5
+"""By this share of the step time the replay may then get further from the record."""
 
 LEAST_GAIN: Final = 0.004
 """By so much of the step time blocking transfers must bring the replay closer to the record."""
@@ -29,29 +36,11 @@ MOST_LEFT: Final = 0.75
 ROUNDING: Final = 1e-9
 """Part of a step by which replays that would be equal may differ."""
 
-TAIL: Final = (
-    ot.GC,
-    ot.LAYERNORM_GRADS_ALL_REDUCE,
-    ot.EMBEDDING_GRADS_ALL_REDUCE,
-    ot.OPTIMIZER_CLIP_MAIN_GRAD,
-    ot.OPTIMIZER,
-)
-"""What follows the last compute, and blocking transfers."""
-
 FAR: Final = 2.0
 """Steps that are this many times as far from the record as the median step may show what others do not."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
-
-OVERLAPPING: Final = 0.01
-"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
-
-EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
-
-APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
 
 
 class BlockingFound(NamedTuple):
@@ -112,22 +101,32 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
         return nothing
     types = stated
     if types is None:
-        ends_s = [block.start_s + block.duration_s for block in blocks]
-        types = tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
+        types = types_that_may(blocks)
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
-    eager = sends if any(_is_eager(each, blocks, sample.clock) for each in sends) else ()
+    eager = sends if any(is_eager(each, blocks, sample.clock) for each in sends) else ()
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
-    may_gain = stated is None and found.blocking - found.least >= LEAST_GAIN / 2 - ROUNDING
+    least_gain = LEAST_GAIN / 2 if nonblocking >= NOTABLE else nonblocking / 4
+    may_gain = stated is None and found.blocking - found.least >= least_gain - ROUNDING
     for each in types if may_gain else ():
         # Waits that were none: without them the replay is closer.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
-        if fewer is not None and found.blocking - fewer.blocking >= LEAST_GAIN / 2:
+        if fewer is not None and found.blocking - fewer.blocking >= least_gain:
             found = fewer
-    is_closer = nonblocking - found.blocking >= LEAST_GAIN and found.blocking <= MOST_LEFT * nonblocking
-    return found if is_closer or stated is not None else found._replace(chosen=Blocking())
+    return found if stated is not None or _is_shown(sample, found) else found._replace(chosen=Blocking())
+
+
+def _is_shown(sample: Sample, found: BlockingFound) -> bool:
+    """Whether the record shows that transfers block: by step times, or by when ops begin."""
+    gain = found.nonblocking - found.blocking
+    if found.nonblocking >= NOTABLE:
+        return gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * found.nonblocking
+    if gain < -NO_WORSE:
+        return False
+    plain, waiting = (sample.lay_out(each, sample.steps) for each in (Blocking(), found.chosen))
+    return begin_at_once(plain, waiting)
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
@@ -139,7 +138,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
     if of_all.chosen.types or stated is not None:
         return of_all
     apart = np.abs(actual_s - sample.plain_s)
-    at = np.flatnonzero(apart > np.maximum(LEAST_DISCREPANCY, FAR * of_all.nonblocking) * actual_s)
+    at = np.flatnonzero(apart > np.maximum(NOTABLE, FAR * of_all.nonblocking) * actual_s)
     if at.size < 2:
         return of_all
     far = sample._replace(
@@ -175,6 +174,8 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     """
     if not nonblocking >= LEAST_DISCREPANCY:
         return []
+    if nonblocking < NOTABLE:
+        return sample.lay_out(Blocking(), sample.steps) if _may_be_seen(sample) else []
     is_probed = sample.is_probed or nonblocking > LITTLE_MORE * LEAST_GAIN
     if is_probed and not _may_gain(sample):
         return []
@@ -188,6 +189,20 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     return every if is_probed or _may_gain(sample) else []
 
 
+def _may_be_seen(sample: Sample) -> bool:
+    """Whether a middle step shows waits, which is far cheaper to ask than all steps: most show none."""
+    at = len(sample.steps) // 2
+    plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
+    types = types_that_may(plain)
+    if not types:
+        return False
+    try:
+        waiting = sample.lay_out(Blocking(types), sample.steps[at : at + 1])
+    except TraceDefectError:
+        return True
+    return begin_at_once(plain, waiting, least=1)
+
+
 def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
     """Whether no choice of types can bring the replay so near to the record that they are taken to block.
 
@@ -198,7 +213,7 @@ def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float
     replays = _replays(every, sample.clock)
     least = least_discrepancy(every, replays, sample.plain_s)
     is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
-    return not is_near and not any(_is_eager(each, every, sample.clock) for each in SENDS)
+    return not is_near and not any(is_eager(each, every, sample.clock) for each in SENDS)
 
 
 def _may_gain(sample: Sample) -> bool:
@@ -258,50 +273,3 @@ def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: F
     replayed_s, actual_s, negative_s = replays
     nearest_s = np.clip(actual_s, plain_s - negative_s, replayed_s + negative_s)
     return discrepancy(nearest_s, actual_s)
-
-
-def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
-    """Whether transfers of a type exist and hardly any overlaps other work of its worker.
-
-    ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
-    """
-    overlapping = number = 0
-    for block, end_s in zip(blocks, ends_s, strict=True):
-        for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
-            firsts = cell.program.first_ops
-            in_turn = [*ot.COMPUTE, *TAIL]
-            if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
-                in_turn.append(ot.GRADS_REDUCE_SCATTER)
-            others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
-            transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
-            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
-            number += end_s[transfers].size
-    return number > 0 and overlapping <= OVERLAPPING * number
-
-
-def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
-    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
-    starts_s, ends_s = start_s[transfers], end_s[transfers]
-    shared_s, later_s = np.empty((2, *starts_s.shape))
-    found = np.zeros(starts_s.shape, dtype=bool)
-    for other in others if found.size else ():
-        np.minimum(ends_s, end_s[other], out=shared_s)
-        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > NO_OP_TOLERANCE_S
-    return found
-
-
-def _is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
-    early = number = 0
-    for block in blocks:
-        for members, _ in block.graph.meetings:
-            if block.graph.op_types[members[0][0]] == op_type:
-                sends, recvs = (list(ops) for ops in members)
-                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
-                is_early = by_s > NO_OP_TOLERANCE_S
-                if is_early.any():
-                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-                early += int(np.count_nonzero(is_early))
-                number += by_s.size
-    return early > EARLY * number

@@ -1,0 +1,124 @@
+"""What recorded times alone show of blocking transfers: overlaps, early ends, ops that begin at once."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, on_one_clock
+from udfs.kernel.recorded.trace import StepBlock
+
+TAIL: Final = (
+    ot.GC,
+    ot.LAYERNORM_GRADS_ALL_REDUCE,
+    ot.EMBEDDING_GRADS_ALL_REDUCE,
+    ot.OPTIMIZER_CLIP_MAIN_GRAD,
+    ot.OPTIMIZER,
+)
+"""What follows the last compute, and blocking transfers."""
+
+OVERLAPPING: Final = 0.01
+"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
+
+EARLY: Final = 0.005
+"""Of an eager type, at least this share of the sends ends before its recv begins."""
+
+APART_S: Final = 1e-3
+"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
+
+LEAST_POSTPONED: Final = 24
+"""Fewer ops may begin with the end of a transfer by chance."""
+
+AT_ONCE: Final = 0.99
+"""At least this share of the ops that waits postpone begins when the wait ends."""
+
+
+def types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
+    """Types of transfers that may block, for what the record shows of overlaps."""
+    ends_s = [block.start_s + block.duration_s for block in blocks]
+    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
+
+
+def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
+    """Whether transfers of a type exist and hardly any overlaps other work of its worker.
+
+    ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
+    """
+    overlapping = number = 0
+    for block, end_s in zip(blocks, ends_s, strict=True):
+        for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
+            firsts = cell.program.first_ops
+            in_turn = [*ot.COMPUTE, *TAIL]
+            if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
+                in_turn.append(ot.GRADS_REDUCE_SCATTER)
+            others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
+            transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
+            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
+            number += end_s[transfers].size
+    return number > 0 and overlapping <= OVERLAPPING * number
+
+
+def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
+    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
+    starts_s, ends_s = start_s[transfers], end_s[transfers]
+    shared_s, later_s = np.empty((2, *starts_s.shape))
+    found = np.zeros(starts_s.shape, dtype=bool)
+    for other in others if found.size else ():
+        np.minimum(ends_s, end_s[other], out=shared_s)
+        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
+        found |= shared_s > NO_OP_TOLERANCE_S
+    return found
+
+
+def is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
+    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
+    early = number = 0
+    for block in blocks:
+        for members, _ in block.graph.meetings:
+            if block.graph.op_types[members[0][0]] == op_type:
+                sends, recvs = (list(ops) for ops in members)
+                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
+                is_early = by_s > NO_OP_TOLERANCE_S
+                if is_early.any():
+                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
+                early += int(np.count_nonzero(is_early))
+                number += by_s.size
+    return early > EARLY * number
+
+
+def begin_at_once(
+    plain: Sequence[StepBlock], blocking: Sequence[StepBlock], least: int = LEAST_POSTPONED
+) -> bool:
+    """Whether the record shows the waits of blocking transfers, whatever the step time says of them.
+
+    Asked are ops that could have begun earlier, by more than a clock's noise, had their worker not waited.
+    If it waited, they begin as soon as it is done; if not, their starts hardly ever fall on that instant.
+
+    plain, blocking : the same steps, laid out without and with these waits.
+    least           : as many ops must be postponed.
+    """
+    pairs = [
+        (free, waiting, np.isin(waiting.steps, free.steps))
+        for waiting in blocking
+        for free in plain
+        if waiting.start_s.shape[::2] == free.start_s.shape[::2]
+    ]
+    number, at_once = np.sum([(0, 0), *(_counts(*pair) for pair in pairs if pair[-1].any())], axis=0).tolist()
+    return bool(number >= least and at_once >= AT_ONCE * number)
+
+
+def _counts(free: StepBlock, waiting: StepBlock, steps: Mask) -> tuple[int, int]:
+    """Ops that waits postpone, and those of them that begin when the wait ends."""
+    start_s = waiting.start_s[:, steps]
+    end_s = start_s + waiting.duration_s[:, steps]
+    number = at_once = 0
+    for op, (before, now) in enumerate(zip(free.graph.waits_for, waiting.graph.waits_for, strict=True)):
+        if before and len(now) > len(before):
+            wait_end_s = end_s[list(now)].max(axis=0)
+            is_postponed = wait_end_s - end_s[list(before)].max(axis=0) > NO_OP_TOLERANCE_S
+            is_at_once = np.abs(start_s[op] - wait_end_s) <= NO_OP_TOLERANCE_S
+            number += int(np.count_nonzero(is_postponed))
+            at_once += int(np.count_nonzero(is_postponed & is_at_once))
+    return number, at_once
