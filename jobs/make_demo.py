@@ -16,6 +16,7 @@ from jobs.night import whole_night
 from jobs.reading.spark_reader import collected
 from jobs.report.links import INDEX_NAME
 from jobs.runtime.arguments import Arguments, not_negative, option, where
+from jobs.runtime.places import is_url
 from jobs.runtime.printing import write
 from jobs.runtime.progress import working
 from jobs.runtime.project import data_root
@@ -151,6 +152,14 @@ def check_own(landing: Path) -> None:
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
 
 
+def check_paths(settings: Settings, _args: Arguments) -> None:
+    """Raise SettingsError as check_own does, and for URLs: logs are generated, and shown, on this machine."""
+    for name, path in (("landing", settings.paths.landing), ("warehouse", settings.paths.warehouse)):
+        if is_url(path):
+            raise SettingsError(f"the demo stays on this machine: name a folder as --{name}, not {path}")
+    check_own(Path(settings.paths.landing))
+
+
 def _copy_traces(traces: Path, landing: Path) -> None:
     """Copy each published trace into the landing as a separate job."""
     for trace in sorted(traces.glob("*/trace-*.parquet")):
@@ -188,7 +197,7 @@ def _say(text: str) -> None:
     option("--seed N", "random seed: another number gives another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
-    reads=lambda settings, _: check_own(Path(settings.paths.landing)),
+    reads=check_paths,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Generate a small fleet with known faults, run its nights, print the results."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.make_demo import MARKER, NEXT, SUMMARY, make_landing, show
+from jobs.make_demo import MARKER, NEXT, SUMMARY, main, make_landing, show
 from jobs.runtime.settings import Settings, SettingsError
 from tests.jobs.conftest import Demo
 from tests.support.commands import start
@@ -32,6 +32,12 @@ def test_a_folder_with_other_contents_is_refused(tmp_path: Path) -> None:
         make_landing(tmp_path, seed=0)
     assert precious.exists()
     assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize("name", ["landing", "warehouse"])
+def test_a_store_is_refused_before_anything_is_made(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--{name}", "s3://bucket/demo"]) == 2
+    assert f"name a folder as --{name}, not s3://bucket/demo" in capsys.readouterr().err
 
 
 def test_summary_of_an_empty_warehouse(
