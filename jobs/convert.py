@@ -29,6 +29,8 @@ from udfs.what_if import SimulationSettings
 
 _SAID: Final = ("source_format", "transfers", *SIZES, "manifest_status", "manifest_detail", "warm_up_steps")
 """Of the row of jobs, for programs."""
+_NOT_CONVERTED: Final = dict.fromkeys((*_SAID, "ops", "rows", "ranks", "steps", "broken", "left_out"))
+"""What programs are given of logs that need no conversion: nothing was counted."""
 _MOST_LAST: Final = 3
 _MOST_RUNS: Final = 5
 
@@ -76,7 +78,7 @@ def _converted(args: Arguments) -> int:
         if not args.format:
             say(str(error))
         outcome = analysis(run)
-        _judge(outcome, args.format, {})
+        _judge(outcome, args.format, _NOT_CONVERTED)
         return Exit.DONE if outcome.tables.workers else Exit.FAILED
     found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
     if not args.format:

@@ -19,6 +19,7 @@ from tests.jobs.conftest import Ask
 from tests.jobs.landing.formats.foreign_logs import LOGS, as_json
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import land
+from tests.jobs.test_json_answers import KEYS
 from tests.support.line_cases import line
 from tests.support.night import DAY
 from udfs.what_if import simulate_job
@@ -123,6 +124,10 @@ def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path
     _, analysed, _ = call(analyse.main, tmp_path, "--page", tmp_path / "page.html")
     assert judged[0].startswith("Not analysed: no manifest (job.json)")
     assert "\n".join(judged) in analysed
+    _, printed, _ = call(main, tmp_path, "--check", "--format", "json")
+    (found,) = json.loads(printed)
+    assert sorted(found) == json.loads(KEYS.read_bytes())["convert"]
+    assert (found["status"], found["ops"]) == ("no_manifest", None)
 
 
 def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: Ask) -> None:
