@@ -135,28 +135,7 @@ def commit(
     gone = [*removed, *(logged(log, replaced) if replaced else [])]
     if not staged and not gone:
         return  # no rows replace no rows: readers need no new version
-    now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            path=file.path,
-            size=file.bytes,
-            partition_values=dict(file.partition),
-            modification_time=now_ms,
-            data_change=not are_same_rows,
-            stats=file.stats,
-        )
-        for file in staged
-    ]
-    actions += [
-        RemoveAction(
-            path=file.name,
-            data_change=not are_same_rows,
-            deletion_timestamp=now_ms,
-            size=file.size,
-            partition_values=dict(file.partition),
-        )
-        for file in gone
-    ]
+    actions = _actions(staged, gone, data_change=not are_same_rows)
     if check is not None:
         check()
     version = log.version()
@@ -166,6 +145,35 @@ def commit(
         if lease is None or table.name not in PUBLISHED_TABLES or not _undone_since(path, version, lease):
             raise
         _commit(path, table, actions)
+
+
+def _actions(
+    staged: Sequence[StagedFile], gone: Sequence[Logged], *, data_change: bool
+) -> list[AddAction | RemoveAction]:
+    """What a commit says of files that come and of files that go."""
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    coming = [
+        AddAction(
+            path=file.path,
+            size=file.bytes,
+            partition_values=dict(file.partition),
+            modification_time=now_ms,
+            data_change=data_change,
+            stats=file.stats,
+        )
+        for file in staged
+    ]
+    going = [
+        RemoveAction(
+            path=file.name,
+            data_change=data_change,
+            deletion_timestamp=now_ms,
+            size=file.size,
+            partition_values=dict(file.partition),
+        )
+        for file in gone
+    ]
+    return [*coming, *going]
 
 
 def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) -> None:
