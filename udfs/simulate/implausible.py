@@ -39,7 +39,7 @@ ENOUGH_OPS: Final = 8
 """Ops of a line, of which each takes as long as all before it only where durations are ends."""
 
 OTHER_UNIT: Final = 10.0
-"""Where on every line an op takes so many times as long as the last start, these have another unit."""
+"""Where on every line ops take this many times as long as the last start, durations have another unit."""
 
 LEAST_BUSY: Final = 0.005
 """The ops of a step fill more of it, waiting for others included."""
@@ -97,8 +97,11 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
         longest_of_line, last_us = (
             np.maximum.reduceat(each, first)[of_line] for each in (duration_us, start_us)
         )
-        busy = (np.add.reduceat(duration_us, first) / np.maximum(span_us, SHORTEST_US))[of_line]
-    if len(last_us) and ((last_us > 0.0) & (longest_of_line > OTHER_UNIT * last_us)).all():
+        total_us = np.add.reduceat(duration_us, first)[of_line]
+        busy = total_us / np.maximum(span_us, SHORTEST_US)[of_line]
+        # Not one long wait alone: all others together, too.
+        too_long_us = np.minimum(longest_of_line, total_us - longest_of_line)
+    if len(last_us) and ((last_us > 0.0) & (too_long_us > OTHER_UNIT * last_us)).all():
         return (
             f"ops take up to {longest_us:.3g} us and begin within {float(last_us.max()):.3g} us: "
             "is duration_us in nanoseconds, or start_us in milliseconds?"
