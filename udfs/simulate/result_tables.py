@@ -127,10 +127,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         EXPOSED_COMMUNICATION: _table(EXPOSED_COMMUNICATION, exposed_columns(found.exposed)),
         HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.recorded.clocks, replayed.rows)),
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
-        JOB_BASELINE: _of_rows(
-            JOB_BASELINE,
-            [figures | _baseline(replayed, causes)],
-        ),
+        JOB_BASELINE: _of_rows(JOB_BASELINE, [figures | _baseline(replayed, causes)]),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(
             JOB_TIME,
