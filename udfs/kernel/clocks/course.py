@@ -92,7 +92,8 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
     """Clock offsets relative to what most clocks of a part do, not to its mean; same shape. [s]
 
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
-    most clocks do beside their drift, step by step, is the mean's doing; that is taken away.
+    most clocks do beside their drift, step by step, is the mean's doing; that is taken away. So is the drift
+    that most have: of the mean's leap it is what a line fits, and no clock can be seen to drift alone.
 
     ahead_s : float64, shape (clock, step); nan if unknown. [s]
     """
@@ -111,6 +112,10 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
             values[own] -= middle_s
             off_s[own] -= middle_s
         weight = known / (1.0 + (off_s / (FAR * _spread(np.abs(off_s), known)[:, None])) ** 2)
+    drift = _fit(values, time_s, whole, weight)[1]
+    for number in np.unique(part).tolist():
+        own = part == number
+        values[own] -= np.median(drift[own]) * time_s
     return np.where(known, values, np.nan)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Ints, alike
 from udfs.kernel.clocks.course import FEW, SURE, Course, course, levelled
 from udfs.kernel.clocks.ends import calls, heard
-from udfs.kernel.clocks.joined import Joined, join
+from udfs.kernel.clocks.joined import Joined, agreed, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.graph.graph import Layout, OpGraph
 from udfs.kernel.recorded.ends import Ends
@@ -101,7 +101,8 @@ def estimate(
     floor_s = max(min(limits.floor_s, limits.floor_fraction * step_s), LEAST_FLOOR_S)
     if len(time_s) < FEW_STEPS:
         floor_s = max(limits.floor_s, GROSS_S)
-    joined = join(all_ties(found, clocks, len(time_s)), clocks, time_s)
+    ties = all_ties(found, clocks, len(time_s))
+    joined = join(ties, clocks, time_s)
     ahead_s = _from_median(np.nan_to_num(joined.ahead_s), joined.part)
     noise_s, drift, leap_s = joined.noise_s, np.zeros(clocks), np.zeros((clocks, 1))
     residual_s = np.abs(joined.residual_s[np.isfinite(joined.residual_s)])
@@ -109,7 +110,8 @@ def estimate(
     is_corrected = is_vague = False
     unsteady_s = 0.0
     if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
-        joined = joined._replace(ahead_s=levelled(joined.ahead_s, time_s, joined.part))
+        known_s = joined.ahead_s if len(time_s) < FEW else agreed(joined, ties, floor_s)
+        joined = joined._replace(ahead_s=levelled(known_s, time_s, joined.part))
         fitted = course(joined.ahead_s, time_s)
         followed_s = _followed(joined, fitted)
         ahead_s = _from_median(followed_s, joined.part)

@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter_s
+from udfs.kernel.selection import medians_along
 
 DENSE: Final = 128
 """Up to this many unknowns are solved for at once, more by conjugate gradients."""
@@ -17,6 +18,9 @@ ENOUGH: Final = 1e-9
 SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
 """A tie that the others contradict by more than this many of its standard errors is doubted by as much."""
+
+UNLIKE_OTHER_STEPS: Final = 8.0
+"""Ties disagree in a step if one is off by this multiple of its median over all steps."""
 
 
 class Joined(NamedTuple):
@@ -79,6 +83,24 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     part = _parts(found.one, found.other, nodes)
     system = _System.of(found, part, clocks)
     return _join(found, clocks, part, system, noise_s, _doubts(found, part, system, noise_s))
+
+
+def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
+    """Offsets of clocks; nan where one is off in a single step, and its ties disagree on that step. [s]
+
+    A process that wakes up late ends one collective late: its other ties in that step show no such clock.
+    """
+    off_s = np.abs(np.nan_to_num(joined.residual_s))
+    off_s[off_s <= UNLIKE_OTHER_STEPS * medians_along(off_s, 1)[:, None]] = 0.0
+    worst_s = np.zeros((max(len(joined.part), 1 + int(ties.one.max(initial=-1))), off_s.shape[1]))
+    for ends in (ties.one, ties.other):
+        np.maximum.at(worst_s, ends, off_s)
+    change_s = np.diff(np.nan_to_num(joined.ahead_s), axis=1)
+    there_s = np.concatenate([-change_s[:, :1], change_s], axis=1)
+    back_s = np.concatenate([-change_s, change_s[:, -1:]], axis=1)
+    alone_s = np.where(there_s * back_s > 0.0, np.minimum(np.abs(there_s), np.abs(back_s)), 0.0)
+    is_doubtful = (alone_s > floor_s) & (worst_s[: len(alone_s)] > alone_s / 2)
+    return np.where(is_doubtful, np.nan, joined.ahead_s)
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from udfs.kernel.clocks import joined
-from udfs.kernel.clocks.joined import join
+from udfs.kernel.clocks.joined import agreed, join
 from udfs.kernel.clocks.ties import Ties
 
 STEPS = 12
@@ -58,6 +58,27 @@ def test_steps_that_lack_a_tie() -> None:
     assert np.isnan(found.ahead_s[2:, :4]).all()
     true_s = CLOCKS_S - CLOCKS_S.mean()
     assert found.ahead_s[:2] == pytest.approx(np.repeat(true_s[:2, None], STEPS, axis=1), abs=6e-5)
+
+
+@pytest.mark.parametrize("step", [0, 5, STEPS - 1])
+def test_a_step_in_which_ties_disagree_shows_no_clock(step: int) -> None:
+    """A process wakes up late once: a collective that it ends then says so, its link does not."""
+    some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
+    some.apart_s[6, step] += 0.005
+    found = join(some, 4, TIME_S)
+    assert np.abs(found.ahead_s[3, step] - CLOCKS_S[3]) > 1e-3
+    known_s = agreed(found, some, floor_s=1e-4)
+    assert np.isnan(known_s[3, step])
+    others = np.arange(STEPS) != step
+    assert (known_s[:, others] == found.ahead_s[:, others]).all()
+
+
+def test_a_step_in_which_all_ties_of_a_clock_agree_is_its_own() -> None:
+    some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
+    some.apart_s[2, 5] += 0.005
+    some.apart_s[6, 5] += 0.005
+    found = join(some, 4, TIME_S)
+    assert (agreed(found, some, floor_s=1e-4) == found.ahead_s).all()
 
 
 def test_many_clocks_are_solved_for_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
