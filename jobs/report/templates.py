@@ -46,8 +46,8 @@ _STYLE: Final = "report.css"
 _BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
 """Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones it has to."""
 
-_PER_CENT: Final = re.compile(r"(?<=\d) %(?!\s*[\d(])")
-"""A per cent sign behind its number, which stay in one line; in SQL it stands between two numbers."""
+_PER_CENT: Final = re.compile(r"<(script|code|pre)\b.*?</\1>|(?<=\d) %(?!\s*[\d(]|\w)", re.DOTALL)
+"""A per cent sign behind its number, which stay in one line; or what readers copy, as it is."""
 
 LIBRARY_NAME: Final = "charts-library.js"
 SCRIPT_NAME: Final = "report.js"
@@ -59,7 +59,7 @@ DICTIONARY_NAME: Final = "dictionary.html"
 def page(name: str, values: Mapping[str, object]) -> bytes:
     """Render a template; `root` is the path from the page to the publication's folder."""
     rendered = _environment().get_template(name).render(values)
-    return _PER_CENT.sub("\N{NO-BREAK SPACE}%", rendered).encode()
+    return _PER_CENT.sub(lambda each: each[0] if each[1] else "\N{NO-BREAK SPACE}%", rendered).encode()
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:

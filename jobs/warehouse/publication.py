@@ -7,6 +7,7 @@ versions first.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from jobs.warehouse.tables import Warehouse
 
 _INTENT: Final = "_publishing.json"
+_LOG: Final = logging.getLogger(__name__)
+
 _LOGS: Final = (PIPELINE_RUNS, PUBLICATIONS)
 
 Versions = Mapping[str, int]
@@ -86,7 +89,12 @@ def publication(
     except BaseException:
         lease = held(warehouse.root)
         if lease is None or lease.holds():  # else another writer undoes this
-            recover(warehouse)
+            try:
+                recover(warehouse)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it came second
+                _LOG.warning(
+                    "%s: the next writer undoes what failed; here that failed: %s", warehouse.root, error
+                )
         raise
     _remove_intent(warehouse)
 

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from jobs.warehouse.delta_files import commit, keys_of, with_partition
 from jobs.warehouse.file_frames import in_tasks, packed
 from jobs.warehouse.rows import groups_of
-from jobs.warehouse.staging import StagedFile, Staging, remove
+from jobs.warehouse.staging import StagedFile, Staging, remove, removed_after_errors
 from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import Filters, Logged, logged
 from schemas.table import Table
@@ -50,11 +50,8 @@ def without_units(
     found = [pickle.loads(each) for each in answers]  # noqa: S301  # our own
     gone = [file for file, kept in zip(files, found, strict=True) if kept is not None]
     new = [file for kept in found for file in kept or ()]
-    try:
+    with removed_after_errors(lambda: remove(root, new)):
         commit(path, table, [*staged, *new], removed=gone)
-    except BaseException:
-        remove(root, new)
-        raise
 
 
 def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, int]:
@@ -64,11 +61,8 @@ def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, in
     work = partial(_merged, root, table.name)
     new = [file for each in in_tasks(context, tasks, work) for file in pickle.loads(each)]  # noqa: S301  # our own
     old = [file for task in tasks for file in task]
-    try:
+    with removed_after_errors(lambda: remove(root, new)):
         commit(path, table, new, removed=old, are_same_rows=True)
-    except BaseException:
-        remove(root, new)
-        raise
     return len(old), len(new)
 
 

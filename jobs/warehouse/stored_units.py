@@ -46,9 +46,10 @@ class Facts(NamedTuple):
 
     def read(self) -> dict[str, Any]:
         """Return the row of jobs of one unit, with its events as `events` if there are any; empty without."""
-        found: dict[str, Any] = {}
-        if self.jobs.num_rows:
-            (found,) = self.jobs.to_pylist(maps_as_pydicts="strict")
+        if not self.jobs.num_rows:
+            return {}
+        found: dict[str, Any]
+        (found,) = self.jobs.to_pylist(maps_as_pydicts="strict")
         if self.events.num_rows:
             found["events"] = self.events.to_pylist()
         return found

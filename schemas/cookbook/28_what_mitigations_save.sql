@@ -4,17 +4,20 @@ SELECT
     count(*) AS runs,
     sum(flagged) AS flagged_units,
     round(sum(saved), 1) AS gpu_hours_saved,
-    round(sum(saved) - sqrt(sum(half * half)), 1) AS low,
-    round(sum(saved) + sqrt(sum(half * half)), 1) AS high
+    CASE WHEN count(*) = count(half) THEN round(sum(saved) - sqrt(sum(half * half)), 1) END AS low,
+    CASE WHEN count(*) = count(half) THEN round(sum(saved) + sqrt(sum(half * half)), 1) END AS high
 FROM (
     -- as sure as the fix of its cause; over the days of a run errors add up, over runs their squares do
     SELECT
         mitigation,
         sum(gpu_hours_saved) AS saved,
-        sum(
-            try_divide(gpu_hours_saved, recoverable_gpu_hours)
-            * (recoverable_gpu_hours_high - recoverable_gpu_hours_low) / 2
-        ) AS half,
+        CASE
+            WHEN count(*) = count(recoverable_gpu_hours_high)
+                THEN sum(
+                    try_divide(gpu_hours_saved, recoverable_gpu_hours)
+                    * (recoverable_gpu_hours_high - recoverable_gpu_hours_low) / 2
+                )
+        END AS half,
         count_if(flag_reason IS NOT NULL) AS flagged
     FROM mitigations
     LEFT JOIN job_causes USING (log_date, job_id, run_id, cause)

@@ -262,6 +262,24 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     assert best_interval(once.events) is None
 
 
+def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
+    """Ten hours with a checkpoint an hour, then 20 crashes a minute after each start: 9 % of it is lost."""
+    marks: list[tuple[int, str, int, float | None]] = [(0, "start", 0, None), (60, "first_step", 0, None)]
+    for hour in range(1, 11):
+        at_s = 60 + 3660 * hour
+        marks += [(at_s - 60, "step", 3600 * hour, None), (at_s - 60, "checkpoint", 3600 * hour, 60e6)]
+    for crash in range(20):
+        at_s = 36_660 + 150 * crash
+        marks += [(at_s + 60, "step", 36_060, None), (at_s + 60, "failure", 36_060, None)]
+        marks += [(at_s + 90, "restart", 36_000, None), (at_s + 150, "first_step", 36_000, None)]
+    marks += [(41_460, "step", 37_800, None), (41_460, "stop", 37_800, None)]
+    events = [
+        {"event": event, "at_us": at_s * 1_000_000, "step": step, "duration_us": lasted_us}
+        for at_s, event, step, lasted_us in marks
+    ]
+    assert best_interval(events) is None
+
+
 def test_a_run_that_repeats_less_fails_less() -> None:
     """Checkpoints every 5,000 s, ten failures in 30,000 s: each costs work, and a restart of 600 s."""
     habits = RunHabits(

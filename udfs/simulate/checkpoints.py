@@ -40,7 +40,10 @@ class Interval(NamedTuple):
 
 
 def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
-    """Find the interval; None where the events show fewer than two failures, or no interval.
+    """Find the interval.
+
+    None where the events show fewer than two failures or no interval, or where the best one would save more
+    than all that the run lost: then its failures did not come at random, as in a loop of crashes.
 
     events : rows of run_events in the order of the log.
     """
@@ -71,7 +74,11 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
         first_s + _worked_s(kept_s, every_s, between_s) * (1 + idle_s / work_s) + kept_s // every_s * stall_s
         for every_s in (now_s, best_s)
     ]
-    return Interval(now_s, best_s, stall_s, failures, between_s, 1 - times_s[1] / times_s[0])
+    saved = 1 - times_s[1] / times_s[0]
+    lost_s = work_s - kept_s + sum(stalls_s) + idle_s
+    if saved * (work_s + sum(stalls_s) + first_s + idle_s) > lost_s:
+        return None
+    return Interval(now_s, best_s, stall_s, failures, between_s, saved)
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:

@@ -138,6 +138,26 @@ def test_an_error_in_a_publication_takes_it_back_at_once(tmp_path: Path) -> None
     assert seen(tmp_path) == [[1.0], [1.0]]
 
 
+def test_the_first_error_is_raised_where_taking_back_fails_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(tmp_path, 1.0)
+
+    def fails(*_: object) -> bool:
+        raise OSError("disk full")
+
+    def wrong_rows() -> None:
+        with publication(warehouse_in(tmp_path), "simulate", [DAY], NAMES):
+            raise ValueError("wrong rows")
+
+    monkeypatch.setattr(protocol, "restore", fails)
+    with pytest.raises(ValueError, match="wrong rows"):
+        wrong_rows()
+    monkeypatch.undo()
+    recover(warehouse_in(tmp_path))
+    assert seen(tmp_path) == [[1.0], [1.0]]
+
+
 def test_a_warehouse_of_before_there_were_publications_is_read_as_it_is(tmp_path: Path) -> None:
     warehouse = warehouse_in(tmp_path)
     warehouse.replace(TABLES[STAGE_SLOWDOWN], table_rows(STAGE_SLOWDOWN, [{"slowdown": 1.0}]), [DAY])

@@ -167,29 +167,42 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
     one that gathers parameters once a compute is over has not prefetched them.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
-    before = _may_be_before(graph)
-    delays = []
-    for op in ops:
-        ready_s = _latest(end_s, graph.waits_for[op])
-        if others := before.get(op):
-            over_s = end_s[others]
-            ready_s = np.maximum(ready_s, np.where(over_s <= start_s[op], over_s, -np.inf).max(axis=0))
-        delays.append(start_s[op] - ready_s)
-    late_s = np.maximum(np.array(delays).reshape(-1, *start_s.shape[1:]), 0.0)
-    return KeptDelays(np.array(ops, dtype=np.int64), late_s)
+    ready_s = np.array([_latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
+    place = {op: at for at, op in enumerate(ops)}
+    for others, behind in _may_be_before(graph):
+        entered = [op for op in behind if op in place]
+        if others and entered:
+            at = [place[op] for op in entered]
+            ready_s[at] = np.maximum(ready_s[at], _last_before(end_s[others], start_s[entered]))
+    return KeptDelays(np.array(ops, dtype=np.int64), np.maximum(start_s[ops] - ready_s, 0.0))
+
+
+def _last_before(end_s: Floats, start_s: Floats) -> Floats:
+    """Latest of some ends not after each start, -inf where there is none; shape of start_s. [s]
+
+    Sorted once: FSDP has a gather for each layer's computes, and comparing all with all takes too long.
+
+    end_s, start_s : float64, shape (op, step, dp), of the same steps. [s]
+    """
+    order = np.argsort(np.concatenate([end_s, start_s]), axis=0, kind="stable")
+    ends_s = np.concatenate([end_s, np.full_like(start_s, -np.inf)])
+    latest_s = np.maximum.accumulate(np.take_along_axis(ends_s, order, axis=0), axis=0)
+    np.put_along_axis(ends_s, order, latest_s, axis=0)
+    found: Floats = ends_s[len(end_s) :]
+    return found
 
 
 @once_per_graph
-def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
-    """Ops behind which a worker may begin a collective: its last transfers, for gathers its computes too."""
-    found: dict[int, list[int]] = {}
+def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
+    """Ops behind which a worker may begin others: its last transfers, before gathers its computes too."""
+    found: list[tuple[list[int], list[int]]] = []
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         last = [base + firsts[each + 1] - 1 for each in ot.TRANSFERS if firsts[each + 1] > firsts[each]]
         computes = [base + op for each in ot.COMPUTE for op in range(firsts[each], firsts[each + 1])]
-        found |= dict.fromkeys(range(base, base + firsts[-1]), last)
-        gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
-        found |= {op: [*last, *computes] for op in gathers}
+        first, end = base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1]
+        found.append((last, [*range(base, first), *range(end, base + firsts[-1])]))
+        found.append(([*last, *computes], list(range(first, end))))
     return found
 
 
