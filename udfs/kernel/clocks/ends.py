@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
-from udfs.kernel.recorded.ends import SAMPLED, Apart, Ends, ends_apart, links, sampled
+from udfs.kernel.recorded.ends import SAMPLED, Apart, Ends, Link, ends_apart, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, median, medians_along
 
@@ -139,10 +139,15 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
 
 def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
-    places = _lone_transfers(block.graph, call)
+    places, alone = _lone_transfers(block.graph, call)
     is_usual = places is sampled(block.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
+    if alone is not places:
+        # Calls of two workers that meet each other end together only where sends wait for their recvs.
+        alone_s, alone_doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), alone))
+        is_fooled = alone_doubt_s > TIGHT_S
+        apart_s, doubt_s = np.where(is_fooled, (alone_s, alone_doubt_s), (apart_s, doubt_s))
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
@@ -177,20 +182,28 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
     return (forward - backward) / 2, doubt_s
 
 
-def _lone_transfers(graph: OpGraph, call: Ints) -> list[Ints]:
+def _lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
     """Places of sampled transfers of each link that did not wait for other transfers of their call.
 
-    One that was issued as one call with transfers of other peers returns with the last of these.
+    One that was issued as one call with transfers of other peers returns with the last of these. Behind them
+    those whose both ends were issued alone; the same list where all are.
     """
     if (call == np.arange(graph.size)).all():
-        return sampled(graph)
+        return sampled(graph), sampled(graph)
     own, peers = (call[each] for each in _met(graph))
     first_met, last_met = np.full(graph.size, graph.size), np.full(graph.size, -1)
     np.minimum.at(first_met, own, peers)
     np.maximum.at(last_met, own, peers)
-    is_lone = (first_met == last_met)[call]
-    places = [np.flatnonzero(is_lone[link.sends] & is_lone[link.recvs]) for link in links(graph)]
-    return [at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at for at in places]
+    is_lone, is_alone = (first_met == last_met)[call], np.bincount(call, minlength=graph.size)[call] == 1
+    places, alone = ([_where(link, each) for link in links(graph)] for each in (is_lone, is_lone & is_alone))
+    is_same = all(map(np.array_equal, places, alone))
+    return places, places if is_same else alone
+
+
+def _where(link: Link, is_chosen: Mask) -> Ints:
+    """Places of sampled transfers of a link of which both ends are chosen."""
+    at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
+    return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at
 
 
 class _Group(NamedTuple):

@@ -43,7 +43,9 @@ def sure_share(
 
     before_s : usual time of an op type on earlier days. [s]
     """
-    joined = [(block, of_block) for block, of_block in zip(blocks, slow, strict=True) if _both_ways(block.graph)]
+    joined = [
+        (block, of_block) for block, of_block in zip(blocks, slow, strict=True) if _both_ways(block.graph)
+    ]
     if not joined:
         return 0.0
     usual = _usual([block for block, _ in joined], before_s)
@@ -65,7 +67,9 @@ def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual
     """Usual round trip over all links, steps and dp ranks, and the limit above which one is slow."""
     trips_s, middles_s = [], []
     for block in blocks:
-        own_s = np.array([_whole(block, one) + _whole(block, other) for one, other in _both_ways(block.graph)])
+        own_s = np.array(
+            [_whole(block, one) + _whole(block, other) for one, other in _both_ways(block.graph)]
+        )
         trips_s.append(own_s[np.isfinite(own_s)])
         middles_s.append(middle_of_known(own_s.swapaxes(1, 2).reshape(-1, own_s.shape[1])))
     ways_s = [before_s[each] for each in (ot.FORWARD_RECV, ot.BACKWARD_RECV) if each in before_s]
