@@ -105,6 +105,9 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     sends = tuple(each for each in types if each in SENDS)
     # One way of sending serves both directions, and one of them may never find its recv late.
     eager = sends if any(is_eager(each, blocks, sample.clock) for each in sends) else ()
+    if eager and stated is None:
+        types = types_that_may(blocks, eager)
+        eager = tuple(each for each in eager if each in types)
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing

@@ -34,6 +34,9 @@ MOST: Final = 0.5
 APART_S: Final = 1e-3
 """Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
 
+RESOLUTION_S: Final = 1e-6
+"""Least overlap that shows: logs keep a tenth of that. [s]"""
+
 LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
 
@@ -41,13 +44,15 @@ AT_ONCE: Final = 0.99
 """At least this share of the ops that waits postpone begins when the wait ends."""
 
 
-def types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
-    """Types of transfers that may block, for what the record shows of overlaps."""
+def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tuple[int, ...]:
+    """Types of transfers that may block, for what the record shows of overlaps; eager: sends that are."""
     ends_s = [block.start_s + block.duration_s for block in blocks]
-    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
+    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s, is_eager=each in eager))
 
 
-def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
+def _may_block(
+    op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats], *, is_eager: bool
+) -> bool:
     """Whether transfers of a type exist and hardly any overlaps other work of its worker.
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
@@ -61,20 +66,25 @@ def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Float
                 in_turn.append(ot.GRADS_REDUCE_SCATTER)
             others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
             transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
-            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
-            number += end_s[transfers].size
+            own_s = block.duration_s[transfers]
+            # Of sends that take a few us half says enough: a worker's times are of one clock.
+            most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S
+            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others, most_s)))
+            number += own_s.size
     return number > 0 and overlapping <= OVERLAPPING * number
 
 
-def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
-    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
+def _overlap(
+    start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int], most_s: Floats | float
+) -> Mask:
+    """Mask of transfers that overlap one of the other ops by more than most_s; (op, step, dp)."""
     starts_s, ends_s = start_s[transfers], end_s[transfers]
     shared_s, later_s = np.empty((2, *starts_s.shape))
     found = np.zeros(starts_s.shape, dtype=bool)
     for other in others if found.size else ():
         np.minimum(ends_s, end_s[other], out=shared_s)
         shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > NO_OP_TOLERANCE_S
+        found |= shared_s > most_s
     return found
 
 
