@@ -90,6 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
         (71033, "fused"),
         (60099, "buffered, receives"),
         (60166, "mixed: all but sends back"),
+        (77099, "buffered, receives"),
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
@@ -99,6 +100,19 @@ def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, 
     assert set(job["blocking"]) == KINDS[kind][0]
     assert job["discrepancy_nonblocking"] < 0.003
     assert job["slowdown"] == pytest.approx(found.slowdown, rel=1e-4)
+
+
+def test_one_step_of_other_clocks_makes_no_send_eager() -> None:
+    """The second stage is 50 ms ahead in it: there sends seem to be over before their receives begin."""
+    job = drawn("blocking")
+    lines = job.rank_steps.to_pylist()
+    for each in lines:
+        each["t0_us"] += 50_000 * (each["step"] == 3 and each["pp_rank"] == 1)
+        each["host"] = "host"
+    rows = pa.Table.from_pylist(lines, schema=job.rank_steps.schema)
+    chosen = recorded(rows, job.manifest).blocking.chosen
+    assert chosen.types
+    assert not chosen.eager
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
