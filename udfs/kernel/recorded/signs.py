@@ -1,17 +1,14 @@
-"""What recorded times alone show of blocking transfers: overlaps, early ends, ops that begin at once."""
+"""What recorded times alone show of blocking transfers: overlaps, ops that begin at once."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, on_one_clock
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
-from udfs.kernel.recorded.worker_order import SAME_S
-from udfs.kernel.selection import median_of_all
 
 TAIL: Final = (
     ot.GC,
@@ -24,16 +21,6 @@ TAIL: Final = (
 
 OVERLAPPING: Final = 0.01
 """Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
-
-EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
-
-FEW_STEPS: Final = 3
-MOST: Final = 0.5
-"""And at least this share of those whose recv begins later than they usually take."""
-
-APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
 
 RESOLUTION_S: Final = 1e-6
 """Least overlap that shows: logs keep a tenth of that. [s]"""
@@ -86,65 +73,6 @@ def _overlap(
         np.minimum(ends_s, end_s[other], out=shared_s)
         shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
         found |= shared_s > most_s
-    return found
-
-
-def is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin, and so do not wait for them.
-
-    Of those whose recvs begin so late that they could show it, half must. The step with most of them does not
-    count, unless there are few: a clock that is off in one makes all of its sends look so.
-    """
-    parts = [
-        (block, *(list(ops) for ops in members))
-        for block in blocks
-        for members, _ in block.graph.meetings
-        if block.graph.op_types[members[0][0]] == op_type
-    ]
-    early = [_is_early(block, sends, recvs, clock) for block, sends, recvs in parts]
-    if not _number(early, [block.steps for block, *_ in parts]) > EARLY * sum(each.size for each in early):
-        return False
-    alone = [~_ends_with_a_recv(block, sends) for block, sends, _ in parts]
-    taken = [block.duration_s[sends][own] for (block, sends, _), own in zip(parts, alone, strict=True)]
-    usual_s = median_of_all(np.concatenate(taken)) if any(map(len, taken)) else np.inf
-    could = showed = 0
-    for (block, sends, recvs), is_early, is_alone in zip(parts, early, alone, strict=True):
-        later_s = block.start_s[recvs] - block.start_s[sends]
-        may_show = is_alone & (later_s > usual_s + APART_S)
-        could += int(np.count_nonzero(may_show))
-        showed += int(np.count_nonzero(may_show & is_early))
-    return showed >= MOST * could
-
-
-def _number(early: Sequence[Mask], steps: Sequence[Ints]) -> int:
-    """Early sends in all steps but the one with most; steps: positions of each mask's."""
-    if not any(each.any() for each in early):
-        return 0
-    by_step = np.bincount(np.concatenate(steps), np.concatenate([each.sum(axis=(0, 2)) for each in early]))
-    number_of_steps = len(np.unique(np.concatenate(steps)))
-    return int(by_step.sum() - (by_step.max() if number_of_steps > FEW_STEPS else 0.0))
-
-
-def _is_early(
-    block: StepBlock, sends: list[int], recvs: list[int], clock: Callable[[StepBlock], Ints]
-) -> Mask:
-    """Mask of sends that end before their recvs begin, beyond doubt; shape (send, step, dp)."""
-    by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
-    is_early: Mask = by_s > NO_OP_TOLERANCE_S
-    if is_early.any():
-        is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-    return is_early
-
-
-def _ends_with_a_recv(block: StepBlock, sends: list[int]) -> Mask:
-    """Mask of sends that end with a recv of their worker: as one call, whose end says nothing of the send."""
-    cell = bisect_right(block.graph.first_op, sends[0]) - 1
-    base, firsts = block.graph.first_op[cell], block.graph.cells[cell].program.first_ops
-    end_s = block.start_s[sends] + block.duration_s[sends]
-    found = np.zeros(end_s.shape, dtype=bool)
-    for each in (ot.FORWARD_RECV, ot.BACKWARD_RECV):
-        for recv in range(base + firsts[each], base + firsts[each + 1]):
-            found |= np.abs(block.start_s[recv] + block.duration_s[recv] - end_s) <= SAME_S
     return found
 
 
