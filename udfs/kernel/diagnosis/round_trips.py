@@ -86,12 +86,9 @@ def _ways(block: BlockTimes) -> Iterator[_Way]:
 @once_per_graph
 def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
     """Receives of both directions of each link that has both."""
-    by_place = {link[:4]: link.recvs for link in links(graph)}
-    return [
-        (recvs, by_place[True, *place])
-        for (is_backward, *place), recvs in by_place.items()
-        if not is_backward and (True, *place) in by_place
-    ]
+    backward = {link[1:4]: link.recvs for link in links(graph) if link.is_backward}
+    forward = [link for link in links(graph) if not link.is_backward and link[1:4] in backward]
+    return [(link.recvs, backward[link[1:4]]) for link in forward]
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:

@@ -123,26 +123,33 @@ def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...
 
 
 def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> bool:
-    """Whether sends end before half of their transfer is over, by any clock: there and back together."""
+    """Whether sends end before half of their transfer is over, by any clock: there and back together.
+
+    Asked are the first transfer forward and the last one back, which are most often issued alone.
+    """
     backs = {(id(part.block), *part.cells): part for part in backward}
-    known = long_before = 0
+    asked = long_before = 0
     for part in forward:
         back = backs.get((id(part.block), *part.cells[::-1]))
         if back is not None:
-            after_s, whole_s = np.add(_lone(part), _lone(back))
-            known += int(np.count_nonzero(np.isfinite(after_s)))
-            long_before += int(np.count_nonzero(after_s > np.maximum(HALF * whole_s, 2 * NO_OP_TOLERANCE_S)))
-    return long_before > MOST * known
+            after_s, whole_s = np.add(_times(part, 0), _times(back, -1))
+            is_long = after_s > np.maximum(HALF * whole_s, 2 * NO_OP_TOLERANCE_S)
+            if is_long.any():
+                is_long &= ~(_is_in_call(part, 0) | _is_in_call(back, -1))
+            asked += is_long.size
+            long_before += int(np.count_nonzero(is_long))
+    return long_before > MOST * asked
 
 
-def _lone(part: _Part) -> Floats:
-    """Time from a send's end, and from its start, to the end of its recv; shape (2, step, dp). [s]
+def _times(part: _Part, place: int) -> Floats:
+    """Time from a send's end, and from its start, to the end of its recv; shape (2, step, dp). [s]"""
+    (block, send, recv) = part.block, part.sends[place], part.recvs[place]
+    start_s, end_s = block.start_s[send], block.start_s[recv] + block.duration_s[recv]
+    return np.array([end_s - start_s - block.duration_s[send], end_s - start_s])
 
-    Of the first or the last transfer, which are most often issued alone; nan where neither is.
-    """
-    (sender, receiver), (sends, recvs) = part.cells, ([ops[0], ops[-1]] for ops in part[1:])
-    end_s = part.end_s(recvs)
-    times_s = np.array([end_s - part.end_s(sends), end_s - part.block.start_s[sends]])
-    in_calls = _in_calls(part, sender, sends, RECVS) | _in_calls(part, receiver, recvs, SENDS)
-    first_s, last_s = np.where(in_calls, np.nan, times_s).swapaxes(0, 1)
-    return np.where(np.isfinite(first_s), first_s, last_s)
+
+def _is_in_call(part: _Part, place: int) -> Mask:
+    """Mask of where either end of a transfer was issued with others; shape (step, dp)."""
+    (sender, receiver), send, recv = part.cells, part.sends[place], part.recvs[place]
+    is_in_call: Mask = (_in_calls(part, sender, [send], RECVS) | _in_calls(part, receiver, [recv], SENDS))[0]
+    return is_in_call
