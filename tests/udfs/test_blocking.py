@@ -115,6 +115,17 @@ def test_one_step_of_other_clocks_makes_no_send_eager() -> None:
     assert not chosen.eager
 
 
+def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_before_it() -> None:
+    """Of two stages calls wait for each other: taken to wait for their data, transfers in part looked whole.
+
+    Then whole ones looked slow, and communication was named where none is.
+    """
+    job = draw(77268, "buffered, fused")
+    assert recorded(job.rank_steps, job.manifest).blocking.chosen.eager == (ot.FORWARD_SEND, ot.BACKWARD_SEND)
+    causes = simulate_job(job.rank_steps, job.manifest)["job_causes"].to_pylist()
+    assert not [each["cause"] for each in causes if each["is_cause"]]
+
+
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
     """Waits would explain three quarters of what the replay misses, in all steps alike."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
