@@ -90,6 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
         (71033, "fused"),
         (60099, "buffered, receives"),
         (60166, "mixed: all but sends back"),
+        (77099, "buffered, receives"),
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
@@ -99,6 +100,31 @@ def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, 
     assert set(job["blocking"]) == KINDS[kind][0]
     assert job["discrepancy_nonblocking"] < 0.003
     assert job["slowdown"] == pytest.approx(found.slowdown, rel=1e-4)
+
+
+@pytest.mark.parametrize(("seed", "odd"), [(8, {3}), (28, {3, 4})], ids=["one", "two: most sends wait"])
+def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]) -> None:
+    """The second stage is 50 ms ahead in them: there sends seem to be over before their receives begin."""
+    job = draw(seed, "blocking")
+    lines = job.rank_steps.to_pylist()
+    for each in lines:
+        each["t0_us"] += 50_000 * (each["step"] in odd and each["pp_rank"] == 1)
+        each["host"] = "host"
+    rows = pa.Table.from_pylist(lines, schema=job.rank_steps.schema)
+    chosen = recorded(rows, job.manifest).blocking.chosen
+    assert chosen.types
+    assert not chosen.eager
+
+
+def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_before_it() -> None:
+    """Of two stages calls wait for each other: taken to wait for their data, transfers in part looked whole.
+
+    Then whole ones looked slow, and communication was named where none is.
+    """
+    job = draw(77268, "buffered, fused")
+    assert recorded(job.rank_steps, job.manifest).blocking.chosen.eager == (ot.FORWARD_SEND, ot.BACKWARD_SEND)
+    causes = simulate_job(job.rank_steps, job.manifest)["job_causes"].to_pylist()
+    assert not [each["cause"] for each in causes if each["is_cause"]]
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:

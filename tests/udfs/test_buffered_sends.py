@@ -94,6 +94,7 @@ def test_buffered_sends_delay_nothing() -> None:
         ("buffered, fused", 3208),
         ("buffered, fused", 3288),
         ("buffered, fused", 3308),
+        ("buffered, fused", 77278),
         ("buffered", 7009),
     ],
 )

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask, alike
-from udfs.kernel.clocks.ends import LINK, Heard, Key, calls, heard
+from udfs.kernel.clocks.calls import calls
+from udfs.kernel.clocks.ends import LINK, Heard, Key, heard
 from udfs.kernel.clocks.estimate import LEAST_FLOOR_S, Clocks, Limits, estimate
 from udfs.kernel.clocks.ties import HeardSteps
 from udfs.kernel.graph.graph import Layout

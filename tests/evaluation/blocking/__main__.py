@@ -30,7 +30,7 @@ TITLES: Final = (
     "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
 )  # fmt: skip
 CAUSE_TITLES: Final = (
-    "kind", "faults", "named", "on twins", "of several replicas", "named", "on twins", "jobs",
+    "kind", "like clocks", "faults", "named", "on twins", "of several replicas", "named", "on twins", "jobs",
     "wrong names in", "on twins", "without a flag in", "on twins",
 )  # fmt: skip
 
@@ -80,6 +80,8 @@ class Outcome(NamedTuple):
     @property
     def cause(self) -> str | None:
         """What is to be named."""
+        if self.drawn.is_like_a_clock:
+            return None
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
         return CAUSE_OF.get(self.drawn.fault) if lost >= LEAST_LOST else None
 
@@ -155,7 +157,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 def cause_row(kind: str, pairs: list[Pair]) -> str:
     """One line of the table of causes; asked for are faults that cost enough in the job and in its twin."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
-    cells = [kind]
+    cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
         cells += [str(len(asked)), *_counts("is_named", asked)]
     cells += [str(len(pairs)), *_counts("has_wrong_name", pairs), *_counts("is_wrong_and_sure", pairs)]

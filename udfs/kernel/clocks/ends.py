@@ -10,16 +10,17 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.clocks.calls import lone_transfers
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
-from udfs.kernel.recorded.ends import SAMPLED, Apart, Ends, ends_apart, links, sampled
+from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
-from udfs.kernel.selection import evenly, median, medians_along
-
-SAME_S: Final = 1e-7
-"""Ops of one worker that start and end so close together are one call: logs keep a tenth of a us. [s]"""
+from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
 """Transfers whose ends agree to this need no second opinion. [s]"""
+
+MOST_OF: Final = 0.5
+"""Of sends that wait ends differ by less than this part of a transfer, of those that do not by more."""
 
 ONE_WAY_S: Final = 5e-3
 """How far a link of one direction may be off: there a transfer looks like a clock. [s]"""
@@ -54,40 +55,6 @@ def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints)
     returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
     """
     return _links(block, ends, layout, clock, call) | _collectives(block.graph, ends, layout, clock)
-
-
-def calls(block: StepBlock) -> Ints:
-    """First op of the call that each op was issued in; its own number if it was issued alone. Shape (op,).
-
-    Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
-    tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
-    theirs together, when a compute ends; but such transfers return one by one.
-    """
-    ops, cell = _transfers(block.graph)
-    start_s = block.start_s[ops, 0, 0]
-    end_s = start_s + block.duration_s[ops, 0, 0]
-    order = np.lexsort((end_s, np.round(start_s / SAME_S), cell))
-    ops, start_s, end_s = ops[order], start_s[order], end_s[order]
-    is_first = np.ones(len(ops), dtype=bool)
-    is_first[1:] = (np.diff(start_s) > SAME_S) | (np.abs(np.diff(end_s)) > SAME_S) | (np.diff(cell) > 0)
-    call = np.arange(block.graph.size)
-    call[ops] = ops[is_first][np.cumsum(is_first) - 1]
-    return call
-
-
-@once_per_graph
-def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Transfers that have a peer, ascending, and the cell of each."""
-    ops = np.sort(_met(graph)[0])
-    return ops, np.searchsorted(graph.first_op, ops, side="right")
-
-
-@once_per_graph
-def _met(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Ops of all links' transfers, and the peer of each."""
-    none = np.empty(0, dtype=np.int64)
-    sends, recvs = ([none, *(link[at] for link in links(graph))] for at in (-2, -1))
-    return np.concatenate(sends + recvs), np.concatenate(recvs + sends)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
@@ -139,10 +106,12 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
 
 def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
-    places = _lone_transfers(block.graph, call)
+    places, alone = lone_transfers(block.graph, call)
     is_usual = places is sampled(block.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
+    if alone is not places:
+        _put_alone(block, ends, ways, alone, (apart_s, doubt_s))
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
@@ -153,6 +122,23 @@ def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[
         apart_s[some] = np.where(is_better, least_s, apart_s[some])
         doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
     return apart_s, doubt_s
+
+
+def _put_alone(
+    block: StepBlock, ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]
+) -> None:
+    """Replace what calls of two workers that meet each other say where sends do not wait, in place.
+
+    Such calls return together only if sends wait until the data are there. Transfers that were issued alone
+    say whether they do: else ends differ by most of what the fastest takes.
+    """
+    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), alone))
+    is_loose = own_doubt_s > TIGHT_S
+    if is_loose.any():
+        _, least_doubt_s = _halves(ways, _least_apart(block, ends, ways))
+        is_fooled = is_loose & (own_doubt_s > MOST_OF * least_doubt_s)
+        for room, own in zip(found, (own_s, own_doubt_s), strict=True):
+            room[is_fooled] = own[is_fooled]
 
 
 def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
@@ -175,22 +161,6 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
     spread_s = np.maximum(apart.spread[one], apart.spread[other]) / 2
     doubt_s = spread_s + np.abs(forward + backward) / 2 + np.where(is_one_way, ONE_WAY_S, 0.0)
     return (forward - backward) / 2, doubt_s
-
-
-def _lone_transfers(graph: OpGraph, call: Ints) -> list[Ints]:
-    """Places of sampled transfers of each link that did not wait for other transfers of their call.
-
-    One that was issued as one call with transfers of other peers returns with the last of these.
-    """
-    if (call == np.arange(graph.size)).all():
-        return sampled(graph)
-    own, peers = (call[each] for each in _met(graph))
-    first_met, last_met = np.full(graph.size, graph.size), np.full(graph.size, -1)
-    np.minimum.at(first_met, own, peers)
-    np.maximum.at(last_met, own, peers)
-    is_lone = (first_met == last_met)[call]
-    places = [np.flatnonzero(is_lone[link.sends] & is_lone[link.recvs]) for link in links(graph)]
-    return [at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at for at in places]
 
 
 class _Group(NamedTuple):

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, alike
+from udfs.kernel.clocks.calls import calls
 from udfs.kernel.clocks.course import FEW, SURE, Course, course, levelled
-from udfs.kernel.clocks.ends import calls, heard
+from udfs.kernel.clocks.ends import heard
 from udfs.kernel.clocks.joined import Joined, agreed, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.graph.graph import Layout, OpGraph

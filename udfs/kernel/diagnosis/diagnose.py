@@ -35,7 +35,7 @@ def diagnose(replays: Replays) -> Diagnosis:
             CauseFound(
                 saved,
                 savings.attributed[each],
-                saved >= LEAST_SAVED and not is_skew(each, found, saved),
+                saved >= LEAST_SAVED and not is_skew(each, found, saved, LEAST_SAVED),
                 flags[each],
                 *blame(each, found, job.indicators.get(each, NAN)),
             )

@@ -7,6 +7,7 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.found import Found
+from udfs.kernel.diagnosis.round_trips import sure_share
 from udfs.kernel.diagnosis.savings import Savings
 from udfs.kernel.graph.graph import Layout
 
@@ -74,12 +75,14 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: 
     ]
 
 
-def is_skew(each: int, found: Found, saved: float) -> bool:
-    """Whether clock skew alone could explain what a fix seems to save."""
+def is_skew(each: int, found: Found, saved: float, least: float) -> bool:
+    """Whether clock skew alone could explain what a fix seems to save, but for less than `least`."""
     waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * found.microbatches}
-    return (
-        found.job.skew_s > MOST_SKEW_S and saved * found.job.actual_s < waits.get(each, 0) * found.job.skew_s
-    )
+    job = found.job
+    may_be = job.skew_s > MOST_SKEW_S and saved * job.actual_s < waits.get(each, 0) * job.skew_s
+    if not may_be or each != cause.COMMUNICATION:
+        return may_be
+    return saved * sure_share(found.blocks, found.transfers, job.before_s) < least
 
 
 def _slow_cells(found: Found) -> float:

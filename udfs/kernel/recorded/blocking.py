@@ -9,7 +9,8 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Blocking, TraceDefectError
 from udfs.kernel.recorded.durations import SENDS, put_transfers
-from udfs.kernel.recorded.signs import begin_at_once, is_eager, types_that_may
+from udfs.kernel.recorded.eager import are_eager
+from udfs.kernel.recorded.signs import begin_at_once, types_that_may
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
@@ -103,8 +104,10 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     if types is None:
         types = types_that_may(blocks)
     sends = tuple(each for each in types if each in SENDS)
-    # One way of sending serves both directions, and one of them may never find its recv late.
-    eager = sends if any(is_eager(each, blocks, sample.clock) for each in sends) else ()
+    eager = sends if are_eager(sends, blocks, sample.clock) else ()
+    if eager and stated is None:
+        types = types_that_may(blocks, eager)
+        eager = tuple(each for each in eager if each in types)
     found = _tried(sample, types, eager, nonblocking)
     if found is None:
         return nothing
@@ -213,7 +216,7 @@ def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float
     replays = _replays(every, sample.clock)
     least = least_discrepancy(every, replays, sample.plain_s)
     is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
-    return not is_near and not any(is_eager(each, every, sample.clock) for each in SENDS)
+    return not is_near and not are_eager(SENDS, every, sample.clock)
 
 
 def _may_gain(sample: Sample) -> bool:

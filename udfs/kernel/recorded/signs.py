@@ -1,13 +1,13 @@
-"""What recorded times alone show of blocking transfers: overlaps, early ends, ops that begin at once."""
+"""What recorded times alone show of blocking transfers: overlaps, ops that begin at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S, on_one_clock
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 TAIL: Final = (
@@ -22,11 +22,8 @@ TAIL: Final = (
 OVERLAPPING: Final = 0.01
 """Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
 
-EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
-
-APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
+RESOLUTION_S: Final = 1e-6
+"""Least overlap that shows: logs keep a tenth of that. [s]"""
 
 LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
@@ -35,13 +32,15 @@ AT_ONCE: Final = 0.99
 """At least this share of the ops that waits postpone begins when the wait ends."""
 
 
-def types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
-    """Types of transfers that may block, for what the record shows of overlaps."""
+def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tuple[int, ...]:
+    """Types of transfers that may block, for what the record shows of overlaps; eager: sends that are."""
     ends_s = [block.start_s + block.duration_s for block in blocks]
-    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
+    return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s, is_eager=each in eager))
 
 
-def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats]) -> bool:
+def _may_block(
+    op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats], *, is_eager: bool
+) -> bool:
     """Whether transfers of a type exist and hardly any overlaps other work of its worker.
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
@@ -55,37 +54,26 @@ def _may_block(op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Float
                 in_turn.append(ot.GRADS_REDUCE_SCATTER)
             others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
             transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
-            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others)))
-            number += end_s[transfers].size
+            own_s = block.duration_s[transfers]
+            # Of sends that take a few us half says enough: a worker's times are of one clock.
+            most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S
+            overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others, most_s)))
+            number += own_s.size
     return number > 0 and overlapping <= OVERLAPPING * number
 
 
-def _overlap(start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int]) -> Mask:
-    """Mask of transfers that overlap one of the other ops by more than the tolerance; (op, step, dp)."""
+def _overlap(
+    start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int], most_s: Floats | float
+) -> Mask:
+    """Mask of transfers that overlap one of the other ops by more than most_s; (op, step, dp)."""
     starts_s, ends_s = start_s[transfers], end_s[transfers]
     shared_s, later_s = np.empty((2, *starts_s.shape))
     found = np.zeros(starts_s.shape, dtype=bool)
     for other in others if found.size else ():
         np.minimum(ends_s, end_s[other], out=shared_s)
         shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > NO_OP_TOLERANCE_S
+        found |= shared_s > most_s
     return found
-
-
-def is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of a type end before their recvs begin, and so do not wait for them."""
-    early = number = 0
-    for block in blocks:
-        for members, _ in block.graph.meetings:
-            if block.graph.op_types[members[0][0]] == op_type:
-                sends, recvs = (list(ops) for ops in members)
-                by_s = block.start_s[recvs] - (block.start_s[sends] + block.duration_s[sends])
-                is_early = by_s > NO_OP_TOLERANCE_S
-                if is_early.any():
-                    is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-                early += int(np.count_nonzero(is_early))
-                number += by_s.size
-    return early > EARLY * number
 
 
 def begin_at_once(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.evaluation.blocking.draw import EVERY, simulated_job
@@ -34,11 +35,11 @@ class Link(NamedTuple):
         return {(self.sender, f"{name}-send"), (self.sender + step, f"{name}-recv")}
 
 
-def job_of(pp: int, blocking: frozenset[str], dp: int = 1) -> Job:
-    return Job(pp, dp, 8, STEPS, blocking, is_eager=False, is_fused=False, is_gpipe=False)
+def job_of(pp: int, blocking: frozenset[str], dp: int = 1, *, is_eager: bool = False) -> Job:
+    return Job(pp, dp, 8, STEPS, blocking, is_eager=is_eager, is_fused=False, is_gpipe=False)
 
 
-def times_of(job: Job, slow: Sequence[Link] = ()) -> Times:
+def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Times:
     """Times that scatter by 1 %; the same draws with and without slow links."""
     rng = np.random.default_rng(1)
 
@@ -49,7 +50,7 @@ def times_of(job: Job, slow: Sequence[Link] = ()) -> Times:
     compute, transfer = (noisy(each, 2, job.pp, job.microbatches) for each in (COMPUTE_S, QUIET_S))
     compute[BACKWARD] *= 2.0
     for link in slow:
-        transfer[link.direction, link.sender, :, link.steps] += SLOW_S
+        transfer[link.direction, link.sender, :, link.steps] += slow_s
     return Times(
         compute=compute,
         transfer=transfer,
@@ -61,9 +62,11 @@ def times_of(job: Job, slow: Sequence[Link] = ()) -> Times:
     )
 
 
-def communication_of(job: Job, slow: Sequence[Link]) -> tuple[dict[str, Any], float, dict[str, float]]:
+def communication_of(
+    job: Job, slow: Sequence[Link], slow_s: float = SLOW_S, *, one_host: bool = True
+) -> tuple[dict[str, Any], float, dict[str, float]]:
     """The row of its cause, what the links truly cost, and all savings."""
-    recorded = simulated_job(job, times_of(job, slow))
+    recorded = simulated_job(job, times_of(job, slow, slow_s), one_host=one_host)
     healthy_s = simulated_job(job, times_of(job)).step_s
     found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()
     (row,) = (each for each in found if each["cause"] == "communication")
@@ -110,3 +113,58 @@ def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
     row, true, _ = communication_of(job_of(2, EVERY), slow)
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
+
+
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
+@pytest.mark.parametrize(("pp", "first"), [(3, 0), (3, 6), (4, 6)])
+def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int, direction: int) -> None:
+    """Sends are done when copied, so that clocks could be apart by half of what one direction takes more."""
+    link = Link(direction, direction, slice(first, STEPS))
+    row, true, _ = communication_of(job_of(pp, EVERY, 2, is_eager=True), [link], 3 * SLOW_S, one_host=False)
+    assert true > 0.03
+    assert row["time_saved_fraction"] == pytest.approx(true, abs=0.003)
+    assert (row["is_cause"], row["flag_reason"]) == (True, "clock_skew")
+
+
+def ahead(rows: pa.Table, stage: int, by_s: float) -> pa.Table:
+    """The same log by a clock of one stage that is ahead."""
+    lines = rows.to_pylist()
+    for each in lines:
+        if each["pp_rank"] == stage:
+            each["start_us"] = [start_us + by_s * 1e6 for start_us in each["start_us"]]
+    return pa.Table.from_pylist(lines, schema=rows.schema)
+
+
+def test_a_clock_alone_is_no_slow_link() -> None:
+    """It is ahead by nearly all that a transfer takes: more would be seen, and corrected."""
+    job = job_of(3, EVERY, is_eager=True)
+    times = times_of(job)
+    recorded = simulated_job(job, times._replace(transfer=times.transfer * 20), one_host=False)
+    rows = ahead(recorded.rank_steps, 1, 0.011)
+    found = simulate_job(rows, recorded.manifest)["job_causes"].to_pylist()
+    assert not [each["cause"] for each in found if each["is_cause"]]
+
+
+def test_of_two_stages_a_link_that_was_always_slow_one_way_is_the_log_of_a_clock() -> None:
+    """Either it is slow forwards, or it takes as long both ways and the second stage's clock is ahead.
+
+    Of the second nothing can be mended, so that nothing is named. Where its sends end with their transfers,
+    ends say which it is.
+    """
+    job, half_s = job_of(2, EVERY, is_eager=True), 1.5 * SLOW_S
+    times = times_of(job)
+    slow, alike = times.transfer.copy(), times.transfer + half_s
+    slow[FORWARD] += 2 * half_s
+    late, early = np.full_like(times.late, half_s), np.full_like(times.late, half_s)
+    early[1] -= half_s
+    slow_link = simulated_job(job, times._replace(transfer=slow, late=late), one_host=False)
+    clock = simulated_job(job, times._replace(transfer=alike, late=early), one_host=False)
+    for one, other in zip(
+        slow_link.rank_steps.to_pylist(), ahead(clock.rank_steps, 1, half_s).to_pylist(), strict=True
+    ):
+        assert one["op"] == other["op"]
+        assert one["start_us"] == pytest.approx(other["start_us"], abs=0.11)
+        assert one["duration_us"] == pytest.approx(other["duration_us"], abs=0.11)
+    found = simulate_job(slow_link.rank_steps, slow_link.manifest)["job_causes"].to_pylist()
+    (row,) = (each for each in found if each["cause"] == "communication")
+    assert (row["is_cause"], row["flag_reason"]) == (False, "clock_skew")

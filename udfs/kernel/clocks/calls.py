@@ -1,0 +1,72 @@
+"""Which transfers a worker issued as one call, returning with the last of its members, and which alone."""
+
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel.arrays import Ints, Mask
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.recorded.ends import SAMPLED, Link, links, sampled
+from udfs.kernel.recorded.trace import StepBlock
+from udfs.kernel.selection import evenly
+
+SAME_S: Final = 1e-7
+"""Ops of one worker that start and end so close together are one call: logs keep a tenth of a us. [s]"""
+
+
+def calls(block: StepBlock) -> Ints:
+    """First op of the call that each op was issued in; its own number if it was issued alone. Shape (op,).
+
+    Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
+    tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
+    theirs together, when a compute ends; but such transfers return one by one.
+    """
+    ops, cell = _transfers(block.graph)
+    start_s = block.start_s[ops, 0, 0]
+    end_s = start_s + block.duration_s[ops, 0, 0]
+    order = np.lexsort((end_s, np.round(start_s / SAME_S), cell))
+    ops, start_s, end_s = ops[order], start_s[order], end_s[order]
+    is_first = np.ones(len(ops), dtype=bool)
+    is_first[1:] = (np.diff(start_s) > SAME_S) | (np.abs(np.diff(end_s)) > SAME_S) | (np.diff(cell) > 0)
+    call = np.arange(block.graph.size)
+    call[ops] = ops[is_first][np.cumsum(is_first) - 1]
+    return call
+
+
+@once_per_graph
+def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
+    """Transfers that have a peer, ascending, and the cell of each."""
+    ops = np.sort(_met(graph)[0])
+    return ops, np.searchsorted(graph.first_op, ops, side="right")
+
+
+@once_per_graph
+def _met(graph: OpGraph) -> tuple[Ints, Ints]:
+    """Ops of all links' transfers, and the peer of each."""
+    none = np.empty(0, dtype=np.int64)
+    sends, recvs = ([none, *(link[at] for link in links(graph))] for at in (-2, -1))
+    return np.concatenate(sends + recvs), np.concatenate(recvs + sends)
+
+
+def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
+    """Places of sampled transfers of each link that did not wait for other transfers of their call.
+
+    One that was issued as one call with transfers of other peers returns with the last of these. Behind them
+    those whose both ends were issued alone; the same list where all are.
+    """
+    if (call == np.arange(graph.size)).all():
+        return sampled(graph), sampled(graph)
+    own, peers = (call[each] for each in _met(graph))
+    first_met, last_met = np.full(graph.size, graph.size), np.full(graph.size, -1)
+    np.minimum.at(first_met, own, peers)
+    np.maximum.at(last_met, own, peers)
+    is_lone, is_alone = (first_met == last_met)[call], np.bincount(call, minlength=graph.size)[call] == 1
+    places, alone = ([_where(link, each) for link in links(graph)] for each in (is_lone, is_lone & is_alone))
+    is_same = all(map(np.array_equal, places, alone))
+    return places, places if is_same else alone
+
+
+def _where(link: Link, is_chosen: Mask) -> Ints:
+    """Places of sampled transfers of a link of which both ends are chosen."""
+    at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
+    return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

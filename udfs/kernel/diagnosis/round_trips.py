@@ -1,0 +1,101 @@
+"""How much slower transfers are by any clock: there and back together, clocks cancel (diagnosis, section 4).
+
+A clock that is ahead makes transfers of one direction look longer, and those of the other as much shorter.
+Sends that are done when their data are copied do not say which clock is right; what both directions of a
+link take together, they do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.clocks.ties import middle_of_known
+from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.usual_transfers import ALL, NO_DAYS, Kind, Usual, limits_of
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.recorded.ends import links
+
+KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
+"""Round trips are judged as transfers of a kind of their own."""
+
+
+class _Way(NamedTuple):
+    """One direction of a link in one block.
+
+    recvs  : int, shape (transfer,).
+    time_s : float64, shape (transfer, step, dp). [s]
+    back_s : float64, shape (step, dp); what the other direction takes at least. [s]
+    """
+
+    recvs: Ints
+    time_s: Floats
+    back_s: Floats
+
+
+def sure_share(
+    blocks: Sequence[BlockTimes], slow: Sequence[SlowTransfers], before_s: Mapping[int, float] = NO_DAYS
+) -> float:
+    """Share of what slow receives take beyond the usual that their links' round trips take too much as well.
+
+    before_s : usual time of an op type on earlier days. [s]
+    """
+    joined = [
+        (block, of_block) for block, of_block in zip(blocks, slow, strict=True) if _both_ways(block.graph)
+    ]
+    if not joined:
+        return 0.0
+    usual = _usual([block for block, _ in joined], before_s)
+    sure_s = beyond_s = 0.0
+    for block, (ops, as_is_s, usual_s) in joined:
+        place = {op: row for row, op in enumerate(ops.tolist())}
+        for way in _ways(block):
+            own = np.array([number for number, op in enumerate(way.recvs.tolist()) if op in place], dtype=int)
+            rows = [place[op] for op in way.recvs[own].tolist()]
+            own_beyond_s = np.maximum(as_is_s[rows] - usual_s[rows], 0.0)
+            trip_s = way.time_s[own] + way.back_s
+            own_sure_s = np.where(trip_s > usual.limit_s, trip_s - usual.base_s, 0.0)
+            beyond_s += float(own_beyond_s.sum())
+            sure_s += float(np.minimum(own_beyond_s, own_sure_s).sum())
+    return sure_s / beyond_s if beyond_s > 0.0 else 0.0
+
+
+def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual:
+    """Usual round trip over all links, steps and dp ranks, and the limit above which one is slow."""
+    trips_s, middles_s = [], []
+    for block in blocks:
+        own_s = np.array(
+            [_whole(block, one) + _whole(block, other) for one, other in _both_ways(block.graph)]
+        )
+        trips_s.append(own_s[np.isfinite(own_s)])
+        middles_s.append(middle_of_known(own_s.swapaxes(1, 2).reshape(-1, own_s.shape[1])))
+    ways_s = [before_s[each] for each in (ot.FORWARD_RECV, ot.BACKWARD_RECV) if each in before_s]
+    trip_before = {KIND[0]: sum(ways_s)} if len(ways_s) > 1 else NO_DAYS
+    return limits_of({KIND: np.concatenate(trips_s)}, trip_before, {KIND: np.concatenate(middles_s)})[KIND]
+
+
+def _ways(block: BlockTimes) -> Iterator[_Way]:
+    for both in _both_ways(block.graph):
+        for recvs, others in (both, both[::-1]):
+            yield _Way(recvs, block.duration_s[recvs], np.nan_to_num(_whole(block, others)))
+
+
+@once_per_graph
+def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
+    """Receives of both directions of each link that has both."""
+    backward = {link[1:4]: link.recvs for link in links(graph) if link.is_backward}
+    forward = [link for link in links(graph) if not link.is_backward and link[1:4] in backward]
+    return [(link.recvs, backward[link[1:4]]) for link in forward]
+
+
+def _whole(block: BlockTimes, recvs: Ints) -> Floats:
+    """Median of receives whose whole transfer is recorded; shape (step, dp), nan without any. [s]"""
+    ops = recvs.tolist()
+    is_hidden = block.cut.is_cut[[block.cut.place[op] for op in ops]]
+    for row, op in enumerate(ops):
+        if op in block.calls.is_free:
+            is_hidden[row] |= block.calls.is_free[op]
+    return middle_of_known(np.where(is_hidden, np.nan, block.duration_s[recvs]))
