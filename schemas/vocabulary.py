@@ -6,6 +6,8 @@ A code is the position of a name in its tuple; codes are stored, so a tuple may 
 
 from typing import Final
 
+from schemas import causes
+
 
 def _values(names: type) -> tuple[str, ...]:
     """Values of a class's constants, in the order of their definition."""
@@ -189,45 +191,17 @@ CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
 """Scenario in which every cause is fixed: what it saves is what the unit loses."""
-CAUSES: Final = (
-    "slow_worker",
-    "stage_imbalance",
-    "data_imbalance",
-    "pause",
-    "communication",
-    "launch_delay",
-    "data_loading",
-    CAUSE_MIXED_HARDWARE,
-    CAUSE_UNEXPLAINED,
-)
-"""Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
-LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
+CAUSES: Final = tuple(each.name for each in causes.DECLARED)
+"""Why a job is slow, in the order of the kernel's codes."""
+FIXABLE_CAUSES: Final = CAUSES[:-1]
+"""Those that have a fix, which is replayed."""
+LOGGED_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.only_where)
 """A unit has rows of these only where its log records what shows them."""
-MACHINE_CAUSES: Final = ("slow_worker", "communication")
+MACHINE_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.of_machine)
 """Causes that another machine would not have, if their culprit is one; others lie in the job."""
-
-FLAG_REASONS: Final = (
-    "few_steps",
-    "few_peers",
-    "slow_worker_or_stage_imbalance",
-    "slow_worker_or_data_imbalance",
-    "no_usual_transfer",
-    "many_slow_workers",
-    "clock_skew",
-    "mostly_unexplained",
-    "high_discrepancy",
-    "mixed_hardware_or_stage_imbalance",
-    "mixed_hardware_or_slow_worker",
-)
-"""Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
-
-JUDGED_BY_HISTORY: Final = "judged_by_history"
-"""Flag of a cause decided by other jobs or earlier days, because the unit's steps could not."""
 
 CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
 """How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
-NOBODY_LATE: Final = "nobody_late"
-"""Flag of a cause in a unit where all workers wait for long in steps in which no worker is late."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow: all of the course `always`, a single one, or others."""

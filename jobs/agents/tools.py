@@ -20,12 +20,13 @@ from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.sides import asked, by_ops, warehouse_side
 from jobs.reading.unit import find_unit, read_causes, read_unit
-from jobs.report.wording import CAUSE_WORDS, FLAG_WORDS, STATUS_FIXES, STATUS_WORDS
+from jobs.report.wording import STATUS_FIXES, STATUS_WORDS
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import shown
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import printable
+from schemas.causes import OF_CAUSE, OF_FLAG
 from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
@@ -282,7 +283,9 @@ class Tools:
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a job_causes row that a team lead needs, in words."""
-    words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
-    doubt = None if flag is None else FLAG_WORDS.get(flag, flag)
-    return {name: row[name] for name in _OF_CAUSE} | {"what_to_do": words.fix, "doubt": doubt}
+    doubt = None if flag is None else OF_FLAG.get(flag, flag)
+    return {name: row[name] for name in _OF_CAUSE} | {
+        "what_to_do": OF_CAUSE[row["cause"]].advice,
+        "doubt": doubt,
+    }

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from schemas.causes import FLAG_REASONS
 from schemas.vocabulary import (
     CAUSES,
     CULPRIT_COURSES,
     CULPRIT_REACHES,
     EVIDENCE_KEYS,
-    FLAG_REASONS,
     JOB_BASELINE,
     JOB_CAUSES,
 )
