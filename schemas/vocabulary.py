@@ -4,7 +4,8 @@ Standard library only, so that DAGs, executors and writers in a training loop ca
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
 """
 
-from typing import Final
+from enum import StrEnum
+from typing import Final, Self
 
 from schemas import causes
 
@@ -117,29 +118,114 @@ class Transfers:
 TRANSFERS: Final = _values(Transfers)
 
 
-class Status:
-    """How far the analysis of a unit came, in the order of the tests: the first that applies."""
+class Status(StrEnum):
+    """How far the analysis of a unit came, in the order of the tests: the first that applies.
 
-    UNUSABLE_LOG: Final = "unusable_log"
-    STEP_TIMES_ONLY: Final = "step_times_only"
-    NO_MANIFEST: Final = "no_manifest"
-    BAD_LAYOUT: Final = "bad_layout"
-    TOO_MANY_RESTARTS: Final = "too_many_restarts"
-    NO_OPS: Final = "no_ops"
-    IMPLAUSIBLE_TIMES: Final = "implausible_times"
-    CORRUPT_TRACE: Final = "corrupt_trace"
-    MISSING_WORKERS: Final = "missing_workers"
-    SOME_RANKS: Final = "some_ranks"
-    ODD_RANKS: Final = "odd_ranks"
-    PARTIAL_TRACE: Final = "partial_trace"
-    TOO_FEW_STEPS: Final = "too_few_steps"
-    UNKNOWN_CLOCKS: Final = "unknown_clocks"
-    HIGH_DISCREPANCY: Final = "high_discrepancy"
-    ANALYSED: Final = "analysed"
-    FAILED: Final = "failed"
+    words  : what pages say of it
+    advice : what to do about it; `again` is what then follows
+    detail : what else the contract says of it
+    """
+
+    words: str
+    advice: str
+    detail: str
+
+    def __new__(cls, name: str, words: str = "", advice: str = "", detail: str = "") -> Self:
+        """Make the name a status, with what is said of it."""
+        made = str.__new__(cls, name)
+        made._value_, made.words, made.advice, made.detail = name, words, advice, detail
+        return made
+
+    UNUSABLE_LOG = (
+        "unusable_log",
+        "log of a tool that no replay can be made of",
+        "see what the files lack: straggler convert FOLDER --check",
+        "files of another tool that contradict each other",
+    )
+    STEP_TIMES_ONLY = (
+        "step_times_only",
+        "step times and no ops",
+        "record single ops to learn why: rank logs by the emitter, or torch.profiler",
+        "a console log: when steps were long, and how long",
+    )
+    NO_MANIFEST = (
+        "no_manifest",
+        "no manifest (job.json)",
+        "put a job.json beside the logs, with the job's layout, and {again}",
+        "missing or not JSON; its lines are stored",
+    )
+    BAD_LAYOUT = (
+        "bad_layout",
+        "manifest with a wrong or missing layout",
+        "correct the layout in job.json, and {again}",
+        "a field missing or wrong, product not world_size, or a tenth of the lines outside it",
+    )
+    TOO_MANY_RESTARTS = (
+        "too_many_restarts",
+        "too many restarts",
+        "give each attempt a run id of its own, or raise maximum_restarts in the settings",
+        "> 15",
+    )
+    NO_OPS = (
+        "no_ops",
+        "no recorded ops",
+        "see that the log files of this day lie in the landing, and what of them was rejected",
+    )
+    IMPLAUSIBLE_TIMES = (
+        "implausible_times",
+        "times in another unit than microseconds",
+        "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
+        "steps below 1 ms or above a day",
+    )
+    CORRUPT_TRACE = (
+        "corrupt_trace",
+        "recorded ops contradict each other",
+        "look at the ops named above: the recorder wrote what cannot have happened",
+        "cycle, unmatched transfer, impossible order",
+    )
+    MISSING_WORKERS = (
+        "missing_workers",
+        "no step with all workers",
+        "look for workers whose file is missing or was rejected: a step needs all",
+    )
+    SOME_RANKS = (
+        "some_ranks",
+        "profile of some ranks of the job",
+        "profile every rank of the job: a replay needs all",
+    )
+    ODD_RANKS = (
+        "odd_ranks",
+        "ranks that contradict their peers",
+        "see whether the ranks named above are numbered as job.json's layout says",
+    )
+    PARTIAL_TRACE = (
+        "partial_trace",
+        "computes without transfers",
+        "record sends and receives too: without them no replay tells who waits for whom",
+    )
+    TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day", "< 10, a setting"
+    UNKNOWN_CLOCKS = (
+        "unknown_clocks",
+        "clocks apart by an unknown time",
+        "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
+        "clocks that nothing joins",
+    )
+    HIGH_DISCREPANCY = (
+        "high_discrepancy",
+        "replay and recording too far apart",
+        "look for time that no op covers, such as data loading within a step",
+        "> 5 %",
+    )
+    ANALYSED = "analysed", "analysed"
+    FAILED = (
+        "failed",
+        "our own defect",
+        "report it with the traceback",
+        "its error is in status_detail; or a unit that ended the process that read or simulated it",
+    )
 
 
-STATUSES: Final = _values(Status)
+STATUSES: Final = tuple(map(str, Status))
 REPLAYED_STATUSES: Final = (
     Status.TOO_FEW_STEPS,
     Status.UNKNOWN_CLOCKS,
@@ -173,7 +259,7 @@ class Reason:
     TOO_MANY_FILES: Final = "too_many_files"
     TOO_MANY_REJECTS: Final = "too_many_rejects"
     UNKNOWN_FORMAT: Final = "unknown_format"
-    UNUSABLE_LOG: Final = Status.UNUSABLE_LOG
+    UNUSABLE_LOG: Final = str(Status.UNUSABLE_LOG)
 
 
 REJECT_REASONS: Final = _values(Reason)

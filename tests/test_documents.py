@@ -1,9 +1,13 @@
-"""References in docstrings lead somewhere, and the contract names what the code declares."""
+"""References in docstrings lead somewhere, and pages list what the code declares.
+
+Parts of pages between `<!-- name -->` and `<!-- end -->` are made of declarations: after a change of one,
+`python -m tests.test_documents` writes them again.
+"""
 
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ import pytest
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from jobs.runtime.settings import load_settings
-from schemas.vocabulary import CAUSES, REJECT_REASONS, STATUSES, TABLE_NAMES
+from schemas.causes import DECLARED
+from schemas.vocabulary import REJECT_REASONS, TABLE_NAMES, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -22,6 +27,48 @@ PAGES = {
 FOLDERS = ("dags", "jobs", "udfs", "schemas", "tests")
 REFERENCE = re.compile(r"\((model|contract|diagnosis), sections? (\d+)(?: and (\d+))?")
 LINK = re.compile(r"\]\(((?!https?:)[^)#]+)(?:#[^)]*)?\)")
+
+
+def pages() -> Iterator[Path]:
+    """Pages of the project."""
+    yield from (page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md")))
+
+
+MADE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(*rows: Iterable[str]) -> str:
+    """A table in Markdown; the first row is its head."""
+    head, *lines = (f"| {' | '.join(row)} |\n" for row in rows)
+    return head + re.sub(r"[^|\n]+", "---", head) + "".join(lines)
+
+
+def causes() -> str:
+    """Why units are slow, and what helps."""
+    parts = ((f"`{each.name}`", each.words, each.advice) for each in DECLARED)
+    return table(("cause", "in words", "what to do"), *parts)
+
+
+def fixes() -> str:
+    """What a fix does, how the diagnosis finds its cause, and the truth of a generated job."""
+    where = {each: f" (only where {each.only_where})" if each.only_where else "" for each in DECLARED}
+    parts = ((f"`{each.name}`", each.fix, each.found_by + where[each], each.truth) for each in DECLARED)
+    return table(("cause", "what a fix does", "found by", "truth: the same job with"), *parts)
+
+
+def statuses() -> str:
+    """How far the analysis of a unit came, and what to do about it."""
+    means = {each: f"{each.words}; {each.detail}".removesuffix("; ") for each in Status}
+    parts = ((f"`{each}`", means[each], each.advice.format(again="ingest it again")) for each in Status)
+    return table(("status", "means", "what to do"), *parts)
+
+
+PARTS: dict[str, Callable[[], str]] = {"causes": causes, "fixes": fixes, "statuses": statuses}
+
+
+def made(page: str) -> str:
+    """A page with its parts as they are declared."""
+    return MADE.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], page)
 
 
 def references() -> Iterator[tuple[Path, str, str]]:
@@ -44,7 +91,7 @@ def test_every_reference_in_a_docstring_names_an_existing_section() -> None:
     "page",
     [
         ROOT / "README.md",
-        *(page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md"))),
+        *pages(),
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
@@ -53,9 +100,7 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize(
-    "names", [TABLE_NAMES, STATUSES, REJECT_REASONS, CAUSES], ids=["tables", "statuses", "reasons", "causes"]
-)
+@pytest.mark.parametrize("names", [TABLE_NAMES, REJECT_REASONS], ids=["tables", "reasons"])
 def test_the_contract_names_every(names: tuple[str, ...]) -> None:
     words = set(re.findall(r"\w+", PAGES["contract"].read_text(encoding="utf-8")))
     assert set(names) - words == set()
@@ -94,3 +139,15 @@ def test_the_model_has_a_row_for_each_module_of_the_kernel_behind_those_it_impor
     assert sorted(listed) == sorted(modules)
     place = {name: number for number, name in enumerate(listed)}
     assert [(name, each) for name in listed for each in modules[name] if place[each] > place[name]] == []
+
+
+def test_pages_list_what_is_declared() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    assert {name for text in texts.values() for _, name, _ in MADE.findall(text)} == set(PARTS)
+    outdated = [page for page, text in texts.items() if made(text) != text]
+    assert outdated == [], "python -m tests.test_documents writes them again"
+
+
+if __name__ == "__main__":
+    for each in pages():
+        each.write_text(made(each.read_text(encoding="utf-8")), encoding="utf-8")

@@ -123,7 +123,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "job_id": row["job_id"],
             "run_id": row["run_id"],
             "gpu_hours": row["gpu_hours"],
-            "why": wording.STATUS_WORDS[row["status"]],
+            "why": Status(row["status"]).words,
             "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
         }
         for row in tables.runs.to_pylist()
@@ -143,7 +143,7 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
             "step_s": row["actual_step_s"],
             "usual_s": row["usual_step_s"],
             "gpu_hours": row["slower_gpu_hours"],
-            "why": wording.STATUS_WORDS[row["status"]],
+            "why": Status(row["status"]).words,
         }
         for unit, row in zip(_keys(slower), slower.to_pylist(), strict=True)
     ]

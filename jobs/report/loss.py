@@ -93,11 +93,12 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
 def headline(job: Row) -> str:
     """Return a sentence on what the job lost, or why no fleet figure includes it."""
     lost = job["lost_fraction"]
-    if job["status"] != Status.ANALYSED:
-        is_replayed = job["status"] in REPLAYED_STATUSES
+    status = Status(job["status"])
+    if status != Status.ANALYSED:
+        is_replayed = status in REPLAYED_STATUSES
         what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
         detail = f" ({job['status_detail']})" if job["status_detail"] else ""
-        return f"{what}: {wording.STATUS_WORDS[job['status']]}{detail}."
+        return f"{what}: {status.words}{detail}."
     if lost is None:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))

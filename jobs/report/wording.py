@@ -13,46 +13,6 @@ BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
 """What helps against pauses that strike the workers in different steps, and no others."""
 
-STATUS_FIXES: Final[dict[str, str]] = {
-    "unusable_log": "see what the files lack: straggler convert FOLDER --check",
-    "step_times_only": "record single ops to learn why: rank logs by the emitter, or torch.profiler",
-    "no_manifest": "put a job.json beside the logs, with the job's layout, and {again}",
-    "bad_layout": "correct the layout in job.json, and {again}",
-    "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
-    "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
-    "implausible_times": "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
-    "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
-    "missing_workers": "look for workers whose file is missing or was rejected: a step needs all",
-    "some_ranks": "profile every rank of the job: a replay needs all",
-    "odd_ranks": "see whether the ranks named above are numbered as job.json's layout says",
-    "partial_trace": "record sends and receives too: without them no replay tells who waits for whom",
-    "too_few_steps": "record more steps in a day",
-    "unknown_clocks": "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
-    "high_discrepancy": "look for time that no op covers, such as data loading within a step",
-    "failed": "report it with the traceback",
-}
-"""What to do about a unit that is not analysed; `again` is what then follows."""
-
-STATUS_WORDS: Final[dict[str, str]] = {
-    "unusable_log": "log of a tool that no replay can be made of",
-    "step_times_only": "step times and no ops",
-    "no_manifest": "no manifest (job.json)",
-    "bad_layout": "manifest with a wrong or missing layout",
-    "too_many_restarts": "too many restarts",
-    "no_ops": "no recorded ops",
-    "implausible_times": "times in another unit than microseconds",
-    "corrupt_trace": "recorded ops contradict each other",
-    "missing_workers": "no step with all workers",
-    "some_ranks": "profile of some ranks of the job",
-    "odd_ranks": "ranks that contradict their peers",
-    "partial_trace": "computes without transfers",
-    "too_few_steps": "too few steps",
-    "unknown_clocks": "clocks apart by an unknown time",
-    "high_discrepancy": "replay and recording too far apart",
-    "analysed": "analysed",
-    "failed": "our own defect",
-}
-
 
 def hours(value: float | None) -> str:
     """GPU-hours without unit: integers from 100 on, else three digits."""
