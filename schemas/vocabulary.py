@@ -7,7 +7,7 @@ A code is the position of a name in its tuple; codes are stored, so a tuple may 
 from enum import StrEnum
 from typing import Final, Self
 
-from schemas import causes
+from schemas import causes, op_types
 
 
 def _values(names: type) -> tuple[str, ...]:
@@ -15,35 +15,12 @@ def _values(names: type) -> tuple[str, ...]:
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
-OP_TYPES: Final = (
-    "forward-compute",
-    "backward-compute",
-    "forward-send",
-    "forward-recv",
-    "backward-send",
-    "backward-recv",
-    "params-all-gather",
-    "grads-reduce-scatter",
-    "separate-grads-all-reduce",
-    "layernorm-grads-all-reduce",
-    "embedding-grads-all-reduce",
-    "optimizer-clip-main-grad",
-    "optimizer",
-    "gc",
-    "data-load",
-)
+OP_TYPES: Final = tuple(each.name for each in op_types.DECLARED)
 """Op types as the logs spell them; `rank_steps.op` stores the position in this tuple."""
 
 OP_CODES: Final = {name: code for code, name in enumerate(OP_TYPES)}
 
-FORWARD_PP_COMM: Final = "forward-pp-comm"
-BACKWARD_PP_COMM: Final = "backward-pp-comm"
-OP_TYPE_GROUPS: Final = {
-    "forward-send": FORWARD_PP_COMM,
-    "forward-recv": FORWARD_PP_COMM,
-    "backward-send": BACKWARD_PP_COMM,
-    "backward-recv": BACKWARD_PP_COMM,
-}
+OP_TYPE_GROUPS: Final = {each.name: each.counted_as for each in op_types.DECLARED if each.counted_as}
 """Op types that op_type_slowdown counts as one; others count separately."""
 COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
 """What it counts: send and recv of one direction as one."""
@@ -103,7 +80,7 @@ KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
 SAMPLING_FORMATS: Final = (KINETO_DATA_PARALLEL, KINETO_PIPELINE)
 """Formats of profilers that are often switched on for some of a job's ranks."""
-TRANSFER_OPS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 """Op types of transfers between pipeline stages."""
 
 

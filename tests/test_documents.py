@@ -8,6 +8,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from jobs.runtime.settings import load_settings
-from schemas.causes import DECLARED
+from schemas import causes, op_types
 from schemas.vocabulary import REJECT_REASONS, TABLE_NAMES, Status
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,17 +44,19 @@ def table(*rows: Iterable[str]) -> str:
     return head + re.sub(r"[^|\n]+", "---", head) + "".join(lines)
 
 
-def causes() -> str:
+def why_slow() -> str:
     """Why units are slow, and what helps."""
-    parts = ((f"`{each.name}`", each.words, each.advice) for each in DECLARED)
+    parts = ((f"`{each.name}`", each.words, each.advice) for each in causes.DECLARED)
     return table(("cause", "in words", "what to do"), *parts)
 
 
 def fixes() -> str:
     """What a fix does, how the diagnosis finds its cause, and the truth of a generated job."""
-    where = {each: f" (only where {each.only_where})" if each.only_where else "" for each in DECLARED}
-    parts = ((f"`{each.name}`", each.fix, each.found_by + where[each], each.truth) for each in DECLARED)
-    return table(("cause", "what a fix does", "found by", "truth: the same job with"), *parts)
+    rows = [("cause", "what a fix does", "found by", "truth: the same job with")]
+    for each in causes.DECLARED:
+        where = f" (only where {each.only_where})" if each.only_where else ""
+        rows.append((f"`{each.name}`", each.fix, each.found_by + where, each.truth))
+    return table(*rows)
 
 
 def statuses() -> str:
@@ -63,7 +66,19 @@ def statuses() -> str:
     return table(("status", "means", "what to do"), *parts)
 
 
-PARTS: dict[str, Callable[[], str]] = {"causes": causes, "fixes": fixes, "statuses": statuses}
+def recorded() -> str:
+    """What to wrap in a training loop; neighbours that are alike in one row."""
+    alike = groupby(op_types.DECLARED, lambda each: (each.around, each.microbatch, each.model_chunk))
+    parts = ((", ".join(f"`{each.name}`" for each in ops), *facts) for facts, ops in alike)
+    return table(("op", "around", "`microbatch`", "`model_chunk`"), *parts)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "causes": why_slow,
+    "fixes": fixes,
+    "op_types": recorded,
+    "statuses": statuses,
+}
 
 
 def made(page: str) -> str:
