@@ -13,7 +13,6 @@ class Cause(NamedTuple):
     advice    : what fixes it
     fix       : what its fix changes in the replay
     found_by  : how the diagnosis finds it
-    truth     : a generated job without it, of which its true saving is measured
     indicator : meaning of the paper's indicator, which its evidence has
     only_where : whose units have rows of it, where only some logs can show it
     in_seconds : whether its effect is seconds lost per step that it strikes, not a share of the usual time
@@ -25,7 +24,6 @@ class Cause(NamedTuple):
     advice: str
     fix: str
     found_by: str
-    truth: str
     indicator: str = ""
     only_where: str = ""
     in_seconds: bool = False
@@ -45,7 +43,6 @@ DECLARED: Final = (
         fix="computes, optimizer, clip, gc and entries into collectives are as its peers'",
         found_by="the level of a worker in each step, by direction, against the lower median of its stage in "
         "that step; of stages, against their own fast steps",
-        truth="cells as fast as their peers",
         indicator="with the slowest 3 % of workers ideal, {share} of the waste goes (M_W)",
         of_machine=True,
     ),
@@ -55,7 +52,6 @@ DECLARED: Final = (
         advice="move layers, or the loss, between pipeline stages",
         fix="the work is spread evenly over stages and chunks, its sum kept",
         found_by="work per stage, direction and chunk: a constant, and a part that goes with the data",
-        truth="the same work, spread evenly over all chunks",
         indicator="with the last stage ideal, {share} of the waste goes (M_S)",
     ),
     Cause(
@@ -64,7 +60,6 @@ DECLARED: Final = (
         advice="give every microbatch of a step the same work",
         fix="the work is spread evenly over microbatches and dp ranks within a step, its sum kept",
         found_by="weights of microbatches that two halves of the stages agree on",
-        truth="the step's mean work for each of its microbatches",
         indicator="forward and backward times of a microbatch rise and fall together with a correlation of "
         "{number}, where 1 is always",
     ),
@@ -74,7 +69,6 @@ DECLARED: Final = (
         advice="look at what pauses these workers: garbage collection, checkpoints, power, storage",
         fix="no additive spikes in computes, optimizer and clip",
         found_by="residuals above 16 % (a log factor of 0.15) and 6 MAD",
-        truth="no spikes",
         in_seconds=True,
     ),
     Cause(
@@ -84,7 +78,6 @@ DECLARED: Final = (
         fix="transfers as usual of their kind",
         found_by="transfers above 1.8 times the usual; steps in which all transfers of one traffic are slow, "
         "against the fastest steps that agree",
-        truth="the usual transfer",
         in_seconds=True,
         of_machine=True,
     ),
@@ -95,7 +88,6 @@ DECLARED: Final = (
         fix="the first forward-compute and the first data-load of a stage, and gathers that wait for "
         "nothing, start at once",
         found_by="recorded delays of those ops alone: others are mostly waiting",
-        truth="no delay of any stage's first forward-compute, not even the usual one",
         in_seconds=True,
     ),
     Cause(
@@ -104,7 +96,6 @@ DECLARED: Final = (
         advice="load further ahead, with more loaders, or look at the storage that these workers read",
         fix="data-loads as usual of their stage",
         found_by="recorded data-loads above 1.8 times the usual, found as transfers are",
-        truth="the usual load",
         only_where="the log has data-loads",
         in_seconds=True,
     ),
@@ -114,7 +105,6 @@ DECLARED: Final = (
         advice="run the job on one type of GPU, or give the slower ones less work",
         fix="computes on slower types of GPU take as long as on the fastest",
         found_by="types stated by host, compared within stages",
-        truth="all on the fastest type",
         only_where="workers are on two known types of GPU",
     ),
     Cause(
@@ -125,7 +115,6 @@ DECLARED: Final = (
         fix="no deviation beyond the noise, beside all fixes",
         found_by="steps in which all workers are slow, single steps of one worker, one microbatch of "
         "one stage",
-        truth="no fix, and so no truth",
     ),
 )
 """In the order of the kernel's codes; all but the last have a fix that is replayed. Names are stored, codes

@@ -15,6 +15,12 @@ def _values(names: type) -> tuple[str, ...]:
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
+def _since(first: str) -> tuple[str, ...]:
+    """Names above, from this one on: those of a kind stand together, so that each is named once."""
+    names = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
+    return tuple(names[names.index(first) :])
+
+
 OP_TYPES: Final = tuple(each.name for each in op_types.DECLARED)
 """Op types as the logs spell them; `rank_steps.op` stores the position in this tuple."""
 
@@ -100,48 +106,41 @@ class Status(StrEnum):
 
     words  : what pages say of it
     advice : what to do about it; `again` is what then follows
-    detail : what else the contract says of it
     """
 
     words: str
     advice: str
-    detail: str
 
-    def __new__(cls, name: str, words: str = "", advice: str = "", detail: str = "") -> Self:
+    def __new__(cls, name: str, words: str = "", advice: str = "") -> Self:
         """Make the name a status, with what is said of it."""
         made = str.__new__(cls, name)
-        made._value_, made.words, made.advice, made.detail = name, words, advice, detail
+        made._value_, made.words, made.advice = name, words, advice
         return made
 
     UNUSABLE_LOG = (
         "unusable_log",
         "log of a tool that no replay can be made of",
         "see what the files lack: straggler convert FOLDER --check",
-        "files of another tool that contradict each other",
     )
     STEP_TIMES_ONLY = (
         "step_times_only",
         "step times and no ops",
         "record single ops to learn why: rank logs by the emitter, or torch.profiler",
-        "a console log: when steps were long, and how long",
     )
     NO_MANIFEST = (
         "no_manifest",
         "no manifest (job.json)",
         "put a job.json beside the logs, with the job's layout, and {again}",
-        "missing or not JSON; its lines are stored",
     )
     BAD_LAYOUT = (
         "bad_layout",
         "manifest with a wrong or missing layout",
         "correct the layout in job.json, and {again}",
-        "a field missing or wrong, product not world_size, or a tenth of the lines outside it",
     )
     TOO_MANY_RESTARTS = (
         "too_many_restarts",
         "too many restarts",
         "give each attempt a run id of its own, or raise maximum_restarts in the settings",
-        "> 15",
     )
     NO_OPS = (
         "no_ops",
@@ -152,13 +151,11 @@ class Status(StrEnum):
         "implausible_times",
         "times in another unit than microseconds",
         "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
-        "steps below 1 ms or above a day",
     )
     CORRUPT_TRACE = (
         "corrupt_trace",
         "recorded ops contradict each other",
         "look at the ops named above: the recorder wrote what cannot have happened",
-        "cycle, unmatched transfer, impossible order",
     )
     MISSING_WORKERS = (
         "missing_workers",
@@ -180,26 +177,19 @@ class Status(StrEnum):
         "computes without transfers",
         "record sends and receives too: without them no replay tells who waits for whom",
     )
-    TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day", "< 10, a setting"
+    TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day"
     UNKNOWN_CLOCKS = (
         "unknown_clocks",
         "clocks apart by an unknown time",
         "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
-        "clocks that nothing joins",
     )
     HIGH_DISCREPANCY = (
         "high_discrepancy",
         "replay and recording too far apart",
         "look for time that no op covers, such as data loading within a step",
-        "> 5 %",
     )
     ANALYSED = "analysed", "analysed"
-    FAILED = (
-        "failed",
-        "our own defect",
-        "report it with the traceback",
-        "its error is in status_detail; or a unit that ended the process that read or simulated it",
-    )
+    FAILED = "failed", "our own defect", "report it with the traceback"
 
 
 STATUSES: Final = tuple(map(str, Status))
@@ -240,14 +230,7 @@ class Reason:
 
 
 REJECT_REASONS: Final = _values(Reason)
-FILE_REASONS: Final = (
-    Reason.UNREADABLE_FILE,
-    Reason.FILE_TOO_LARGE,
-    Reason.TOO_MANY_FILES,
-    Reason.TOO_MANY_REJECTS,
-    Reason.UNKNOWN_FORMAT,
-    Reason.UNUSABLE_LOG,
-)
+FILE_REASONS: Final = REJECT_REASONS[REJECT_REASONS.index(Reason.UNREADABLE_FILE) :]
 """Reasons for whole files; all others are for lines."""
 
 CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
@@ -289,6 +272,8 @@ SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
 RUN_EVENTS: Final = "run_events"
 HOST_HEALTH: Final = "host_health"
+INGESTED_TABLES: Final = _since(RANK_STEPS)
+
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -296,17 +281,21 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
-EXPOSED_COMMUNICATION: Final = "exposed_communication"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
-GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+REPLAY_TABLES: Final = _since(JOB_SLOWDOWN)
+"""Every replayed unit has rows in each of these."""
+
 JOB_TIME: Final = "job_time"
+GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+EXPOSED_COMMUNICATION: Final = "exposed_communication"
+ROLE_STEP: Final = "role_step"
 JOB_POWER: Final = "job_power"
 MITIGATIONS: Final = "mitigations"
-JOB_MEGAWATTS: Final = "job_megawatts"
-POWER_DAY: Final = "power_day"
-POWER_IN_PHASE: Final = "power_in_phase"
-ROLE_STEP: Final = "role_step"
+FURTHER_TABLES: Final = _since(JOB_TIME)
+"""A replayed unit has rows in these only where its logs answer what they ask."""
+RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
+
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -315,65 +304,25 @@ GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
 ROLE_ITERATION: Final = "role_iteration"
 ROLE_EFFECT: Final = "role_effect"
+JOB_MEGAWATTS: Final = "job_megawatts"
+POWER_DAY: Final = "power_day"
+POWER_IN_PHASE: Final = "power_in_phase"
 CAUSE_EVIDENCE: Final = "cause_evidence"
 JOB_CHANGES: Final = "job_changes"
+FLEET_TABLES: Final = _since(FLEET_DAY)
+ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
+"""Days have rows in these only where several runs are part of a whole."""
+
 LIVE_SLOWDOWN: Final = "live_slowdown"
 LIVE_CAUSES: Final = "live_causes"
+LIVE_TABLES: Final = _since(LIVE_SLOWDOWN)
+"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
+
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
-
-INGESTED_TABLES: Final = (
-    RANK_STEPS,
-    JOBS,
-    REJECTS,
-    SOURCE_FILES,
-    COLLECTIVE_ARRIVAL,
-    RUN_EVENTS,
-    HOST_HEALTH,
-)
-REPLAY_TABLES: Final = (
-    JOB_SLOWDOWN,
-    STEP_SLOWDOWN,
-    OP_TYPE_SLOWDOWN,
-    STAGE_SLOWDOWN,
-    DP_RANK_SLOWDOWN,
-    WORKER_SLOWDOWN,
-    HOST_CLOCK,
-    JOB_CAUSES,
-    JOB_BASELINE,
-)
-"""Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final = (
-    JOB_TIME,
-    GPU_TYPE_SLOWDOWN,
-    EXPOSED_COMMUNICATION,
-    ROLE_STEP,
-    JOB_POWER,
-    MITIGATIONS,
-)
-"""A replayed unit has rows in these only where its logs answer what they ask."""
-RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
-ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
-"""Days have rows in these only where several runs are part of a whole."""
-FLEET_TABLES: Final = (
-    FLEET_DAY,
-    CAUSE_DAY,
-    HOST_DAY,
-    COVERAGE_DAY,
-    GROUP_DAY,
-    OP_TYPE_DAY,
-    *ROLE_TABLES,
-    JOB_MEGAWATTS,
-    POWER_DAY,
-    POWER_IN_PHASE,
-    CAUSE_EVIDENCE,
-    JOB_CHANGES,
-)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the logs and live tables as they are."""
-LIVE_TABLES: Final = (LIVE_SLOWDOWN, LIVE_CAUSES)
-"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 

@@ -17,7 +17,9 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from jobs.runtime.settings import load_settings
 from schemas import causes, op_types
-from schemas.vocabulary import REJECT_REASONS, TABLE_NAMES, Status
+from schemas.sql_files import first_sentence
+from schemas.tables import TABLES
+from schemas.vocabulary import REJECT_REASONS, UNIT_KEY, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -51,18 +53,28 @@ def why_slow() -> str:
 
 
 def fixes() -> str:
-    """What a fix does, how the diagnosis finds its cause, and the truth of a generated job."""
-    rows = [("cause", "what a fix does", "found by", "truth: the same job with")]
+    """What a fix does, and how the diagnosis finds its cause."""
+    rows = [("cause", "what a fix does", "found by")]
     for each in causes.DECLARED:
         where = f" (only where {each.only_where})" if each.only_where else ""
-        rows.append((f"`{each.name}`", each.fix, each.found_by + where, each.truth))
+        rows.append((f"`{each.name}`", each.fix, each.found_by + where))
+    return table(*rows)
+
+
+def tables() -> str:
+    """Every table: its key, what it has, and its columns beside the key."""
+    rows = [("table", "key", "what a row is", "columns")]
+    for each in TABLES.values():
+        of_unit = each.grain[: len(UNIT_KEY)] == UNIT_KEY
+        key = ["unit", *each.grain[len(UNIT_KEY) :]] if of_unit else each.grain
+        columns = [column.name for column in each.columns if column.name not in each.grain]
+        rows.append((each.name, ", ".join(key), first_sentence(each.meaning), ", ".join(columns)))
     return table(*rows)
 
 
 def statuses() -> str:
     """How far the analysis of a unit came, and what to do about it."""
-    means = {each: f"{each.words}; {each.detail}".removesuffix("; ") for each in Status}
-    parts = ((f"`{each}`", means[each], each.advice.format(again="ingest it again")) for each in Status)
+    parts = ((f"`{each}`", each.words, each.advice.format(again="ingest it again")) for each in Status)
     return table(("status", "means", "what to do"), *parts)
 
 
@@ -78,6 +90,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fixes": fixes,
     "op_types": recorded,
     "statuses": statuses,
+    "tables": tables,
 }
 
 
@@ -115,10 +128,9 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("names", [TABLE_NAMES, REJECT_REASONS], ids=["tables", "reasons"])
-def test_the_contract_names_every(names: tuple[str, ...]) -> None:
+def test_the_contract_names_every_reason() -> None:
     words = set(re.findall(r"\w+", PAGES["contract"].read_text(encoding="utf-8")))
-    assert set(names) - words == set()
+    assert set(REJECT_REASONS) - words == set()
 
 
 def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:

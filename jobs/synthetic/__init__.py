@@ -11,6 +11,6 @@ without.
 
 A WholeSimulation runs several jobs as roles of one whole that wait for each other.
 
-What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name; schemas/causes.py says
-what a job without it does. Those of no cause are in nuisances.py.
+What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name; their
+modules say what a job without it does. Those of no cause are in nuisances.py.
 """
