@@ -117,79 +117,39 @@ class Status(StrEnum):
         made._value_, made.words, made.advice = name, words, advice
         return made
 
-    UNUSABLE_LOG = (
-        "unusable_log",
-        "log of a tool that no replay can be made of",
-        "see what the files lack: straggler convert FOLDER --check",
-    )
-    STEP_TIMES_ONLY = (
-        "step_times_only",
-        "step times and no ops",
-        "record single ops to learn why: rank logs by the emitter, or torch.profiler",
-    )
-    NO_MANIFEST = (
-        "no_manifest",
-        "no manifest (job.json)",
-        "put a job.json beside the logs, with the job's layout, and {again}",
-    )
-    BAD_LAYOUT = (
-        "bad_layout",
-        "manifest with a wrong or missing layout",
-        "correct the layout in job.json, and {again}",
-    )
-    TOO_MANY_RESTARTS = (
-        "too_many_restarts",
-        "too many restarts",
-        "give each attempt a run id of its own, or raise maximum_restarts in the settings",
-    )
-    NO_OPS = (
-        "no_ops",
-        "no recorded ops",
-        "see that the log files of this day lie in the landing, and what of them was rejected",
-    )
-    IMPLAUSIBLE_TIMES = (
-        "implausible_times",
-        "times in another unit than microseconds",
-        "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
-    )
-    CORRUPT_TRACE = (
-        "corrupt_trace",
-        "recorded ops contradict each other",
-        "look at the ops named above: the recorder wrote what cannot have happened",
-    )
-    MISSING_WORKERS = (
-        "missing_workers",
-        "no step with all workers",
-        "look for workers whose file is missing or was rejected: a step needs all",
-    )
-    SOME_RANKS = (
-        "some_ranks",
-        "profile of some ranks of the job",
-        "profile every rank of the job: a replay needs all",
-    )
-    ODD_RANKS = (
-        "odd_ranks",
-        "ranks that contradict their peers",
-        "see whether the ranks named above are numbered as job.json's layout says",
-    )
-    PARTIAL_TRACE = (
-        "partial_trace",
-        "computes without transfers",
-        "record sends and receives too: without them no replay tells who waits for whom",
-    )
+    # fmt: off
+    UNUSABLE_LOG = ("unusable_log", "log of a tool that no replay can be made of",
+        "see what the files lack: straggler convert FOLDER --check")
+    STEP_TIMES_ONLY = ("step_times_only", "step times and no ops",
+        "record single ops to learn why: rank logs by the emitter, or torch.profiler")
+    NO_MANIFEST = ("no_manifest", "no manifest (job.json)",
+        "put a job.json beside the logs, with the job's layout, and {again}")
+    BAD_LAYOUT = ("bad_layout", "manifest with a wrong or missing layout",
+        "correct the layout in job.json, and {again}")
+    TOO_MANY_RESTARTS = ("too_many_restarts", "too many restarts",
+        "give each attempt a run id of its own, or raise maximum_restarts in the settings")
+    NO_OPS = ("no_ops", "no recorded ops",
+        "see that the log files of this day lie in the landing, and what of them was rejected")
+    IMPLAUSIBLE_TIMES = ("implausible_times", "times in another unit than microseconds",
+        "write start_us and duration_us in microseconds, t0_us in microseconds since 1970")
+    CORRUPT_TRACE = ("corrupt_trace", "recorded ops contradict each other",
+        "look at the ops named above: the recorder wrote what cannot have happened")
+    MISSING_WORKERS = ("missing_workers", "no step with all workers",
+        "look for workers whose file is missing or was rejected: a step needs all")
+    SOME_RANKS = ("some_ranks", "profile of some ranks of the job",
+        "profile every rank of the job: a replay needs all")
+    ODD_RANKS = ("odd_ranks", "ranks that contradict their peers",
+        "see whether the ranks named above are numbered as job.json's layout says")
+    PARTIAL_TRACE = ("partial_trace", "computes without transfers",
+        "record sends and receives too: without them no replay tells who waits for whom")
     TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day"
-    UNKNOWN_CLOCKS = (
-        "unknown_clocks",
-        "clocks apart by an unknown time",
-        "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
-    )
-    HIGH_DISCREPANCY = (
-        "high_discrepancy",
-        "replay and recording too far apart",
-        "look for time that no op covers, such as data loading within a step",
-    )
+    UNKNOWN_CLOCKS = ("unknown_clocks", "clocks apart by an unknown time",
+        "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)")
+    HIGH_DISCREPANCY = ("high_discrepancy", "replay and recording too far apart",
+        "look for time that no op covers, such as data loading within a step")
     ANALYSED = "analysed", "analysed"
     FAILED = "failed", "our own defect", "report it with the traceback"
+    # fmt: on
 
 
 STATUSES: Final = tuple(map(str, Status))
