@@ -12,13 +12,14 @@ from math import fsum
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.reading.scenarios import FIXABLE, read_fix, replay_fixes
+from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.unit import read_causes, unit_to_replay
 from jobs.runtime.arguments import AS_LISTS, FORMAT, OF_UNIT, Arguments, not_negative_number, option
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
 from schemas.unit import Unit
+from schemas.vocabulary import FIXABLE_CAUSES
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
 
@@ -74,8 +75,8 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     *OF_UNIT,
     option(
         "--fix CAUSE|PREDICATE",
-        f"a cause ({', '.join(FIXABLE)}), or which ops, as SQL over {', '.join(COLUMNS)}; given again: "
-        "another scenario, and all these ops together",
+        f"a cause ({', '.join(FIXABLE_CAUSES)}), or which ops, as SQL over {', '.join(COLUMNS)}; given "
+        "again: another scenario, and all these ops together",
         read_fix,
         multiple=True,
         required=True,

@@ -83,7 +83,7 @@ def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Col
         stated: dict[str, Any] = {key: value for key, value in found.groupdict().items() if value}
         try:
             kind, values = _kind(stated.pop("kind"), own), stated.pop("allowed", None)
-            stated |= {"allowed": {**vars(vocabulary), **own}[values]} if values else {}
+            stated |= {"allowed": tuple(map(str, {**vars(vocabulary), **own}[values]))} if values else {}
         except KeyError as error:
             raise SchemaError(f"{error} is no kind of column, nor values of one: {entry}") from None
         stated |= {key: _number(stated[key]) for key in ("minimum", "maximum") if key in stated}

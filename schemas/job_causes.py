@@ -5,6 +5,7 @@ from typing import Final
 import pyarrow as pa
 
 from schemas import columns as col
+from schemas.causes import DECLARED, FLAG_REASONS, IN_SECONDS, JUDGED_BY_HISTORY, NOBODY_LATE
 from schemas.table import Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -14,10 +15,7 @@ from schemas.vocabulary import (
     CULPRIT_REACHES,
     DIRECTION_BOTH,
     EVIDENCE_KEYS,
-    FLAG_REASONS,
     HISTORY_KEYS,
-    JUDGED_BY_HISTORY,
-    NOBODY_LATE,
     OP_TYPES,
     UNIT_KEY,
 )
@@ -72,15 +70,19 @@ _HAS_COURSE: Final = (
     " AND coalesce(each.first_step <= each.last_step, each.first_step IS NULL AND each.last_step IS NULL)"
 )
 _KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
+_ONLY_WHERE: Final = ", ".join(
+    f"of {each.name} only where {each.only_where}" for each in DECLARED if each.only_where
+)
+_AND_SECONDS: Final = f"{', '.join(IN_SECONDS[:-1])} and {IN_SECONDS[-1]}"
 _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
 (CULPRITS,) = col.declared(
     f"""
     culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of
         the replayed rank, null unless it is one worker, the host that of 90 % of the steps from first_step to
-        last_step, else null; effect: how much longer its ops took as a share of the usual time, for pause,
-        communication, launch_delay and data_loading seconds lost per step that it struck; lost_s: what its
-        ops took longer in the mean step, all together, in seconds, null where it is not known;
+        last_step, else null; effect: how much longer its ops took as a share of the usual time, for
+        {_AND_SECONDS} seconds lost per step that it struck; lost_s: what its ops
+        took longer in the mean step, all together, in seconds, null where it is not known;
         share_of_steps: in how many steps; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: what is slow,
         {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type; course: over
         the steps, {", ".join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history
@@ -104,8 +106,7 @@ CULPRIT_RULES: Final = col.rules(f"""
 
 JOB_CAUSES: Final = Table(
     "job_causes",
-    "One row per replayed unit and cause; of data_loading only where the log has data-loads, "
-    "of mixed_hardware only where workers are on two known types of GPU. "
+    f"One row per replayed unit and cause; {_ONLY_WHERE}. "
     "Estimates from replays: the work stays, its uneven part is removed. "
     "Fractions are of T_actual, as computed, never clipped: a fix may "
     "save less than nothing. None saves more than the step: where the replay is longer than the recorded "

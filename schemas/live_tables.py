@@ -9,7 +9,7 @@ from typing import Final
 from schemas import columns as col
 from schemas.job_causes import CULPRIT_RULES, CULPRITS
 from schemas.table import Table
-from schemas.vocabulary import CAUSES, UNIT_KEY
+from schemas.vocabulary import UNIT_KEY
 
 LIVE_SLOWDOWN: Final = Table(
     "live_slowdown",
@@ -54,7 +54,7 @@ LIVE_CAUSES: Final = Table(
         *col.declared(
             """
             log_date, job_id, run_id
-            cause (text of FIXABLE): as in job_causes
+            cause (text of FIXABLE_CAUSES): as in job_causes
             first_step (integer): in which its culprits were first slow in the window where it began, else
                 that window's first
             first_time (instant?): when that step began; null where the log has no times of day
@@ -64,7 +64,6 @@ LIVE_CAUSES: Final = Table(
             is_now (flag): it holds in the last window that was analysed
             lost_fraction (share >= 0): as in job_causes, in the last window in which it held
             """,
-            own={"FIXABLE": CAUSES[:-1]},
         ),
         replace(CULPRITS, meaning="as in job_causes, in the last window in which it held"),
         *col.declared("""

@@ -32,31 +32,12 @@ OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
 """Meaning of $in_period: in a view all days; in a named query those of a period, both ends included."""
 
 VIEW_NAMES: Final = (
-    "ops",
-    "job_days",
-    "fleet_month",
-    "cause_month",
-    "fix_parts",
-    "fix_first",
-    "straggling_jobs",
-    "job_history",
-    "host_record",
-    "host_recurrence",
-    "drain",
-    "culprit_history",
-    "cause_news",
-    "fix_outcome",
-    "host_clocks",
-    "effective_time",
-    "effective_time_month",
-    "effective_time_job",
-    "effective_time_window",
-    "exposed_month",
-    "slower_than_before",
-    "waterfall",
-    "health_predicts",
+    "ops", "job_days", "fleet_month", "cause_month", "fix_parts", "fix_first", "straggling_jobs",
+    "job_history", "host_record", "host_recurrence", "drain", "culprit_history", "cause_news",
+    "fix_outcome", "host_clocks", "effective_time", "effective_time_month", "effective_time_job",
+    "effective_time_window", "exposed_month", "slower_than_before", "waterfall", "health_predicts",
     "slow_with_clean_health",
-)
+)  # fmt: skip
 """In the order in which they are made: a view may only use earlier ones."""
 
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))

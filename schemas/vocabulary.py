@@ -4,7 +4,10 @@ Standard library only, so that DAGs, executors and writers in a training loop ca
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
 """
 
-from typing import Final
+from enum import StrEnum
+from typing import Final, Self
+
+from schemas import causes, op_types
 
 
 def _values(names: type) -> tuple[str, ...]:
@@ -12,35 +15,18 @@ def _values(names: type) -> tuple[str, ...]:
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
-OP_TYPES: Final = (
-    "forward-compute",
-    "backward-compute",
-    "forward-send",
-    "forward-recv",
-    "backward-send",
-    "backward-recv",
-    "params-all-gather",
-    "grads-reduce-scatter",
-    "separate-grads-all-reduce",
-    "layernorm-grads-all-reduce",
-    "embedding-grads-all-reduce",
-    "optimizer-clip-main-grad",
-    "optimizer",
-    "gc",
-    "data-load",
-)
+def _since(first: str) -> tuple[str, ...]:
+    """Names above, from this one on: those of a kind stand together, so that each is named once."""
+    names = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
+    return tuple(names[names.index(first) :])
+
+
+OP_TYPES: Final = tuple(each.name for each in op_types.DECLARED)
 """Op types as the logs spell them; `rank_steps.op` stores the position in this tuple."""
 
 OP_CODES: Final = {name: code for code, name in enumerate(OP_TYPES)}
 
-FORWARD_PP_COMM: Final = "forward-pp-comm"
-BACKWARD_PP_COMM: Final = "backward-pp-comm"
-OP_TYPE_GROUPS: Final = {
-    "forward-send": FORWARD_PP_COMM,
-    "forward-recv": FORWARD_PP_COMM,
-    "backward-send": BACKWARD_PP_COMM,
-    "backward-recv": BACKWARD_PP_COMM,
-}
+OP_TYPE_GROUPS: Final = {each.name: each.counted_as for each in op_types.DECLARED if each.counted_as}
 """Op types that op_type_slowdown counts as one; others count separately."""
 COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
 """What it counts: send and recv of one direction as one."""
@@ -100,7 +86,7 @@ KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
 SAMPLING_FORMATS: Final = (KINETO_DATA_PARALLEL, KINETO_PIPELINE)
 """Formats of profilers that are often switched on for some of a job's ranks."""
-TRANSFER_OPS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 """Op types of transfers between pipeline stages."""
 
 
@@ -115,29 +101,58 @@ class Transfers:
 TRANSFERS: Final = _values(Transfers)
 
 
-class Status:
-    """How far the analysis of a unit came, in the order of the tests: the first that applies."""
+class Status(StrEnum):
+    """How far the analysis of a unit came, in the order of the tests: the first that applies.
 
-    UNUSABLE_LOG: Final = "unusable_log"
-    STEP_TIMES_ONLY: Final = "step_times_only"
-    NO_MANIFEST: Final = "no_manifest"
-    BAD_LAYOUT: Final = "bad_layout"
-    TOO_MANY_RESTARTS: Final = "too_many_restarts"
-    NO_OPS: Final = "no_ops"
-    IMPLAUSIBLE_TIMES: Final = "implausible_times"
-    CORRUPT_TRACE: Final = "corrupt_trace"
-    MISSING_WORKERS: Final = "missing_workers"
-    SOME_RANKS: Final = "some_ranks"
-    ODD_RANKS: Final = "odd_ranks"
-    PARTIAL_TRACE: Final = "partial_trace"
-    TOO_FEW_STEPS: Final = "too_few_steps"
-    UNKNOWN_CLOCKS: Final = "unknown_clocks"
-    HIGH_DISCREPANCY: Final = "high_discrepancy"
-    ANALYSED: Final = "analysed"
-    FAILED: Final = "failed"
+    words  : what pages say of it
+    advice : what to do about it; `again` is what then follows
+    """
+
+    words: str
+    advice: str
+
+    def __new__(cls, name: str, words: str = "", advice: str = "") -> Self:
+        """Make the name a status, with what is said of it."""
+        made = str.__new__(cls, name)
+        made._value_, made.words, made.advice = name, words, advice
+        return made
+
+    # fmt: off
+    UNUSABLE_LOG = ("unusable_log", "log of a tool that no replay can be made of",
+        "see what the files lack: straggler convert FOLDER --check")
+    STEP_TIMES_ONLY = ("step_times_only", "step times and no ops",
+        "record single ops to learn why: rank logs by the emitter, or torch.profiler")
+    NO_MANIFEST = ("no_manifest", "no manifest (job.json)",
+        "put a job.json beside the logs, with the job's layout, and {again}")
+    BAD_LAYOUT = ("bad_layout", "manifest with a wrong or missing layout",
+        "correct the layout in job.json, and {again}")
+    TOO_MANY_RESTARTS = ("too_many_restarts", "too many restarts",
+        "give each attempt a run id of its own, or raise maximum_restarts in the settings")
+    NO_OPS = ("no_ops", "no recorded ops",
+        "see that the log files of this day lie in the landing, and what of them was rejected")
+    IMPLAUSIBLE_TIMES = ("implausible_times", "times in another unit than microseconds",
+        "write start_us and duration_us in microseconds, t0_us in microseconds since 1970")
+    CORRUPT_TRACE = ("corrupt_trace", "recorded ops contradict each other",
+        "look at the ops named above: the recorder wrote what cannot have happened")
+    MISSING_WORKERS = ("missing_workers", "no step with all workers",
+        "look for workers whose file is missing or was rejected: a step needs all")
+    SOME_RANKS = ("some_ranks", "profile of some ranks of the job",
+        "profile every rank of the job: a replay needs all")
+    ODD_RANKS = ("odd_ranks", "ranks that contradict their peers",
+        "see whether the ranks named above are numbered as job.json's layout says")
+    PARTIAL_TRACE = ("partial_trace", "computes without transfers",
+        "record sends and receives too: without them no replay tells who waits for whom")
+    TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day"
+    UNKNOWN_CLOCKS = ("unknown_clocks", "clocks apart by an unknown time",
+        "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)")
+    HIGH_DISCREPANCY = ("high_discrepancy", "replay and recording too far apart",
+        "look for time that no op covers, such as data loading within a step")
+    ANALYSED = "analysed", "analysed"
+    FAILED = "failed", "our own defect", "report it with the traceback"
+    # fmt: on
 
 
-STATUSES: Final = _values(Status)
+STATUSES: Final = tuple(map(str, Status))
 REPLAYED_STATUSES: Final = (
     Status.TOO_FEW_STEPS,
     Status.UNKNOWN_CLOCKS,
@@ -171,63 +186,28 @@ class Reason:
     TOO_MANY_FILES: Final = "too_many_files"
     TOO_MANY_REJECTS: Final = "too_many_rejects"
     UNKNOWN_FORMAT: Final = "unknown_format"
-    UNUSABLE_LOG: Final = Status.UNUSABLE_LOG
+    UNUSABLE_LOG: Final = str(Status.UNUSABLE_LOG)
 
 
 REJECT_REASONS: Final = _values(Reason)
-FILE_REASONS: Final = (
-    Reason.UNREADABLE_FILE,
-    Reason.FILE_TOO_LARGE,
-    Reason.TOO_MANY_FILES,
-    Reason.TOO_MANY_REJECTS,
-    Reason.UNKNOWN_FORMAT,
-    Reason.UNUSABLE_LOG,
-)
+FILE_REASONS: Final = REJECT_REASONS[REJECT_REASONS.index(Reason.UNREADABLE_FILE) :]
 """Reasons for whole files; all others are for lines."""
 
 CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
 """Scenario in which every cause is fixed: what it saves is what the unit loses."""
-CAUSES: Final = (
-    "slow_worker",
-    "stage_imbalance",
-    "data_imbalance",
-    "pause",
-    "communication",
-    "launch_delay",
-    "data_loading",
-    CAUSE_MIXED_HARDWARE,
-    CAUSE_UNEXPLAINED,
-)
-"""Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
-LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
+CAUSES: Final = tuple(each.name for each in causes.DECLARED)
+"""Why a job is slow, in the order of the kernel's codes."""
+FIXABLE_CAUSES: Final = CAUSES[:-1]
+"""Those that have a fix, which is replayed."""
+LOGGED_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.only_where)
 """A unit has rows of these only where its log records what shows them."""
-MACHINE_CAUSES: Final = ("slow_worker", "communication")
+MACHINE_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.of_machine)
 """Causes that another machine would not have, if their culprit is one; others lie in the job."""
-
-FLAG_REASONS: Final = (
-    "few_steps",
-    "few_peers",
-    "slow_worker_or_stage_imbalance",
-    "slow_worker_or_data_imbalance",
-    "no_usual_transfer",
-    "many_slow_workers",
-    "clock_skew",
-    "mostly_unexplained",
-    "high_discrepancy",
-    "mixed_hardware_or_stage_imbalance",
-    "mixed_hardware_or_slow_worker",
-)
-"""Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
-
-JUDGED_BY_HISTORY: Final = "judged_by_history"
-"""Flag of a cause decided by other jobs or earlier days, because the unit's steps could not."""
 
 CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
 """How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
-NOBODY_LATE: Final = "nobody_late"
-"""Flag of a cause in a unit where all workers wait for long in steps in which no worker is late."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow: all of the course `always`, a single one, or others."""
@@ -252,6 +232,8 @@ SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
 RUN_EVENTS: Final = "run_events"
 HOST_HEALTH: Final = "host_health"
+INGESTED_TABLES: Final = _since(RANK_STEPS)
+
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -259,17 +241,21 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
-EXPOSED_COMMUNICATION: Final = "exposed_communication"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
-GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+REPLAY_TABLES: Final = _since(JOB_SLOWDOWN)
+"""Every replayed unit has rows in each of these."""
+
 JOB_TIME: Final = "job_time"
+GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+EXPOSED_COMMUNICATION: Final = "exposed_communication"
+ROLE_STEP: Final = "role_step"
 JOB_POWER: Final = "job_power"
 MITIGATIONS: Final = "mitigations"
-JOB_MEGAWATTS: Final = "job_megawatts"
-POWER_DAY: Final = "power_day"
-POWER_IN_PHASE: Final = "power_in_phase"
-ROLE_STEP: Final = "role_step"
+FURTHER_TABLES: Final = _since(JOB_TIME)
+"""A replayed unit has rows in these only where its logs answer what they ask."""
+RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
+
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -278,65 +264,25 @@ GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
 ROLE_ITERATION: Final = "role_iteration"
 ROLE_EFFECT: Final = "role_effect"
+JOB_MEGAWATTS: Final = "job_megawatts"
+POWER_DAY: Final = "power_day"
+POWER_IN_PHASE: Final = "power_in_phase"
 CAUSE_EVIDENCE: Final = "cause_evidence"
 JOB_CHANGES: Final = "job_changes"
+FLEET_TABLES: Final = _since(FLEET_DAY)
+ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
+"""Days have rows in these only where several runs are part of a whole."""
+
 LIVE_SLOWDOWN: Final = "live_slowdown"
 LIVE_CAUSES: Final = "live_causes"
+LIVE_TABLES: Final = _since(LIVE_SLOWDOWN)
+"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
+
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
-
-INGESTED_TABLES: Final = (
-    RANK_STEPS,
-    JOBS,
-    REJECTS,
-    SOURCE_FILES,
-    COLLECTIVE_ARRIVAL,
-    RUN_EVENTS,
-    HOST_HEALTH,
-)
-REPLAY_TABLES: Final = (
-    JOB_SLOWDOWN,
-    STEP_SLOWDOWN,
-    OP_TYPE_SLOWDOWN,
-    STAGE_SLOWDOWN,
-    DP_RANK_SLOWDOWN,
-    WORKER_SLOWDOWN,
-    HOST_CLOCK,
-    JOB_CAUSES,
-    JOB_BASELINE,
-)
-"""Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final = (
-    JOB_TIME,
-    GPU_TYPE_SLOWDOWN,
-    EXPOSED_COMMUNICATION,
-    ROLE_STEP,
-    JOB_POWER,
-    MITIGATIONS,
-)
-"""A replayed unit has rows in these only where its logs answer what they ask."""
-RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
-ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
-"""Days have rows in these only where several runs are part of a whole."""
-FLEET_TABLES: Final = (
-    FLEET_DAY,
-    CAUSE_DAY,
-    HOST_DAY,
-    COVERAGE_DAY,
-    GROUP_DAY,
-    OP_TYPE_DAY,
-    *ROLE_TABLES,
-    JOB_MEGAWATTS,
-    POWER_DAY,
-    POWER_IN_PHASE,
-    CAUSE_EVIDENCE,
-    JOB_CHANGES,
-)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the logs and live tables as they are."""
-LIVE_TABLES: Final = (LIVE_SLOWDOWN, LIVE_CAUSES)
-"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 

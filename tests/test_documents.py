@@ -1,9 +1,14 @@
-"""References in docstrings lead somewhere, and the contract names what the code declares."""
+"""References in docstrings lead somewhere, and pages list what the code declares.
+
+Parts of pages between `<!-- name -->` and `<!-- end -->` are made of declarations: after a change of one,
+`python -m tests.test_documents` writes them again.
+"""
 
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,10 @@ import pytest
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from jobs.runtime.settings import load_settings
-from schemas.vocabulary import CAUSES, REJECT_REASONS, STATUSES, TABLE_NAMES
+from schemas import causes, op_types
+from schemas.sql_files import first_sentence
+from schemas.tables import TABLES
+from schemas.vocabulary import REJECT_REASONS, UNIT_KEY, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -22,6 +30,73 @@ PAGES = {
 FOLDERS = ("dags", "jobs", "udfs", "schemas", "tests")
 REFERENCE = re.compile(r"\((model|contract|diagnosis), sections? (\d+)(?: and (\d+))?")
 LINK = re.compile(r"\]\(((?!https?:)[^)#]+)(?:#[^)]*)?\)")
+
+
+def pages() -> Iterator[Path]:
+    """Pages of the project."""
+    yield from (page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md")))
+
+
+MADE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(*rows: Iterable[str]) -> str:
+    """A table in Markdown; the first row is its head."""
+    head, *lines = (f"| {' | '.join(row)} |\n" for row in rows)
+    return head + re.sub(r"[^|\n]+", "---", head) + "".join(lines)
+
+
+def why_slow() -> str:
+    """Why units are slow, and what helps."""
+    parts = ((f"`{each.name}`", each.words, each.advice) for each in causes.DECLARED)
+    return table(("cause", "in words", "what to do"), *parts)
+
+
+def fixes() -> str:
+    """What a fix does, and how the diagnosis finds its cause."""
+    rows = [("cause", "what a fix does", "found by")]
+    for each in causes.DECLARED:
+        where = f" (only where {each.only_where})" if each.only_where else ""
+        rows.append((f"`{each.name}`", each.fix, each.found_by + where))
+    return table(*rows)
+
+
+def tables() -> str:
+    """Every table: its key, what it has, and its columns beside the key."""
+    rows = [("table", "key", "what a row is", "columns")]
+    for each in TABLES.values():
+        of_unit = each.grain[: len(UNIT_KEY)] == UNIT_KEY
+        key = ["unit", *each.grain[len(UNIT_KEY) :]] if of_unit else each.grain
+        columns = [column.name for column in each.columns if column.name not in each.grain]
+        rows.append((each.name, ", ".join(key), first_sentence(each.meaning), ", ".join(columns)))
+    return table(*rows)
+
+
+def statuses() -> str:
+    """How far the analysis of a unit came, and what to do about it."""
+    parts = ((f"`{each}`", each.words, each.advice.format(again="ingest it again")) for each in Status)
+    return table(("status", "means", "what to do"), *parts)
+
+
+def recorded() -> str:
+    """What to wrap in a training loop; neighbours that are alike in one row."""
+    alike = groupby(op_types.DECLARED, lambda each: (each.around, each.microbatch, each.model_chunk))
+    parts = ((", ".join(f"`{each.name}`" for each in ops), *facts) for facts, ops in alike)
+    return table(("op", "around", "`microbatch`", "`model_chunk`"), *parts)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "causes": why_slow,
+    "fixes": fixes,
+    "op_types": recorded,
+    "statuses": statuses,
+    "tables": tables,
+}
+
+
+def made(page: str) -> str:
+    """A page with its parts as they are declared."""
+    return MADE.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], page)
 
 
 def references() -> Iterator[tuple[Path, str, str]]:
@@ -44,7 +119,7 @@ def test_every_reference_in_a_docstring_names_an_existing_section() -> None:
     "page",
     [
         ROOT / "README.md",
-        *(page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md"))),
+        *pages(),
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
@@ -53,12 +128,9 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize(
-    "names", [TABLE_NAMES, STATUSES, REJECT_REASONS, CAUSES], ids=["tables", "statuses", "reasons", "causes"]
-)
-def test_the_contract_names_every(names: tuple[str, ...]) -> None:
+def test_the_contract_names_every_reason() -> None:
     words = set(re.findall(r"\w+", PAGES["contract"].read_text(encoding="utf-8")))
-    assert set(names) - words == set()
+    assert set(REJECT_REASONS) - words == set()
 
 
 def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:
@@ -94,3 +166,15 @@ def test_the_model_has_a_row_for_each_module_of_the_kernel_behind_those_it_impor
     assert sorted(listed) == sorted(modules)
     place = {name: number for number, name in enumerate(listed)}
     assert [(name, each) for name in listed for each in modules[name] if place[each] > place[name]] == []
+
+
+def test_pages_list_what_is_declared() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    assert {name for text in texts.values() for _, name, _ in MADE.findall(text)} == set(PARTS)
+    outdated = [page for page, text in texts.items() if made(text) != text]
+    assert outdated == [], "python -m tests.test_documents writes them again"
+
+
+if __name__ == "__main__":
+    for each in pages():
+        each.write_text(made(each.read_text(encoding="utf-8")), encoding="utf-8")

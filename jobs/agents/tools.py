@@ -20,12 +20,12 @@ from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.sides import asked, by_ops, warehouse_side
 from jobs.reading.unit import find_unit, read_causes, read_unit
-from jobs.report.wording import CAUSE_WORDS, FLAG_WORDS, STATUS_FIXES, STATUS_WORDS
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import shown
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import printable
+from schemas.causes import OF_CAUSE, OF_FLAG
 from schemas.dictionary import entries, listed
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
@@ -168,15 +168,15 @@ class Tools:
             stored = read_causes(reader, unit)
         if stored is None:
             return reply([], unit=unit._asdict(), answer="not simulated yet: a night has to run first")
-        status = stored.job["status"]
+        status = Status(stored.job["status"])
         causes = sorted(stored.causes, key=lambda row: -row["time_saved_fraction"])
         return reply(
             [_cause(row) for row in causes],
             unit=unit._asdict(),
             job={name: stored.job.get(name) for name in _OF_JOB},
             lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
-            status=None if status == Status.ANALYSED else STATUS_WORDS[status],
-            what_to_do=STATUS_FIXES.get(status, "").format(again="run the night again") or None,
+            status=None if status == Status.ANALYSED else status.words,
+            what_to_do=status.advice.format(again="run the night again") or None,
         )
 
     @_tool
@@ -282,7 +282,9 @@ class Tools:
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a job_causes row that a team lead needs, in words."""
-    words = CAUSE_WORDS[row["cause"]]
     flag = row["flag_reason"]
-    doubt = None if flag is None else FLAG_WORDS.get(flag, flag)
-    return {name: row[name] for name in _OF_CAUSE} | {"what_to_do": words.fix, "doubt": doubt}
+    doubt = None if flag is None else OF_FLAG.get(flag, flag)
+    return {name: row[name] for name in _OF_CAUSE} | {
+        "what_to_do": OF_CAUSE[row["cause"]].advice,
+        "doubt": doubt,
+    }

@@ -26,10 +26,11 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.growing import grown, rank_logs
 from jobs.landing.windows import Where, windows_of
 from jobs.report.culprit_words import where
-from jobs.report.wording import percent, short_title
+from jobs.report.wording import percent
 from jobs.runtime.settings import Settings
 from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
+from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
@@ -173,7 +174,9 @@ def _notice(row: Row) -> Notice:
     which = "first" if row["is_now"] else "last"
     at = row[f"{which}_time"]
     step = f"step {row[f'{which}_step']}" + (f", {at:%H:%M} UTC" if at is not None else "")
-    what = f"{row['log_date']}: job {row['job_id']}, run {row['run_id']}: {short_title(row['cause'])}{places}"
+    what = (
+        f"{row['log_date']}: job {row['job_id']}, run {row['run_id']}: {OF_CAUSE[row['cause']].words}{places}"
+    )
     if row["is_now"]:
         return Notice(
             "cause_began", f"{what} since {step}, loses {percent(row['lost_fraction'])} of its time"

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.report import wording
 from jobs.report.loss import waterfall
 from jobs.runtime.extras import missing
+from schemas.causes import OF_CAUSE
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
@@ -128,7 +128,7 @@ class Figures:
         """Time lost to each cause, and time saved by fixing it alone; shares of the recorded time."""
         rows = []
         for row in self._rows("job_causes"):
-            name = wording.short_title(row["cause"])
+            name = OF_CAUSE[row["cause"]].words
             rows.append({"cause": name, "what": "lost", "share": row["lost_fraction"] or 0.0})
             rows.append({"cause": name, "what": "fixed alone saves", "share": row["time_saved_fraction"]})
         encoding = {

@@ -11,15 +11,13 @@ from jobs.reading.unit import StoredCauses
 from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.settings_sections import SimulationSettings
 from jobs.warehouse.reader import QuestionError
-from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
+from schemas.vocabulary import FIXABLE_CAUSES, OP_TYPES
 from udfs import what_if
 from udfs.custom_scenario import Answers, cause_answers, replay_causes, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.scenario.op_columns import TEXT_COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 
-FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
-"""Causes that have a fix to replay."""
 _FEW: Final = 12
 """Hosts or op types that are all listed where none is close."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
@@ -30,7 +28,7 @@ Fix = OpPredicate | str
 
 def read_fix(text: str) -> Fix:
     """Parse a cause or a predicate. Raises PredicateError with one line."""
-    if text in FIXABLE:
+    if text in FIXABLE_CAUSES:
         return text
     try:
         return parse_predicate(text)
@@ -38,7 +36,7 @@ def read_fix(text: str) -> Fix:
         if not text.replace("-", "_").isidentifier():
             raise
         # One word: a cause was meant, no condition.
-        message = f"{text} is neither a cause nor a condition: {suggestion(text, FIXABLE)}"
+        message = f"{text} is neither a cause nor a condition: {suggestion(text, FIXABLE_CAUSES)}"
         raise PredicateError(message) from None
 
 

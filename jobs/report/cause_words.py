@@ -7,13 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import loss, wording
-from jobs.report.culprit_words import IN_SECONDS, culprit_words, identity, members
+from jobs.report.culprit_words import culprit_words, identity, members
 from jobs.report.links import mitigate_command
 from jobs.report.rows import Row, UnitTables
+from schemas.causes import IN_SECONDS, JUDGED_BY_HISTORY, OF_CAUSE, OF_FLAG
 from schemas.health_tables import NO_DEVICE
 from schemas.job_changes import NO_CAUSE, OF_LOST, OF_STEP
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_EVIDENCE, JUDGED_BY_HISTORY, MITIGATIONS
+from schemas.vocabulary import CAUSE_EVIDENCE, MITIGATIONS
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
@@ -24,7 +25,7 @@ _TOGETHER: Final = 0.5
 
 def short(row: Row) -> dict[str, object]:
     """Title of a cause, and the time that its fix alone saves, as a fraction."""
-    return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
+    return {"title": OF_CAUSE[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
@@ -43,7 +44,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "lost_between": loss.interval(row, "lost_fraction"),
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "alone_between": loss.interval(row, "time_saved_fraction"),
-        "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
+        "flag": OF_FLAG[row["flag_reason"]] if row["flag_reason"] else "",
         "mitigation": _mitigation(tables, cause),
         "links": _links(row),
         "culprits": [
@@ -81,7 +82,7 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
 
 def _fix(row: Row, workers: Sequence[Row]) -> str:
     """Return what to do about a cause; for pauses, also whether culprits pause in different steps."""
-    usual = wording.CAUSE_WORDS[row["cause"]].fix
+    usual = OF_CAUSE[row["cause"]].advice
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}
     slowdowns = [each["step_slowdowns"] for each in workers if (each["dp_rank"], each["pp_rank"]) in places]
@@ -125,7 +126,7 @@ def _evidence(row: Row) -> str:
         parts.append(f"compared with {wording.counted(found['peers'], 'other')}")
     if "samples" in found:
         parts.append(wording.counted(found["samples"], "op"))
-    indicator = wording.CAUSE_WORDS[cause].indicator
+    indicator = OF_CAUSE[cause].indicator
     if indicator and "indicator" in found:
         parts.append(
             indicator.format(
@@ -200,7 +201,7 @@ def _words(row: Row) -> str:
     else:
         size = f"{'more' if more else 'less'} of the step is lost"
         levels = f"{wording.percent(row['before'])} before, {wording.percent(row['after'])} since"
-    named = row["cause"] if row["cause"] in (None, NO_CAUSE) else wording.short_title(row["cause"])
+    named = row["cause"] if row["cause"] in (None, NO_CAUSE) else OF_CAUSE[row["cause"]].words
     also = f"; what else changed then: {', '.join(row['also'])}" if row["also"] else ""
     return f"Since {row['since']} {size} ({levels}){f': {named}' if named else ''}{also}"
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from jobs.report import wording
 from jobs.report.rows import Row
+from schemas.causes import IN_SECONDS
 from schemas.vocabulary import COMPUTE_DIRECTIONS, CULPRIT_COURSES, DIRECTION_BOTH, NOT_STATED, OP_TYPES
 
 _PEER: Final = {
@@ -15,8 +16,6 @@ _PEER: Final = {
     "backward-recv": ("backward transfers from", 1),
 }
 """Transfers between stages: in words, and on which stage after its own the other end is."""
-IN_SECONDS: Final = ("pause", "communication", "launch_delay", "data_loading")
-"""Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 _UNEVEN_STAGES: Final = "stage_imbalance"
 """Its work goes to the other stages, so that its usual time contains its own."""
 _DIRECTIONS: Final[dict[str | None, str]] = {

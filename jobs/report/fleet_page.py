@@ -13,6 +13,7 @@ from jobs.report.links import job_page_path
 from jobs.report.loss import waterfall
 from jobs.report.news_words import drain_row, news_texts, outcome_texts
 from jobs.report.rows import FleetTables, Publication
+from schemas.causes import OF_CAUSE
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
@@ -67,9 +68,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "first_day": publication.first_day.isoformat(),
         "report_job": links.command("job-page", publication.warehouse),
         "measure": {"unit": measure.unit},
-        "causes": {
-            name: {"title": words.title, "fix": words.fix} for name, words in wording.CAUSE_WORDS.items()
-        },
+        "causes": {name: {"title": each.title, "fix": each.advice} for name, each in OF_CAUSE.items()},
         "host_pages": dict(publication.hosts),
         "units": templates.columns(_units(tables.units, publication, measure)),
         "parts": templates.columns(pa.table(parts)),
@@ -124,7 +123,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "job_id": row["job_id"],
             "run_id": row["run_id"],
             "gpu_hours": row["gpu_hours"],
-            "why": wording.STATUS_WORDS[row["status"]],
+            "why": Status(row["status"]).words,
             "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
         }
         for row in tables.runs.to_pylist()
@@ -144,7 +143,7 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
             "step_s": row["actual_step_s"],
             "usual_s": row["usual_step_s"],
             "gpu_hours": row["slower_gpu_hours"],
-            "why": wording.STATUS_WORDS[row["status"]],
+            "why": Status(row["status"]).words,
         }
         for unit, row in zip(_keys(slower), slower.to_pylist(), strict=True)
     ]
@@ -243,11 +242,11 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:
         return None
     row = rows[0]
-    words = wording.CAUSE_WORDS[row["cause"]]
+    cause = OF_CAUSE[row["cause"]]
     verdicts = {host["host"]: wording.recurrence(host) for host in tables.hosts.to_pylist()}
     return {
-        "title": words.title,
-        "fix": words.fix,
+        "title": cause.title,
+        "fix": cause.advice,
         "host": row["host"],
         "page": publication.hosts.get(row["host"]),
         "jobs": _listed(row["job_ids"], _MOST_JOBS),

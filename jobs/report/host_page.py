@@ -7,6 +7,7 @@ from typing import Any, Final
 from jobs.report import links, loss, templates, wording
 from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication, Row
+from schemas.causes import OF_CAUSE
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
@@ -33,9 +34,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
     for row in tables.fixes.filter(tables.fixes["host"].is_valid()).to_pylist():
         lost = loss.amount(row[measure.lost], totals[measure.of], measure)
         between = loss.interval(row, "lost_fraction")
-        fixes[row["host"]].append(
-            row | {"words": wording.CAUSE_WORDS[row["cause"]], "lost": lost, "between": between}
-        )
+        fixes[row["host"]].append(row | {"words": OF_CAUSE[row["cause"]], "lost": lost, "between": between})
     records = {row["host"]: wording.host_record(row) for row in tables.hosts.to_pylist()}
     return {
         path: templates.page(

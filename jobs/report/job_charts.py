@@ -10,7 +10,8 @@ from jobs.report.culprit_words import is_worker, members, named_culprits
 from jobs.report.rows import Row, UnitTables
 from jobs.report.sections import Section
 from jobs.report.templates import rounded
-from jobs.report.wording import CAUSE_WORDS, MISSING, percent, seconds
+from jobs.report.wording import MISSING, percent, seconds
+from schemas.causes import OF_CAUSE
 from schemas.vocabulary import JOB_MEGAWATTS, JOB_POWER
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +115,7 @@ def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
         for worker in members(culprit) or (culprit,):
             if culprit["first_step"] is not None and is_worker(worker):
                 at = (f"{worker['pp_rank']} / {worker['dp_rank']}", culprit["first_step"])
-                found.setdefault(at, []).append(CAUSE_WORDS[row["cause"]].title)
+                found.setdefault(at, []).append(OF_CAUSE[row["cause"]].title)
     return {at: ", ".join(dict.fromkeys(titles)) for at, titles in found.items()}
 
 

@@ -49,7 +49,7 @@ def links_of(
         if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
             page = publication.page_of(job_page_path(row["log_date"], *unit[1:]))
             lost = loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"])
-            text = f"{lost} lost" if row["is_analysed"] else wording.STATUS_WORDS[row["status"]]
+            text = f"{lost} lost" if row["is_analysed"] else Status(row["status"]).words
             days.append((row["log_date"], text, f"../{page}" if page else None))
     return Links(
         fleet="../index.html" if has_fleet_page else "",
@@ -67,6 +67,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         no command to show.
     """
     unit = tables.key
+    status = Status(tables.job["status"])
     again = "analyse them again" if warehouse is None else "ingest the day again"
     values: dict[str, Any] = {
         "root": "..",
@@ -75,8 +76,8 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "links": links or Links(),
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
-        "is_analysed": tables.job["status"] == Status.ANALYSED,
-        "to_do": wording.STATUS_FIXES.get(tables.job["status"], "").format(again=again),
+        "is_analysed": status == Status.ANALYSED,
+        "to_do": status.advice.format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
@@ -213,7 +214,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
     whole += "; others lack a worker" if job["steps_dropped"] else ""
     other = "their times are of another day than the log date: left out, unless all are"
     return [
-        ("status", wording.STATUS_WORDS[job["status"]], job["status_detail"] or ""),
+        ("status", Status(job["status"]).words, job["status_detail"] or ""),
         ("steps replayed", wording.number(job["steps"]), whole),
         *(
             [("lines of another day", wording.number(job["other_day_lines"]), other)]

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
 from jobs.report.rows import FleetTables, Row
+from schemas.causes import OF_CAUSE, OF_FLAG
 from schemas.job_causes import HOURS_OF
 from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
@@ -69,7 +70,7 @@ def unexplained(causes: Sequence[Row]) -> str:
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]
-            uncertain = f" Uncertain: {wording.FLAG_WORDS[flag]}." if flag else ""
+            uncertain = f" Uncertain: {OF_FLAG[flag]}." if flag else ""
             lost = of_unit(row["lost_fraction"], row["lost_gpu_hours"])
             what = "to causes too small or without evidence, or beyond all fixes"
             return f"{lost} lost, {what}.{uncertain}{_behind_others(causes, row['lost_fraction'])}"
@@ -82,7 +83,7 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
         part = row["attributed_fraction"]
         is_hidden = not row["is_cause"] and row["time_saved_fraction"] < part and row["culprits"]
         if is_hidden and part >= unexplained_fraction / 2:
-            named = f"{wording.short_title(row['cause'])} ({wording.percent(part)})"
+            named = f"{OF_CAUSE[row['cause']].words} ({wording.percent(part)})"
             return (
                 f" Most of it is measured: {named}; that fix saves time only after those of the other causes."
             )
@@ -92,11 +93,12 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
 def headline(job: Row) -> str:
     """Return a sentence on what the job lost, or why no fleet figure includes it."""
     lost = job["lost_fraction"]
-    if job["status"] != Status.ANALYSED:
-        is_replayed = job["status"] in REPLAYED_STATUSES
+    status = Status(job["status"])
+    if status != Status.ANALYSED:
+        is_replayed = status in REPLAYED_STATUSES
         what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
         detail = f" ({job['status_detail']})" if job["status_detail"] else ""
-        return f"{what}: {wording.STATUS_WORDS[job['status']]}{detail}."
+        return f"{what}: {status.words}{detail}."
     if lost is None:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
@@ -153,7 +155,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         drawn.append(
             {
                 "figure": name,
-                "title": _WORDS.get(name) or wording.short_title(name),
+                "title": _WORDS.get(name) or OF_CAUSE[name].words,
                 "is_total": row["is_total"],
                 "amount": wording.hours(row[amounts]) if row["is_total"] else _signed(row[amounts]),
                 "share": f"{'+' if is_more else ''}{wording.percent(share if row['is_total'] else -share)}",

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
-from jobs.report.wording import counted, hours, percent, short_title
+from jobs.report.wording import counted, hours, percent
+from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
 
 _OUTCOMES: Final = {
@@ -31,7 +32,7 @@ def outcomes_of(log_date: date) -> str:
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on what the fixes of a day saved, those of most GPU-hours first."""
     return [
-        f"fixed: {' and '.join(short_title(cause) for cause in row['causes'])} in {row['job_id']}: "
+        f"fixed: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
         f"a step is {percent(row['came_fraction'])} shorter, "
         f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
         for row in rows[:MOST_NEWS]
@@ -57,7 +58,7 @@ def _text(row: Mapping[str, Any]) -> str:
     known = row["lost_gpu_hours"] is not None
     amount = f"{hours(row['lost_gpu_hours'])} GPU-hours ({share})" if known else f"{share} of the time"
     said = f"loses {amount}" if row["change"] == "new" else f"lost {amount} on {row['day_before']}"
-    return f"{row['change']}: {short_title(row['cause'])} in {row['job_id']}{where} {said}"
+    return f"{row['change']}: {OF_CAUSE[row['cause']].words} in {row['job_id']}{where} {said}"
 
 
 _STATES: Final = {

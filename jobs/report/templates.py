@@ -24,6 +24,7 @@ from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS, symbols_of
 from schemas.tables import TABLES
 from schemas.views import VIEWS
+from schemas.vocabulary import Status
 
 _ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
@@ -117,7 +118,7 @@ def _environment() -> Environment:
         script=SCRIPT_NAME,
         style=STYLE_NAME,
         policy=OF_FILES_BESIDE,
-        status_words=wording.STATUS_WORDS,
+        status_words={each: each.words for each in Status},
     )
     return made
 

@@ -2,137 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
-
-from schemas.vocabulary import CAUSES
+from typing import Any, Final
 
 MISSING: Final = "\N{EN DASH}"
 """What is shown without a number."""
 
 
-class CauseWords(NamedTuple):
-    """Title of a cause, what fixes it, and the meaning of the paper's indicator.
-
-    title : in words, and in brackets as tables and commands spell it, where that differs
-    """
-
-    title: str
-    fix: str
-    indicator: str = ""
-
-
 BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
 """Why more than all of the waste may go."""
-_OF_WORKERS: Final = "with the slowest 3 % of workers ideal, {share} of the waste goes (M_W)"
-_OF_STAGE: Final = "with the last stage ideal, {share} of the waste goes (M_S)"
-_OF_DATA: Final = (
-    "forward and backward times of a microbatch rise and fall together with a correlation of {number}, where "
-    "1 is always"
-)
-
-CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
-    zip(
-        CAUSES,
-        (
-            CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
-            CauseWords(
-                "uneven stages (stage_imbalance)",
-                "move layers, or the loss, between pipeline stages",
-                _OF_STAGE,
-            ),
-            CauseWords(
-                "uneven data (data_imbalance)", "give every microbatch of a step the same work", _OF_DATA
-            ),
-            CauseWords(
-                "pauses (pause)",
-                "look at what pauses these workers: garbage collection, checkpoints, power, storage",
-            ),
-            CauseWords("slow transfers (communication)", "look at the links between these workers"),
-            CauseWords(
-                "late starts (launch_delay)", "load data ahead: the step waits for it before its first op"
-            ),
-            CauseWords(
-                "slow loading (data_loading)",
-                "load further ahead, with more loaders, or look at the storage that these workers read",
-            ),
-            CauseWords(
-                "unlike GPUs (mixed_hardware)",
-                "run the job on one type of GPU, or give the slower ones less work",
-            ),
-            CauseWords(
-                "unexplained",
-                "no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
-                "usual one's",
-            ),
-        ),
-        strict=True,
-    )
-)
-
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
 """What helps against pauses that strike the workers in different steps, and no others."""
-
-FLAG_WORDS: Final[dict[str, str]] = {
-    "few_steps": "from few steps",
-    "few_peers": "few workers to compare with",
-    "slow_worker_or_stage_imbalance": "with one replica a slow worker and a heavy stage look the same",
-    "slow_worker_or_data_imbalance": "with one stage a slow worker and longer data look the same",
-    "no_usual_transfer": "no usual transfer to compare with",
-    "many_slow_workers": "too many workers are slow to say what is usual",
-    "clock_skew": "the clocks of the hosts are too far apart",
-    "mostly_unexplained": "most of the loss is explained by no cause",
-    "high_discrepancy": "replay and recording are more than 5 % apart",
-    "mixed_hardware_or_stage_imbalance": "types of GPU share no stage: slow types look like heavy stages",
-    "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
-    "nobody_late": "all workers wait for long in reduce-scatters to which none comes late: one that is slow "
-    "in its own looks like a slow network",
-    "judged_by_history": "other jobs or earlier days decided",
-}
-
-STATUS_FIXES: Final[dict[str, str]] = {
-    "unusable_log": "see what the files lack: straggler convert FOLDER --check",
-    "step_times_only": "record single ops to learn why: rank logs by the emitter, or torch.profiler",
-    "no_manifest": "put a job.json beside the logs, with the job's layout, and {again}",
-    "bad_layout": "correct the layout in job.json, and {again}",
-    "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
-    "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
-    "implausible_times": "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
-    "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
-    "missing_workers": "look for workers whose file is missing or was rejected: a step needs all",
-    "some_ranks": "profile every rank of the job: a replay needs all",
-    "odd_ranks": "see whether the ranks named above are numbered as job.json's layout says",
-    "partial_trace": "record sends and receives too: without them no replay tells who waits for whom",
-    "too_few_steps": "record more steps in a day",
-    "unknown_clocks": "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
-    "high_discrepancy": "look for time that no op covers, such as data loading within a step",
-    "failed": "report it with the traceback",
-}
-"""What to do about a unit that is not analysed; `again` is what then follows."""
-
-STATUS_WORDS: Final[dict[str, str]] = {
-    "unusable_log": "log of a tool that no replay can be made of",
-    "step_times_only": "step times and no ops",
-    "no_manifest": "no manifest (job.json)",
-    "bad_layout": "manifest with a wrong or missing layout",
-    "too_many_restarts": "too many restarts",
-    "no_ops": "no recorded ops",
-    "implausible_times": "times in another unit than microseconds",
-    "corrupt_trace": "recorded ops contradict each other",
-    "missing_workers": "no step with all workers",
-    "some_ranks": "profile of some ranks of the job",
-    "odd_ranks": "ranks that contradict their peers",
-    "partial_trace": "computes without transfers",
-    "too_few_steps": "too few steps",
-    "unknown_clocks": "clocks apart by an unknown time",
-    "high_discrepancy": "replay and recording too far apart",
-    "analysed": "analysed",
-    "failed": "our own defect",
-}
-
-
-def short_title(cause: str) -> str:
-    """Return a cause in words, without its name in tables."""
-    return CAUSE_WORDS[cause].title.partition(" (")[0]
 
 
 def hours(value: float | None) -> str:

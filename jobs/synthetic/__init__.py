@@ -11,16 +11,6 @@ without.
 
 A WholeSimulation runs several jobs as roles of one whole that wait for each other.
 
-What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
-
-slow_worker     : WeakGpu, ThermalThrottling, SickHost; without: cells as fast as their peers
-stage_imbalance : LossLayer, UnevenLayers; without: the same work, spread evenly over all chunks
-data_imbalance  : PackedSequences; without: the step's mean work for each of its microbatches
-pause           : UnsynchronisedGc, AllocatorStalls; without: no spikes
-communication   : FlappingLink, CongestedNetwork; without: the usual transfer
-launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
-data_loading    : SlowReads, of jobs that record loads; without: the usual load
-mixed_hardware  : MixedTypes, of jobs that state types of GPU; without: all on the fastest
-none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, UnevenLoads, ClockSkew:
-                  see nuisances.py
+What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name; their
+modules say what a job without it does. Those of no cause are in nuisances.py.
 """

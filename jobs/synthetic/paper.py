@@ -117,8 +117,11 @@ def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:
     if status == Status.HIGH_DISCREPANCY:
         step_s = Setting(shape, workload, shape.steps).step_s
         mechanisms = [SlowStorage(step_s * log_uniform(rng, 0.8, 2.0))]
-    lost = {Status.MISSING_WORKERS: shape.cells[-1:], Status.NO_OPS: shape.cells}.get(status, [])
-    lost_ranks = tuple(shape.rank(*cell) for cell in lost)
+    lost: dict[str, list[tuple[int, int]]] = {
+        Status.MISSING_WORKERS: shape.cells[-1:],
+        Status.NO_OPS: shape.cells,
+    }
+    lost_ranks = tuple(shape.rank(*cell) for cell in lost.get(status, []))
     plan = JobPlan(shape, tuple(mechanisms), seed, workload=workload, lost_ranks=lost_ranks)
     return plan, draw_fields(rng, shape, status), status
 

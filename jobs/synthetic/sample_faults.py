@@ -141,12 +141,8 @@ def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {
-    "slow_worker": slow_worker,
-    "stage_imbalance": stage_imbalance,
-    "data_imbalance": data_imbalance,
-    "pause": pause,
-    "communication": communication,
-    "launch_delay": launch_delay,
+    each.__name__: each
+    for each in (slow_worker, stage_imbalance, data_imbalance, pause, communication, launch_delay)
 }
 """By cause, what draws a mechanism of it; None where the layout cannot have one."""
 

@@ -18,9 +18,8 @@ from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.program import build_program
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.timeline import EventSimulation, Timeline, Times
-from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
+from schemas.vocabulary import FIXABLE_CAUSES
 
-LABELS = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
 """The causes that mechanisms have."""
 ROUNDING = 1e-9
 """Relative difference of two times below which they differ by rounding alone."""
@@ -195,9 +194,9 @@ def true_savings(simulation: Simulation) -> Truth:
         actual_step_s=actual_us / 1e6,
         time_saved_fraction={
             cause: saved(simulation.places_of({cause}), is_launch_free=cause == "launch_delay")
-            for cause in LABELS
+            for cause in FIXABLE_CAUSES
         },
-        all_causes_fraction=saved(simulation.places_of(LABELS), is_launch_free=True),
+        all_causes_fraction=saved(simulation.places_of(FIXABLE_CAUSES), is_launch_free=True),
         nuisances_fraction=saved(simulation.places_of({None})),
         mechanisms=[
             {

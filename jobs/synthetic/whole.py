@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.synthetic.job import GeneratedJob, recorded_job
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
+from jobs.synthetic.simulation import JobPlan, Simulation
+from schemas.vocabulary import FIXABLE_CAUSES
 
 ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
 """Each may wait for those before it."""
@@ -58,7 +59,7 @@ class WholeSimulation:
     def _length_s(self, number: int, *, is_fixed: bool = False) -> Seconds:
         """Duration of each step of one run, shape (iteration, step). [s]"""
         simulation = self._simulations[number]
-        without = simulation.places_of(LABELS) if is_fixed else ()
+        without = simulation.places_of(FIXABLE_CAUSES) if is_fixed else ()
         timeline = simulation.timeline(without, is_launch_free=is_fixed)
         lengths_s: Seconds = timeline.end_us.max(axis=(0, 2)).reshape(-1, self.runs[number].steps) * 1e-6
         return lengths_s

@@ -14,25 +14,10 @@ _OF_VIEWS: Final = {"hosts": "host_record", "fix_first": "fix_first"}
 """Views, over a period."""
 
 QUERY_NAMES: Final = (
-    "coverage",
-    "straggling",
-    "waste_distribution",
-    "waste_by_op_type",
-    "step_persistence",
-    "slow_workers",
-    "last_stage",
-    "sequence_imbalance",
-    "groups",
-    "causes",
-    "trend",
-    "discrepancy",
-    "runs",
-    "weeks",
-    "mixed_hardware",
-    "waterfall",
-    "goodput",
-    *_OF_VIEWS,
-)
+    "coverage", "straggling", "waste_distribution", "waste_by_op_type", "step_persistence",
+    "slow_workers", "last_stage", "sequence_imbalance", "groups", "causes", "trend", "discrepancy",
+    "runs", "weeks", "mixed_hardware", "waterfall", "goodput", *_OF_VIEWS,
+)  # fmt: skip
 
 
 def _load(name: str) -> SqlFile:

@@ -18,8 +18,9 @@ from jobs.emitter.rank_log_writer import finish_day
 from jobs.night.whole_night import run as run_nightly
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.tables import Warehouse
+from schemas.causes import JUDGED_BY_HISTORY
 from schemas.tables import TABLES
-from schemas.vocabulary import JUDGED_BY_HISTORY, PIPELINE_RUNS
+from schemas.vocabulary import PIPELINE_RUNS
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SMALL
 from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write

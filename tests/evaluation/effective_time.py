@@ -18,8 +18,8 @@ from jobs.runtime.arguments import Arguments, command, not_negative, option, pos
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.run_events import Part, RunHabits, run_through
 from jobs.synthetic.sample_job import sample_job
-from jobs.synthetic.simulation import BURST, LABELS, JobPlan, Simulation, child_rng
-from schemas.vocabulary import JOB_SLOWDOWN, JOB_TIME, Exit, RunEvent, Status
+from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
+from schemas.vocabulary import FIXABLE_CAUSES, JOB_SLOWDOWN, JOB_TIME, Exit, RunEvent, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.errors import TraceError
@@ -100,7 +100,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
 def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
     """Time of all steps, once each, without any cause; what stragglers and what late starts add. [s]"""
     late = simulation.places_of({"launch_delay"})
-    causes = simulation.places_of(LABELS)
+    causes = simulation.places_of(FIXABLE_CAUSES)
     fixed_s, punctual_s = (
         float(simulation.step_us(simulation.timeline(without, is_launch_free=True)).sum()) / 1e6
         for without in (causes, late)

@@ -6,8 +6,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from jobs.synthetic.simulation import LABELS
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import FIXABLE_CAUSES, JOB_CAUSES, JOB_SLOWDOWN
 from tests.evaluation.judge import Diagnose
 
 Culprits = Sequence[tuple[int | None, int | None]]
@@ -48,7 +47,7 @@ def saying(
             "flag_reason": (flags or {}).get(cause),
             "culprits": [{"dp_rank": d, "pp_rank": p} for d, p in slow] if cause == "slow_worker" else [],
         }
-        for cause in LABELS
+        for cause in FIXABLE_CAUSES
     ]
     tables = {
         JOB_CAUSES: pa.Table.from_pylist(rows, SCHEMA),

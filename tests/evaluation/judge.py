@@ -12,8 +12,8 @@ from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
 from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, child_rng, true_savings
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, Status
+from jobs.synthetic.simulation import JobPlan, Simulation, Truth, child_rng, true_savings
+from schemas.vocabulary import FIXABLE_CAUSES, JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, Status
 from tests.evaluation.skews import draw_clocks
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -40,7 +40,7 @@ class DiagnosedJob:
     @property
     def asked(self) -> list[str]:
         """Causes that must have an answer; of those that only some logs can show, where there is one."""
-        return [cause for cause in LABELS if cause not in LOGGED_CAUSES or cause in self.causes]
+        return [cause for cause in FIXABLE_CAUSES if cause not in LOGGED_CAUSES or cause in self.causes]
 
     @property
     def is_flagged(self) -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from jobs.synthetic.simulation import LABELS
-from schemas.vocabulary import JOB_CAUSES
+from schemas.vocabulary import FIXABLE_CAUSES, JOB_CAUSES
 from tests.evaluation.inject import FAULTS, STRENGTHS
 from tests.evaluation.judge import THRESHOLD, Diagnose, DiagnosedJob, Row, diagnosed
 from tests.evaluation.recording import Recording, read_recording
@@ -85,7 +84,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
     named = after.worst_cells(fault.cause, recording.layout.dp_size, recording.layout.pp_size)
     new = [
         cause
-        for cause in LABELS
+        for cause in FIXABLE_CAUSES
         if after.answer(cause)["is_cause"] and not before.answer(cause)["is_cause"] and cause != fault.cause
     ]
     return {

@@ -10,8 +10,8 @@ import pytest
 
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, true_savings
-from schemas.vocabulary import LOGGED_CAUSES
+from jobs.synthetic.simulation import JobPlan, Simulation, Truth, true_savings
+from schemas.vocabulary import FIXABLE_CAUSES, LOGGED_CAUSES
 from tests.evaluation.fakes import Culprits, rows_by, saying
 from tests.evaluation.judge import (
     NO_ANSWER,
@@ -66,7 +66,7 @@ def test_the_error_of_an_answer_is_its_distance_from_the_truth(error: float) -> 
     seeds = range(8)
     off = ({name: saved - error for name, saved in truth(s).time_saved_fraction.items()} for s in seeds)
     answers = pd.concat([judged(seed, saying(saved)) for seed, saved in zip(seeds, off, strict=True)])
-    assert len(answers) == 8 * len(LABELS)
+    assert len(answers) == 8 * len(FIXABLE_CAUSES)
     row = rows_by(by_class(answers), "class")["all"]
     assert (row["MAE [%]"], row["p95 [%]"]) == pytest.approx((100 * error, 100 * error), abs=1e-12)
     assert row["precision"] == 1
@@ -95,12 +95,15 @@ def test_any_flag_flags_the_job() -> None:
     assert not judged(1, saying({})).is_flagged.any()
     job = judged(1, saying({}, flags={"pause": "few_steps"}))
     assert job.is_flagged.all()
-    assert dict(zip(job.cause, job.flag, strict=True)) == {**dict.fromkeys(LABELS), "pause": "few_steps"}
+    assert dict(zip(job.cause, job.flag, strict=True)) == {
+        **dict.fromkeys(FIXABLE_CAUSES),
+        "pause": "few_steps",
+    }
 
 
 def test_a_cause_that_the_log_cannot_show_has_no_answer_and_flags_nothing() -> None:
     silent = judge_job(1, diagnose=simulate_job, most_ops=SMALL)
-    assert {row["cause"] for row in silent} == set(LABELS) - set(LOGGED_CAUSES)
+    assert {row["cause"] for row in silent} == set(FIXABLE_CAUSES) - set(LOGGED_CAUSES)
     assert not any(row["flag"] == NO_ANSWER for row in silent)
     loading = judge_plan(sample_job(1, most_ops=SMALL, records_loads=True))
     assert "data_loading" in {row["cause"] for row in loading}

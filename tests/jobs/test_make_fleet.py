@@ -10,8 +10,7 @@ import pytest
 from jobs.make_fleet import main
 from jobs.synthetic.fleet import FIRST_DAY, write_fleet
 from jobs.synthetic.plan_fleet import plan_fleet
-from jobs.synthetic.simulation import LABELS
-from schemas.vocabulary import OP_CODES
+from schemas.vocabulary import FIXABLE_CAUSES, OP_CODES
 
 SMALL = ["--jobs", "12", "--days", "2", "--most-ops", "3000"]
 HISTORY = ["--history", "--jobs", "6", "--days", "4", "--ops", "200000"]
@@ -71,7 +70,7 @@ def test_the_truth_about_every_unit(landing: Path) -> None:
     sick = set()
     for path in truths:
         unit = json.loads(path.read_text())
-        assert set(unit["time_saved_fraction"]) == set(LABELS)
+        assert set(unit["time_saved_fraction"]) == set(FIXABLE_CAUSES)
         assert unit["actual_step_s"] > 0
         logs = (landing / path.parent.relative_to(landing / "_truth")).glob("rank-*.jsonl")
         steps = {json.loads(line)["step"] for log in logs for line in log.read_text().splitlines()}

@@ -20,8 +20,9 @@ from jobs.synthetic.mechanisms.transfers import CongestedNetwork
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
+from schemas.causes import JUDGED_BY_HISTORY
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JUDGED_BY_HISTORY
+from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES
 from tests.support.history import KilledError, dying_at
 from tests.support.random_jobs import generate_job
 

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
 
-MEAN_IDEAL = {"forward-compute", "backward-compute", "optimizer", "gc", "data-load"}
+from schemas.op_types import DECLARED
+
+MEAN_IDEAL = {each.name for each in DECLARED if each.is_averaged}
 """Op types whose ideal is the mean where means are taken; every other type takes the median (section 5)."""
 
 Kind = tuple[str, int]

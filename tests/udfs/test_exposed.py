@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
+from schemas.op_types import DECLARED
 from schemas.vocabulary import EXPOSED_COMMUNICATION, OP_TYPES, TRANSFER_OPS
 from tests.oracle.exposed import exposed_communication
 from tests.oracle.readers import read_layout, read_rank_steps
@@ -114,7 +115,7 @@ def test_without_a_diagnosis_there_are_no_rows() -> None:
 
 
 def test_communication_is_what_the_model_calls_so() -> None:
-    computes = {"forward-compute", "backward-compute", "optimizer", "gc", "data-load"}
+    computes = {each.name for each in DECLARED if each.is_averaged}
     assert {OP_TYPES[code] for code in COMMUNICATION} == set(OP_TYPES) - computes
 
 

@@ -1,5 +1,6 @@
 """Shared by tests that compare the simulator with the scalar reference: random layouts, the comparison."""
 
+from dataclasses import fields
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ ABSENT = [
     frozenset({"gc", "layernorm-grads-all-reduce", "embedding-grads-all-reduce"}),
     frozenset({"params-all-gather", "optimizer-clip-main-grad"}),
 ]
+HABITS: Final = [each.name for each in fields(JobShape) if each.type in (bool, "bool")]
+"""What a job does or not: every combination of them is compared."""
 
 
 @st.composite
@@ -32,6 +35,7 @@ def shapes(draw: st.DrawFn) -> JobShape:
     """Any layout that the model reads."""
     pp_size = draw(st.integers(1, 4))
     vpp_size = draw(st.integers(1, 3)) if pp_size > 1 else 1
+    habits: dict[str, Any] = {name: draw(st.booleans()) for name in HABITS}
     cp_size, tp_size = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     return JobShape(
         dp_size=draw(st.integers(1, 4)),
@@ -41,10 +45,7 @@ def shapes(draw: st.DrawFn) -> JobShape:
         tp_size=tp_size,
         microbatches=draw(st.integers(1, 3)) * (pp_size if vpp_size > 1 else 1),
         steps=draw(st.integers(1, 4)),
-        overlapped=draw(st.booleans()),
-        batched=draw(st.booleans()),
-        loads_data=draw(st.booleans()),
-        loads_in_turn=draw(st.booleans()),
+        **habits,
         noop_transfers=draw(st.sampled_from(["all", "first_missing", "none"])) if vpp_size > 1 else "none",
         absent=draw(st.sampled_from(ABSENT)),
         buckets=draw(st.integers(1, 2)),

@@ -40,3 +40,18 @@ MEETS_ACROSS_DP: Final = (
 )
 AVERAGED: Final = (FORWARD_COMPUTE, BACKWARD_COMPUTE, OPTIMIZER, GC, DATA_LOAD)
 """Types whose ideal is a mean; every other type is communication, whose ideal is a median."""
+OPTIONAL: Final = (GC, LAYERNORM_GRADS_ALL_REDUCE, OPTIMIZER)
+"""Local ops that some steps lack: no other op waits for them."""
+OWN: Final = (OPTIMIZER, GC, LAYERNORM_GRADS_ALL_REDUCE, OPTIMIZER_CLIP_MAIN_GRAD)
+"""Types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time from
+the last worker's start to the own end."""
+ENTERED: Final = frozenset({*MEETS_ACROSS_DP, OPTIMIZER, GC})
+"""Types to which a worker may be late by itself; before others it waits for ranks that do not count."""
+TAIL: Final = (
+    GC,
+    LAYERNORM_GRADS_ALL_REDUCE,
+    EMBEDDING_GRADS_ALL_REDUCE,
+    OPTIMIZER_CLIP_MAIN_GRAD,
+    OPTIMIZER,
+)
+"""What follows the last compute, and blocking transfers."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
+from schemas.causes import JUDGED_BY_HISTORY
 from schemas.job_causes import CULPRIT, UNREVISED
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -15,7 +16,6 @@ from schemas.vocabulary import (
     CULPRIT_PATTERNS,
     CULPRIT_REACHES,
     DIRECTION_BOTH,
-    JUDGED_BY_HISTORY,
 )
 from udfs.intervals import around, half_width, in_gpu_hours
 from udfs.kernel.cause import ALWAYS, HOST, STAGE, WORKER

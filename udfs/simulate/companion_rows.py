@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from schemas.causes import FLAG_REASONS, NOBODY_LATE
 from schemas.vocabulary import (
     CAUSES,
     COMPUTE_DIRECTIONS,
@@ -19,8 +20,6 @@ from schemas.vocabulary import (
     CULPRIT_REACHES,
     DIRECTION_BOTH,
     EVIDENCE_KEYS,
-    FLAG_REASONS,
-    NOBODY_LATE,
     OP_TYPE_GROUPS,
     OP_TYPES,
 )

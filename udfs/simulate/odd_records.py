@@ -32,9 +32,6 @@ MOST_ODD: Final = 0.2
 ENOUGH_STEPS: Final = 10
 """In fewer steps nothing is usual."""
 
-OPTIONAL: Final = (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER)
-"""Local ops that some steps lack: no other op waits for them."""
-
 TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 """Ops that take as long on all ranks, but for a few times."""
 
@@ -176,7 +173,7 @@ def _op_counts(rows: ReplayedRows) -> Ints:
     lengths = list_lengths(rows.table)
     row = np.repeat(np.arange(len(lengths)), lengths)
     counts = np.bincount(row * ot.COUNT + codes, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
-    counts[:, list(OPTIONAL)] = 0
+    counts[:, list(ot.OPTIONAL)] = 0
     chosen: Ints = counts[rows.replayed_row]
     return chosen
 

@@ -31,7 +31,7 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
     Status,
 )
-from udfs.kernel.arrays import Floats
+from udfs.kernel.arrays import Floats, Int32s
 from udfs.kernel.diagnosis.intervals import half_widths, number_of_steps, with_diagnosis
 from udfs.kernel.what_if import WhatIf
 from udfs.lost import lost_fractions
@@ -54,6 +54,8 @@ SIMULATOR_VERSION: Final = "1.9.0"
 Row: TypeAlias = dict[str, Any]
 
 Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
+Content: TypeAlias = Mapping[str, Column] | Sequence[Row]
+"""Of a result table: its columns, or a few rows."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -89,7 +91,7 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
 
 def empty_results(job: Row) -> dict[str, pa.Table]:
     """Result tables of a unit that was not replayed: only its row of job_slowdown."""
-    return {name: _no_rows(name) for name in RESULT_TABLES} | {JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job])}
+    return {name: _table(name, [job] if name == JOB_SLOWDOWN else []) for name in RESULT_TABLES}
 
 
 def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
@@ -102,46 +104,38 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     figures = job | _job_figures(job, replayed)
     is_analysed = job["status"] == Status.ANALYSED
     causes = _causes(job, replayed, is_analysed=is_analysed)
-    return {
-        JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
-        STEP_SLOWDOWN: _table(
-            STEP_SLOWDOWN,
-            {
-                "step": replayed.rows.steps,
-                "actual_step_s": found.recorded.actual_s,
-                "simulated_step_s": times.recorded,
-                "ideal_step_s": times.ideal,
-                "slowdown": times.recorded / times.ideal,
-            },
+    made: dict[str, Content] = {
+        JOB_SLOWDOWN: [figures],
+        STEP_SLOWDOWN: {
+            "step": replayed.rows.steps,
+            "actual_step_s": found.recorded.actual_s,
+            "simulated_step_s": times.recorded,
+            "ideal_step_s": times.ideal,
+            "slowdown": times.recorded / times.ideal,
+        },
+        OP_TYPE_SLOWDOWN: _by_op_type(times.by_type, ideal_s),
+        STAGE_SLOWDOWN: {"pp_rank": _positions(stage_slowdown), "slowdown": stage_slowdown},
+        DP_RANK_SLOWDOWN: {"dp_rank": _positions(dp_rank_slowdown), "slowdown": dp_rank_slowdown},
+        WORKER_SLOWDOWN: _by_worker(replayed, ideal_s),
+        EXPOSED_COMMUNICATION: exposed_columns(found.exposed),
+        HOST_CLOCK: clock_columns(found.recorded.clocks, replayed.rows),
+        JOB_CAUSES: causes,
+        JOB_BASELINE: [figures | _baseline(replayed, causes)],
+        GPU_TYPE_SLOWDOWN: _by_gpu_type(figures["gpu_hours"], ideal_s, replayed),
+        JOB_TIME: time_rows(
+            replayed.facts, job, _step_times(found), math.fsum(lost_fractions(causes)) if causes else None
         ),
-        OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
-        STAGE_SLOWDOWN: _table(
-            STAGE_SLOWDOWN,
-            {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown},
-        ),
-        DP_RANK_SLOWDOWN: _table(
-            DP_RANK_SLOWDOWN,
-            {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
-        ),
-        WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
-        EXPOSED_COMMUNICATION: _table(EXPOSED_COMMUNICATION, exposed_columns(found.exposed)),
-        HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.recorded.clocks, replayed.rows)),
-        JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
-        JOB_BASELINE: _of_rows(JOB_BASELINE, [figures | _baseline(replayed, causes)]),
-        GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
-        JOB_TIME: _of_rows(
-            JOB_TIME,
-            time_rows(
-                replayed.facts, job, _step_times(found), math.fsum(lost_fractions(causes)) if causes else None
-            ),
-        ),
-        JOB_POWER: _of_rows(JOB_POWER, [power_row(found.recorded, replayed.rows)]),
-        ROLE_STEP: _role_steps(replayed),
-        MITIGATIONS: _of_rows(
-            MITIGATIONS,
-            mitigation_rows(found, replayed.rows, replayed.facts, job["gpu_hours"]) if is_analysed else [],
-        ),
+        JOB_POWER: [power_row(found.recorded, replayed.rows)],
+        ROLE_STEP: role_step_columns(replayed.facts, replayed.rows, found) or {},
+        MITIGATIONS: mitigation_rows(found, replayed.rows, replayed.facts, job["gpu_hours"])
+        if is_analysed
+        else [],
     }
+    return {name: _table(name, content) for name, content in made.items()}
+
+
+def _positions(values: Floats) -> Int32s:
+    return np.arange(len(values), dtype=np.int32)
 
 
 def _causes(job: Row, replayed: Replayed, *, is_analysed: bool) -> list[Row]:
@@ -231,11 +225,6 @@ def _half_widths(job: Row, replayed: Replayed) -> Floats | None:
     return with_diagnosis(of_steps, diagnosis.causes)
 
 
-def _role_steps(replayed: Replayed) -> pa.Table:
-    columns = role_step_columns(replayed.facts, replayed.rows, replayed.found)
-    return _no_rows(ROLE_STEP) if columns is None else _table(ROLE_STEP, columns)
-
-
 def _known(number: float) -> float | None:
     """Convert nan to None."""
     return None if math.isnan(number) else number
@@ -281,30 +270,30 @@ def _row_type(name: str) -> pa.DataType:
     return pa.struct(TABLES[name].value_schema)
 
 
-def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Result table from a few rows, converted at once; missing columns become null."""
-    if not rows:
+def _table(name: str, content: Content) -> pa.Table:
+    """Result table; missing columns become null."""
+    if not isinstance(content, Mapping):
+        return _of_rows(name, content) if content else _no_rows(name)
+    length = len(next(iter(content.values()), ()))
+    if not length:
         return _no_rows(name)
+    for field, values in content.items():
+        if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NotFiniteError(f"{field} of {name} is not finite")
+    arrays = [
+        _column(content[field], wanted) if field in content else pa.nulls(length, wanted)
+        for field, wanted in _fields(name)
+    ]
+    return pa.Table.from_arrays(arrays, schema=TABLES[name].value_schema)
+
+
+def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
+    """Rows, converted at once."""
     for row in rows:
         for field, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise NotFiniteError(f"{field} of {name} is {value}")
     return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
-
-
-def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
-    """Result table from columns; missing columns become null."""
-    length = len(next(iter(columns.values())))
-    if not length:
-        return _no_rows(name)
-    for field, values in columns.items():
-        if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise NotFiniteError(f"{field} of {name} is not finite")
-    arrays = [
-        _column(columns[field], wanted) if field in columns else pa.nulls(length, wanted)
-        for field, wanted in _fields(name)
-    ]
-    return pa.Table.from_arrays(arrays, schema=TABLES[name].value_schema)
 
 
 def _column(values: Column, wanted: pa.DataType) -> pa.Array:

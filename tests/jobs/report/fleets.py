@@ -20,7 +20,7 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
-    CAUSES,
+    FIXABLE_CAUSES,
     FLEET_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -137,7 +137,10 @@ def _causes(
 ) -> Rows:
     """One or two causes, some on these hosts, and what none explains."""
     rows: Rows = []
-    for cause in [*rng.choice(CAUSES[:-1], size=int(rng.integers(1, 3)), replace=False), CAUSE_UNEXPLAINED]:
+    for cause in [
+        *rng.choice(FIXABLE_CAUSES, size=int(rng.integers(1, 3)), replace=False),
+        CAUSE_UNEXPLAINED,
+    ]:
         holds = cause != CAUSE_UNEXPLAINED and bool(rng.random() < 0.8)
         saved = float(rng.uniform(-0.01, 0.2)) if cause != CAUSE_UNEXPLAINED else 0.0
         culprits = [culprit(0.5, dp_rank=place, rank=place, host=host) for place, host in enumerate(hosts)]

@@ -12,8 +12,8 @@ import pytest
 from jobs.synthetic.demo import JOBS, SICK_HOST, demo_fleet, demo_whole, write_demo
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Windowed
-from jobs.synthetic.simulation import LABELS, Simulation, true_savings
-from schemas.vocabulary import OP_CODES
+from jobs.synthetic.simulation import Simulation, true_savings
+from schemas.vocabulary import FIXABLE_CAUSES, OP_CODES
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 
@@ -122,7 +122,7 @@ def test_every_cause_occurs_alone() -> None:
         causes = {cause for cause, fraction in fractions.items() if fraction > 0.025}
         assert len(causes) == (len(job.mechanisms) > 0), job.job_id
         found |= causes
-    assert found == set(LABELS)
+    assert found == set(FIXABLE_CAUSES)
     assert slowed == ["gpt-175b", "chat-70b", "draft-13b"]
 
 

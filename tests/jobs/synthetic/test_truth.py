@@ -12,7 +12,8 @@ from jobs.synthetic.mechanisms.transfers import CongestedNetwork, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import ThermalThrottling, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, Truth, true_savings
+from jobs.synthetic.simulation import JobPlan, Simulation, Truth, true_savings
+from schemas.vocabulary import FIXABLE_CAUSES
 from tests.support.random_jobs import EXACT, FAULTS, LAYOUTS, NOISY, PAIR, PAIR_STEP_S, USUAL
 from udfs.what_if import simulate_job
 
@@ -39,7 +40,7 @@ def exact(shape: JobShape, *mechanisms: Mechanism) -> Truth:
 def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float) -> None:
     truth = exact(PAIR, *mechanisms)
     assert truth.actual_step_s == pytest.approx(PAIR_STEP_S + saved_s, rel=1e-12)
-    wanted = {**dict.fromkeys(LABELS, 0.0), cause: saved_s / (PAIR_STEP_S + saved_s)}
+    wanted = {**dict.fromkeys(FIXABLE_CAUSES, 0.0), cause: saved_s / (PAIR_STEP_S + saved_s)}
     assert truth.time_saved_fraction == pytest.approx(wanted, abs=1e-12)
     assert truth.all_causes_fraction == truth.time_saved_fraction[cause]
 

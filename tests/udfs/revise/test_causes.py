@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
+from schemas.causes import JUDGED_BY_HISTORY
+from schemas.vocabulary import CAUSES
 from tests.support.examples import culprit
 from tests.udfs.revise.test_history import ELSEWHERE, run
 from udfs.revise.causes import History, Measured, Row, revise, with_usual_transfers

@@ -14,9 +14,6 @@ from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, o
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 
-ENTERED: Final = frozenset({*ot.MEETS_ACROSS_DP, ot.OPTIMIZER, ot.GC})
-"""Op types to which a worker may be late by itself; before others it waits for ranks that do not count."""
-
 LEAST_CHUNK: Final = 0.01
 """Mean time of a chunk that counts, on the stage where it takes longest, as a share of the longest one's."""
 
@@ -211,7 +208,7 @@ def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
     recorded = set(graph.op_types)
     if is_parallel and not recorded & {ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE}:
         return []  # What follows the computes waits for gradients that the log does not show.
-    entered = ENTERED if ot.OPTIMIZER_CLIP_MAIN_GRAD in recorded else ENTERED - {ot.OPTIMIZER}
+    entered = ot.ENTERED if ot.OPTIMIZER_CLIP_MAIN_GRAD in recorded else ot.ENTERED - {ot.OPTIMIZER}
     return [op for op, op_type in enumerate(graph.op_types) if op_type in entered]
 
 

@@ -42,7 +42,7 @@ Blame = tuple[tuple[Culprit, ...], Evidence]
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
     """Name the culprits of a cause, and the evidence."""
-    if each in (cause.COMMUNICATION, cause.LAUNCH_DELAY, cause.DATA_LOADING, cause.PAUSE):
+    if each in cause.IN_SECONDS:
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
@@ -282,8 +282,7 @@ def _lost(each: int, found: Found) -> dict[int, Floats]:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
     if each == cause.PAUSE:
         return _lost_to_pauses(found)
-    slow_ops = found.transfers if each == cause.COMMUNICATION else found.loads
-    return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in slow_ops])
+    return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in found.slow[each]])
 
 
 def _lost_to_pauses(found: Found) -> dict[int, Floats]:

@@ -8,9 +8,8 @@ from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import busiest, without_transfers
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
 from udfs.kernel.diagnosis.found import Found, order_of
-from udfs.kernel.diagnosis.loads import has_loads
 from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.savings import ALL_FIXES, Savings, savings_of
+from udfs.kernel.diagnosis.savings import Savings, savings_of
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
@@ -22,9 +21,7 @@ def diagnose(replays: Replays) -> Diagnosis:
     """Find the causes of a job's slowdown."""
     found = replays.found
     job = found.job
-    logged = {cause.DATA_LOADING: has_loads(found.blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
-    shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
-    savings = savings_of(replays.times_s, job.actual_s, shown)
+    savings = savings_of(replays.times_s, job.actual_s, found.shown)
     rest = savings.unexplained
     apart = slow_apart(found) if savings.alone[cause.SLOW_WORKER] >= LEAST_SAVED else 0
     flags = flags_of(found, savings, rest, _moving(found, savings), apart)
@@ -47,7 +44,7 @@ def diagnose(replays: Replays) -> Diagnosis:
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
     types = None if found.factors is None else found.factors.types
     by_step = savings.by_step[..., order_of(found.blocks)]
-    return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together, types, by_step)
+    return Diagnosis(tuple(causes), found.shown | {cause.UNEXPLAINED}, savings.together, types, by_step)
 
 
 def _moving(found: Found, savings: Savings) -> float:

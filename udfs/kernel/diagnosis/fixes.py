@@ -10,9 +10,8 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
 from udfs.kernel.diagnosis.factors import Factors
-from udfs.kernel.diagnosis.loads import SlowLoads
+from udfs.kernel.diagnosis.found import SlowOps
 from udfs.kernel.diagnosis.own_ops import OwnTimes
-from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.works import Works
 from udfs.kernel.replay.replay import last_ops, replay
 
@@ -37,12 +36,15 @@ STACKED_VALUES: Final = 4_000_000
 
 
 class Fixable(NamedTuple):
-    """One block and all that can be fixed in it; is_last : ops that may end a step under any fix."""
+    """One block and all that can be fixed in it.
+
+    slow    : by cause, ops as they ran and at their usual times.
+    is_last : ops that may end a step under any fix.
+    """
 
     times: BlockTimes
     computes: Computes | None
-    transfers: SlowTransfers
-    loads: SlowLoads
+    slow: dict[int, SlowOps]
     own: OwnTimes
     late: KeptDelays
     is_last: list[bool]
@@ -89,7 +91,7 @@ def _step_times(block: Fixable, scenarios: Sequence[Scenario]) -> Floats:
     splits = [each.split for each in scenarios if each.split is not None]
     if block.computes is not None and splits:
         _put_computes(block.computes, splits, left, per_op)
-    for each, slow in ((cause.COMMUNICATION, block.transfers), (cause.DATA_LOADING, block.loads)):
+    for each, slow in block.slow.items():
         times_s = np.empty((len(slow.ops), len(left), lanes))
         for row, causes in enumerate(left):
             chosen_s = slow.as_is_s if each in causes else slow.usual_s

@@ -5,15 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes, KeptDelays, compute_times
 from udfs.kernel.diagnosis.factors import Factors, decompose
-from udfs.kernel.diagnosis.loads import SlowLoads, slow_loads
+from udfs.kernel.diagnosis.loads import SlowLoads, has_loads, slow_loads
 from udfs.kernel.diagnosis.own_ops import OwnOps, OwnTimes, late_entries, own_ops, own_times, without_own
 from udfs.kernel.diagnosis.rest import rest_of
 from udfs.kernel.diagnosis.transfers import SlowTransfers, slow_transfers
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
+
+SlowOps = SlowTransfers | SlowLoads
 
 
 class Job(NamedTuple):
@@ -79,6 +82,44 @@ class Found(NamedTuple):
             apart,
             late_entries(blocks, job.layout, own),
         )
+
+    @property
+    def slow(self) -> "dict[int, Sequence[SlowOps]]":
+        """Ops of each block as they ran and at their usual times, by the cause whose fix gives them those."""
+        return {cause.COMMUNICATION: self.transfers, cause.DATA_LOADING: self.loads}
+
+    @property
+    def shown(self) -> frozenset[int]:
+        """Causes with a fix that the log can show at all."""
+        logged = {
+            cause.DATA_LOADING: has_loads(self.blocks),
+            cause.MIXED_HARDWARE: self.job.worker_type is not None,
+        }
+        return frozenset(each for each in cause.FIXABLE if logged.get(each, True))
+
+    @property
+    def present(self) -> frozenset[int]:
+        """Causes whose fix changes any duration."""
+        is_present = {
+            each: any((slow.as_is_s != slow.usual_s).any() for slow in of_blocks)
+            for each, of_blocks in self.slow.items()
+        } | {
+            cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in self.blocks),
+            cause.SLOW_WORKER: bool(self.own.slow or self.own.late_s),
+            cause.PAUSE: bool(self.own.pauses),
+            cause.UNEXPLAINED: bool(self.own.shared) or self.rest is not None,
+        }
+        if self.factors is not None:
+            stages, _, chunks, *_ = self.factors.noise.shape
+            types = self.factors.types
+            is_present |= {
+                cause.SLOW_WORKER: is_present[cause.SLOW_WORKER] or bool((self.factors.worker != 1.0).any()),
+                cause.STAGE_IMBALANCE: stages * chunks > 1,
+                cause.DATA_IMBALANCE: self.factors.data.is_real,
+                cause.PAUSE: is_present[cause.PAUSE] or self.factors.pause_s is not None,
+                cause.MIXED_HARDWARE: types is not None and bool(types.is_slower.any()),
+            }
+        return frozenset(each for each, holds in is_present.items() if holds)
 
     @property
     def steps(self) -> int:

@@ -25,10 +25,6 @@ from udfs.kernel.diagnosis.levels import (
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
-OWN: Final = (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD)
-"""Op types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time
-from the last worker's start to the own end."""
-
 LEAST_SHARE: Final = 0.0025
 """Op types that take less of a step are left alone: their scatter costs nothing that could be noticed."""
 
@@ -84,7 +80,7 @@ def own_ops(
     actual_s : mean recorded step time. [s]
     """
     found = OwnOps({}, {}, {}, {}, {})
-    for op_type in OWN:
+    for op_type in ot.OWN:
         times_s = _times_of(blocks, layout, op_type)
         if times_s is None or times_s.max() < LEAST_SHARE * actual_s:
             continue

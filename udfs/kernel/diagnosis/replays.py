@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.kernel import cause
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.fixes import (
@@ -34,12 +33,13 @@ class Replays:
     def __init__(self, found: Found, work: Works | None = None) -> None:
         self.found, factors = found, found.factors
         self.work = works(factors) if work is None and factors is not None else work
-        self._present = _present(found)
+        self._present = found.present
         computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
-        parts = (found.blocks, computes, found.transfers, found.loads, found.own_times, found.late)
+        slow = [dict(zip(found.slow, each, strict=True)) for each in zip(*found.slow.values(), strict=True)]
+        parts = (found.blocks, computes, slow, found.own_times, found.late)
         self._fixable = [
-            Fixable(times, of_computes, transfers, loads, own, late, may_end(times))
-            for times, of_computes, transfers, loads, own, late in zip(*parts, strict=True)
+            Fixable(times, of_computes, of_block, own, late, may_end(times))
+            for times, of_computes, of_block, own, late in zip(*parts, strict=True)
         ]
         self._known: dict[Causes, Floats] = {}
 
@@ -76,26 +76,3 @@ class Replays:
         of_blocks_s = [step_times(block, scenarios) for block in self._fixable]
         mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
         return np.column_stack([mean_s, *of_blocks_s])
-
-
-def _present(found: Found) -> Causes:
-    """Causes whose fix changes any duration."""
-    is_present = {
-        cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
-        cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),
-        cause.DATA_LOADING: any(slow.ops.size for slow in found.loads),
-        cause.SLOW_WORKER: bool(found.own.slow or found.own.late_s),
-        cause.PAUSE: bool(found.own.pauses),
-        cause.UNEXPLAINED: bool(found.own.shared) or found.rest is not None,
-    }
-    if found.factors is not None:
-        stages, _, chunks, *_ = found.factors.noise.shape
-        types = found.factors.types
-        is_present |= {
-            cause.SLOW_WORKER: is_present[cause.SLOW_WORKER] or bool((found.factors.worker != 1.0).any()),
-            cause.STAGE_IMBALANCE: stages * chunks > 1,
-            cause.DATA_IMBALANCE: found.factors.data.is_real,
-            cause.PAUSE: is_present[cause.PAUSE] or found.factors.pause_s is not None,
-            cause.MIXED_HARDWARE: types is not None and bool(types.is_slower.any()),
-        }
-    return frozenset(each for each, holds in is_present.items() if holds)

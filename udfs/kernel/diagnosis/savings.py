@@ -23,9 +23,6 @@ BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMB
 LEAST_SHARED: Final = 0.002
 """Causes that save less are not fixed in every combination with others."""
 
-OF_SOME_LOGS: Final[Fixed] = frozenset({cause.DATA_LOADING, cause.MIXED_HARDWARE})
-"""Causes that only some logs can show: in those, one cause often hides behind another whole."""
-
 
 Number = TypeVar("Number", float, Floats)
 
@@ -64,7 +61,7 @@ def savings_of(
     saved = {fixed: (times[NOTHING] - of_fixed_s) / actual_s for fixed, of_fixed_s in times.items()}
     worth = {each: abs(saved[fixed][0]) for each, fixed in alone.items()}
     interplay = saved[ALL_FIXES][0] - sum(saved[fixed][0] for fixed in alone.values())
-    if shown & OF_SOME_LOGS and abs(interplay) >= LEAST_SHARED:
+    if shown & cause.OF_SOME_LOGS and abs(interplay) >= LEAST_SHARED:
         all_but = {each: ALL_FIXES - {each} for each in sorted(shown)}
         without_s = times_s(list(all_but.values()))
         for each, rest in all_but.items():  # what its fix saves last

@@ -10,15 +10,6 @@ from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
-TAIL: Final = (
-    ot.GC,
-    ot.LAYERNORM_GRADS_ALL_REDUCE,
-    ot.EMBEDDING_GRADS_ALL_REDUCE,
-    ot.OPTIMIZER_CLIP_MAIN_GRAD,
-    ot.OPTIMIZER,
-)
-"""What follows the last compute, and blocking transfers."""
-
 OVERLAPPING: Final = 0.01
 """Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
 
@@ -49,7 +40,7 @@ def _may_block(
     for block, end_s in zip(blocks, ends_s, strict=True):
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
             firsts = cell.program.first_ops
-            in_turn = [*ot.COMPUTE, *TAIL]
+            in_turn = [*ot.COMPUTE, *ot.TAIL]
             if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
                 in_turn.append(ot.GRADS_REDUCE_SCATTER)
             others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]

@@ -11,7 +11,8 @@ from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork
 from jobs.synthetic.mechanisms.workers import MixedTypes, SickHost, WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
-from schemas.vocabulary import CAUSES, FLAG_REASONS, LOGGED_CAUSES
+from schemas.causes import FLAG_REASONS
+from schemas.vocabulary import CAUSES, LOGGED_CAUSES
 from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, NOBODY_LATE
+from schemas.causes import NOBODY_LATE
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.what_if import simulate_job

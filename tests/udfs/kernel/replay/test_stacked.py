@@ -8,6 +8,7 @@ import pytest
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
+from schemas.op_types import DECLARED
 from schemas.vocabulary import OP_TYPES
 from tests.support import published
 from tests.support.random_jobs import generate_job, named_job
@@ -138,3 +139,6 @@ def test_kernel_numbers_op_types_as_the_vocabulary_does() -> None:
         value: name for name, value in vars(op_type).items() if isinstance(value, int) and name != "COUNT"
     }
     assert [names[code].lower().replace("_", "-") for code in range(op_type.COUNT)] == list(OP_TYPES)
+    assert {OP_TYPES[code] for code in op_type.AVERAGED} == {
+        each.name for each in DECLARED if each.is_averaged
+    }
