@@ -98,6 +98,7 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
 
 
 def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:
-    """Whether a part of what a slow worker costs may be counted as its stage's work."""
-    of_stage = found[cause.STAGE_IMBALANCE]
-    return of_stage.flag == cause.WORKER_OR_STAGE and bool(of_stage.culprits)
+    """Whether what a slow worker costs may be its stage's work, or a part of it be counted as that."""
+    of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
+    flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
+    return cause.WORKER_OR_STAGE in flags
