@@ -23,6 +23,7 @@ from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
 from jobs.synthetic.sample_job import own_hosts, sample_workload
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
+from schemas.intervals import STUDENT
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
@@ -74,6 +75,8 @@ def judge(of: str, seed: int, part: int) -> Row | None:
         "true": 100 * true,
         "saved": 100 * row["time_saved_fraction"],
         "width": 100 * (high - low),
+        "shared": 100 * row["diagnosis_error_fraction"],
+        "freedom": row["interval_freedom"] or np.inf,
         "inside": bool(low <= true <= high),
         "below": bool(true < low),
         "above": bool(true > high),
@@ -124,9 +127,12 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         Section(
             "Sums",
             f"Of {TOGETHER} jobs each, whose errors are taken as independent.",
-            sums(judged)
-            .groupby("class", as_index=False)
-            .agg(sums=("inside", "size"), **{"inside [%]": ("inside", percent)}),
+            _summed(sums(judged), "class"),
+        ),
+        Section(
+            "Sums by what is logged",
+            f"Of {TOGETHER} jobs of one class and design each.",
+            _summed(pd.concat([sums(of) for _, of in judged.groupby("design")]), "design"),
         ),
     ]
 
@@ -134,9 +140,32 @@ def tables(judged: pd.DataFrame) -> list[Section]:
 def sums(judged: pd.DataFrame) -> pd.DataFrame:
     """Sums of jobs of one class, in the order of their seeds, and whether their intervals hold the truth."""
     group = judged.groupby("class").cumcount() // TOGETHER
-    squares = judged.assign(group=group, squared=(judged["width"] / 2) ** 2)
-    found = squares.groupby(["class", "group"])[["true", "saved", "squared"]].sum().reset_index()
-    return found.assign(inside=(found["saved"] - found["true"]).abs() <= found["squared"] ** 0.5)
+    few, shared = 1 / judged["freedom"], judged["shared"] ** 2
+    variance = ((judged["width"] / 2) ** 2 - shared).clip(lower=0.0) / student_squared(few)
+    parts = judged.assign(group=group, shared=shared, variance=variance, fourth=variance**2 * few)
+    names = ["true", "saved", "shared", "variance", "fourth"]
+    by_group = parts.groupby(["class", "group"])
+    found = by_group[names].sum()[by_group.size() == TOGETHER].reset_index()
+    few = (found["fourth"] / found["variance"] ** 2).fillna(0.0)
+    half = (found["variance"] * student_squared(few) + found["shared"]) ** 0.5
+    designs = judged["design"].unique()
+    return found.assign(
+        half=half,
+        inside=(found["saved"] - found["true"]).abs() <= half,
+        design=designs[0] if len(designs) == 1 else "any",
+    )
+
+
+def student_squared(few: pd.Series) -> pd.Series:
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as sums in SQL have it."""
+    a, b, c, d = STUDENT
+    return a + b * few / (1 - c * few + d * few**2)
+
+
+def _summed(found: pd.DataFrame, by: str) -> pd.DataFrame:
+    return found.groupby(by, as_index=False).agg(
+        sums=("inside", "size"), **{"inside [%]": ("inside", percent)}
+    )
 
 
 @command(
