@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
@@ -42,6 +43,8 @@ DAY: Final = 200
 """Steps of a day."""
 TOGETHER: Final = 10
 """Jobs that are added up."""
+ROUNDS: Final = 100
+"""How often each job is drawn into a sum: other sums of the same jobs tell more than few apart."""
 DESIGNS: Final = ("even", "random", "bursts")
 
 
@@ -126,34 +129,40 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "Sums",
-            f"Of {TOGETHER} jobs each, whose errors are taken as independent.",
+            f"Of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
             _summed(sums(judged), "class"),
         ),
         Section(
             "Sums by what is logged",
-            f"Of {TOGETHER} jobs of one class and design each.",
-            _summed(pd.concat([sums(of) for _, of in judged.groupby("design")]), "design"),
+            "The same, of jobs of one class and design each.",
+            _summed(
+                pd.concat(sums(rows).assign(design=of) for of, rows in judged.groupby("design")), "design"
+            ),
         ),
     ]
 
 
 def sums(judged: pd.DataFrame) -> pd.DataFrame:
-    """Sums of jobs of one class, in the order of their seeds, and whether their intervals hold the truth."""
-    group = judged.groupby("class").cumcount() // TOGETHER
+    """Sums of jobs of one class, drawn at random, and whether their intervals hold the truth."""
     few, shared = 1 / judged["freedom"], judged["shared"] ** 2
     variance = ((judged["width"] / 2) ** 2 - shared).clip(lower=0.0) / student_squared(few)
-    parts = judged.assign(group=group, shared=shared, variance=variance, fourth=variance**2 * few)
-    names = ["true", "saved", "shared", "variance", "fourth"]
-    by_group = parts.groupby(["class", "group"])
-    found = by_group[names].sum()[by_group.size() == TOGETHER].reset_index()
+    parts = judged.assign(shared=shared, variance=variance, fourth=variance**2 * few)
+    summed = ["true", "saved", "shared", "variance", "fourth"]
+    found = pd.concat(
+        pd.DataFrame(rows[summed].to_numpy()[_groups(len(rows))].sum(axis=1), columns=summed).assign(of=of)
+        for of, rows in parts.groupby("class")
+    )
     few = (found["fourth"] / found["variance"] ** 2).fillna(0.0)
     half = (found["variance"] * student_squared(few) + found["shared"]) ** 0.5
-    designs = judged["design"].unique()
-    return found.assign(
-        half=half,
-        inside=(found["saved"] - found["true"]).abs() <= half,
-        design=designs[0] if len(designs) == 1 else "any",
-    )
+    inside = (found["saved"] - found["true"]).abs() <= half
+    return found.assign(half=half, inside=inside).rename(columns={"of": "class"})
+
+
+def _groups(jobs: int) -> NDArray[np.int64]:
+    """Draw jobs into sums, each into one of every round; shape (sum, job)."""
+    rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
+    rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
+    return np.concatenate(rounds)
 
 
 def student_squared(few: pd.Series) -> pd.Series:
