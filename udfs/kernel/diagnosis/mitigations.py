@@ -227,8 +227,7 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 def _worker_steps(pauses_s: Tensor) -> int:
     """In how many steps of how many workers pauses were looked for."""
-    stages, *_, steps, dp_ranks = pauses_s.shape
-    return stages * steps * dp_ranks
+    return len(pauses_s) * int(np.prod(pauses_s.shape[-2:]))
 
 
 def _least_collection(lengths_s: Floats) -> float:
