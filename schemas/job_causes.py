@@ -155,6 +155,9 @@ JOB_CAUSES: Final = Table(
             diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that the
                 diagnosis's own error makes, whatever was recorded: the same on all days of a run, so that it
                 adds up; null where there is no interval
+            interval_freedom (real? [count] >= 1): degrees of freedom of the other part: with few stretches of
+                steps it is wide because its size is not known well, which that of a sum is better; null
+                where there is no such part, or an earlier version wrote the row
             """),
         *col.interval(*HOURS_OF.values(), unit="GPU h"),
         *col.declared(

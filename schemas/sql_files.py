@@ -11,6 +11,7 @@ from typing import Final
 
 from schemas import groups
 from schemas.drain import DrainTerms
+from schemas.intervals import half_of_sum, variance
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -64,6 +65,16 @@ WORDS: Final[Mapping[str, str]] = {
     "is_worker_driven": groups.IS_WORKER_DRIVEN,
     "is_stage_driven": groups.IS_STAGE_DRIVEN,
     "is_sequence_driven": groups.IS_SEQUENCE_DRIVEN,
+    **{
+        f"variance_of_{name}": variance(f"{name}_gpu_hours_half_width", f"{name}_gpu_hours_shared")
+        for name in ("lost", "recoverable")
+    },
+    **{
+        f"half_of_{name}": half_of_sum(
+            *(f"sum({each}_of_{name})" for each in ("variances", "fourths", "shared"))
+        )
+        for name in ("lost", "recoverable")
+    },
     **DrainTerms().words,
 }
 """Values of $placeholders in views and queries."""

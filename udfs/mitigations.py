@@ -107,18 +107,18 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"
-    even = "no microbatch is known to be heavier than others, by its data and not by a slow worker"
+    even = "no microbatch is known to be heavier by its data, rather than by a slow worker, experts or chance"
     one = "there is one dp rank"
     return {
         LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
         OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has too few microbatches, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
-        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
+        COLLECTIONS: "there is one worker, or none is known to pause rather than be slow or have heavy data",
+        HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
         LIGHTER_REPLICA: one if layout.dp_size == 1 else none_slow,
-        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
+        OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
         CHECKPOINTS: f"its events show no interval, or fewer than {LEAST_FAILURES} failures",
     }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WEBHOOK: Final = "what_if_webhook"
 """Variable (AIRFLOW_VAR_WHAT_IF_WEBHOOK) with the URL to post to; nothing is posted without it."""
 
+_DECISIONS: Final = ("changes", "drain", "mitigations")
+"""Sentences of a summary that a post begins with, by what they are about."""
 _TIMEOUT_S: Final = 10.0
 _SCHEMES: Final = ("http://", "https://")
 _LOG: Final = logging.getLogger(__name__)
@@ -53,13 +55,13 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post changes, hosts to drain and warnings of a night, or a round of `watch`, from the task's XCom."""
+    """Post changes, what to do and warnings of a night, or a round of `watch`, from the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):
         return
     warnings = summary.get("warnings", [])
-    decisions = {name: summary[name] for name in ("changes", "drain") if summary.get(name)}
+    decisions = {name: summary[name] for name in _DECISIONS if summary.get(name)}
     texts = [*chain.from_iterable(decisions.values()), *(warning["text"] for warning in warnings)]
     if texts:
         docs = {name: summary[name] for name in ("data_docs",) if name in summary}

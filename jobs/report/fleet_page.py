@@ -61,7 +61,12 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
     parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
     lost = measure.lost
-    figures = {"lost": lost, "half": f"{lost}_half_width", "shared": f"{lost}_shared"}
+    figures = {
+        "lost": lost,
+        "half": f"{lost}_half_width",
+        "shared": f"{lost}_shared",
+        "freedom": "interval_freedom",
+    }
     parts |= {"unit": unit} | {name: tables.parts[column] for name, column in figures.items()}
     return {
         "day": publication.day.isoformat(),

@@ -186,7 +186,8 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
             FROM slower_than_before WHERE {period} ORDER BY slower_than_usual DESC, {_KEY}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s,
-                lost_gpu_hours_half_width, lost_s_half_width, lost_gpu_hours_shared, lost_s_shared
+                lost_gpu_hours_half_width, lost_s_half_width, lost_gpu_hours_shared, lost_s_shared,
+                interval_freedom
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
         "news": news_of(last_day),
         "outcomes": outcomes_of(last_day),

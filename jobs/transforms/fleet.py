@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from schemas import groups
 from schemas import vocabulary as words
+from schemas.intervals import half_of_sum, variance
 from schemas.job_causes import HOURS_OF
 from schemas.table import sql_strings
 from schemas.tables import TABLES
@@ -66,8 +67,10 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
     least : SQL of the lowest value that the sum may have; NULL where it has none
     """
     half = f"greatest({name}_high - {name}, {name} - {name}_low)"
+    shared = f"least(coalesce(diagnosis_error_fraction * gpu_hours, 0), {half})"
+    own = variance(half, shared)
     is_known = f"count({name}) > 0 AND count({name}) = count({name}_high)"
-    error = f"sqrt(sum({half} * {half}))"
+    error = half_of_sum(f"sum({own})", f"sum({own} * {own} / interval_freedom)", f"sum({shared} * {shared})")
     ends = {"low": f"greatest({least}, sum({name}) - {error})", "high": f"sum({name}) + {error}"}
     return {f"{name}_{end}": f"CASE WHEN {is_known} THEN {sql} END" for end, sql in ends.items()}
 
@@ -86,7 +89,7 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
     }
     for name in HOURS_OF.values():
         figures |= _sum_of_intervals(name, "0D" if name == "lost_gpu_hours" else "CAST(NULL AS DOUBLE)")
-    units = job_slowdown.select(*words.UNIT_KEY, "actual_total_s")
+    units = job_slowdown.select(*words.UNIT_KEY, "actual_total_s", "gpu_hours")
     return _by_day(words.CAUSE_DAY, job_causes.join(units, list(words.UNIT_KEY), "left"), figures, "cause")
 
 

@@ -5,7 +5,7 @@
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
 -- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
 -- in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the diagnosis within
--- a run themselves; null where an earlier version wrote a row.
+-- a run themselves, and degrees of freedom do (interval_freedom); null where an earlier version wrote a row.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
 -- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
@@ -56,6 +56,12 @@ best AS (
     WHERE place = 1
 ),
 
+parts AS (
+    SELECT *, $variance_of_lost AS variance_of_lost, $variance_of_recoverable AS variance_of_recoverable
+    FROM fix_parts
+    WHERE $in_period
+),
+
 runs AS (
     SELECT
         cause, host, job_id, run_id,
@@ -69,14 +75,13 @@ runs AS (
         sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
         max(time_saved_fraction) AS time_saved_fraction_max,
         count(lost_gpu_hours) = count(lost_gpu_hours_half_width) AS has_intervals,
-        sum(lost_gpu_hours_half_width * lost_gpu_hours_half_width - lost_gpu_hours_shared * lost_gpu_hours_shared)
-            + pow(sum(lost_gpu_hours_shared), 2) AS squared_of_lost,
-        sum(
-            recoverable_gpu_hours_half_width * recoverable_gpu_hours_half_width
-            - recoverable_gpu_hours_shared * recoverable_gpu_hours_shared
-        ) + pow(sum(recoverable_gpu_hours_shared), 2) AS squared_of_recoverable
-    FROM fix_parts
-    WHERE $in_period
+        sum(variance_of_lost) AS variances_of_lost,
+        sum(variance_of_lost * variance_of_lost / interval_freedom) AS fourths_of_lost,
+        pow(sum(lost_gpu_hours_shared), 2) AS shared_of_lost,
+        sum(variance_of_recoverable) AS variances_of_recoverable,
+        sum(variance_of_recoverable * variance_of_recoverable / interval_freedom) AS fourths_of_recoverable,
+        pow(sum(recoverable_gpu_hours_shared), 2) AS shared_of_recoverable
+    FROM parts
     GROUP BY cause, host, job_id, run_id
 ),
 
@@ -94,8 +99,8 @@ fixes AS (
         sum(attributed_gpu_hours) AS attributed_gpu_hours,
         sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
         max(time_saved_fraction_max) AS time_saved_fraction_max,
-        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_lost)) END AS half_of_lost,
-        CASE WHEN count_if(NOT has_intervals) = 0 THEN sqrt(sum(squared_of_recoverable)) END AS half_of_recoverable
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN $half_of_lost END AS half_of_lost,
+        CASE WHEN count_if(NOT has_intervals) = 0 THEN $half_of_recoverable END AS half_of_recoverable
     FROM runs
     GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
 )

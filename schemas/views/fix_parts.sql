@@ -6,7 +6,7 @@
 -- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
 -- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares add
 -- up: that of the diagnosis (shared) is the same on all days of a run and adds up over them, the rest is of the day's steps
--- and independent. Of one unit and cause all adds up; of different runs squares do.
+-- and independent, with interval_freedom as in job_causes. Of one unit and cause all adds up; of different runs squares do.
 WITH held AS (
     SELECT
         log_date, job_id, run_id, cause,
@@ -17,7 +17,7 @@ WITH held AS (
         greatest(
             recoverable_gpu_hours_high - recoverable_gpu_hours, recoverable_gpu_hours - recoverable_gpu_hours_low
         ) AS half_recoverable,
-        diagnosis_error_fraction,
+        diagnosis_error_fraction, interval_freedom,
         size(culprits) AS culprits,
         aggregate(culprits, 0D, (total, each) -> total + abs(each.effect) * each.share_of_steps) AS total_effect,
         aggregate(culprits, 0D, (total, each) -> total + each.lost_s) AS total_lost_s,
@@ -48,7 +48,8 @@ parts AS (
         part * max(half_lost) AS lost_fraction_half_width,
         part * max(half_lost_hours) AS lost_gpu_hours_half_width,
         part * max(half_recoverable) AS recoverable_gpu_hours_half_width,
-        part * max(diagnosis_error_fraction) AS shared_fraction
+        part * max(diagnosis_error_fraction) AS shared_fraction,
+        max(interval_freedom) AS interval_freedom
     FROM held
     GROUP BY log_date, job_id, run_id, cause, coalesce(culprit.slow_host, culprit.host)
 
@@ -67,7 +68,8 @@ parts AS (
         greatest(lost_gpu_hours_high - lost_gpu_hours, lost_gpu_hours - lost_gpu_hours_low)
             AS lost_gpu_hours_half_width,
         CAST(NULL AS DOUBLE) AS recoverable_gpu_hours_half_width,
-        diagnosis_error_fraction AS shared_fraction
+        diagnosis_error_fraction AS shared_fraction,
+        interval_freedom
     FROM job_causes
     WHERE cause = $unexplained AND lost_fraction > 0
 )

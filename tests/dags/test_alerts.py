@@ -102,7 +102,7 @@ def test_a_day_that_its_producers_did_not_finish_is_posted_and_not_tried_again(
     [
         (SUMMARY["warnings"], [], [("night_warnings", "few\nslow")]),
         ([], [], []),
-        ([], ["new: pauses in a"], [("night_changes", "new: pauses in a\ndrain b")]),
+        ([], ["new: pauses in a"], [("night_changes", "new: pauses in a\ndrain b\nmitigate a")]),
     ],
     ids=["odd", "good", "changed"],
 )
@@ -116,14 +116,16 @@ def test_what_a_night_says_of_changes_and_warns_of_is_posted(
     posted: list[tuple[str, str]],
 ) -> None:
     finish_day(tmp_path, DAY)
-    drain = ["drain b"] if changes else []
-    summary = json.dumps({**SUMMARY, "warnings": warnings, "changes": changes, "drain": drain})
+    todo = {"drain": ["drain b"], "mitigations": ["mitigate a"]} if changes else {}
+    summary = json.dumps({**SUMMARY, "warnings": warnings, "changes": changes, **todo})
     leave = f"[ $ENTRY_POINT != publish_night ] || echo '{summary}' > $WHAT_IF_SUMMARY"
     stand_in(nightly, tmp_path, leave)
     assert set(run_dag(nightly).values()) == {("success", 1)}
     assert notified(posts) == posted
     assert [post["warnings"] for post in posts] == [warnings for _ in posted]
-    assert [post.get("drain") for post in posts] == [drain or None for _ in posted]
+    assert [{name: post[name] for name in ("drain", "mitigations") if name in post} for post in posts] == [
+        todo for _ in posted
+    ]
 
 
 def test_a_late_night_is_posted_where_a_deadline_is_set(

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
@@ -23,6 +24,7 @@ from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
 from jobs.synthetic.sample_job import own_hosts, sample_workload
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import BURST, JobPlan, Simulation, child_rng
+from schemas.intervals import STUDENT
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, Exit, Status
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, drawn, percent, rendered
@@ -41,6 +43,8 @@ DAY: Final = 200
 """Steps of a day."""
 TOGETHER: Final = 10
 """Jobs that are added up."""
+ROUNDS: Final = 100
+"""How often each job is drawn into a sum: other sums of the same jobs tell more than few apart."""
 DESIGNS: Final = ("even", "random", "bursts")
 
 
@@ -74,6 +78,8 @@ def judge(of: str, seed: int, part: int) -> Row | None:
         "true": 100 * true,
         "saved": 100 * row["time_saved_fraction"],
         "width": 100 * (high - low),
+        "shared": 100 * row["diagnosis_error_fraction"],
+        "freedom": row["interval_freedom"] or np.inf,
         "inside": bool(low <= true <= high),
         "below": bool(true < low),
         "above": bool(true > high),
@@ -123,20 +129,52 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "Sums",
-            f"Of {TOGETHER} jobs each, whose errors are taken as independent.",
-            sums(judged)
-            .groupby("class", as_index=False)
-            .agg(sums=("inside", "size"), **{"inside [%]": ("inside", percent)}),
+            f"Of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
+            _summed(sums(judged), "class"),
+        ),
+        Section(
+            "Sums by what is logged",
+            "The same, of jobs of one class and design each.",
+            _summed(
+                pd.concat(sums(rows).assign(design=of) for of, rows in judged.groupby("design")), "design"
+            ),
         ),
     ]
 
 
 def sums(judged: pd.DataFrame) -> pd.DataFrame:
-    """Sums of jobs of one class, in the order of their seeds, and whether their intervals hold the truth."""
-    group = judged.groupby("class").cumcount() // TOGETHER
-    squares = judged.assign(group=group, squared=(judged["width"] / 2) ** 2)
-    found = squares.groupby(["class", "group"])[["true", "saved", "squared"]].sum().reset_index()
-    return found.assign(inside=(found["saved"] - found["true"]).abs() <= found["squared"] ** 0.5)
+    """Sums of jobs of one class, drawn at random, and whether their intervals hold the truth."""
+    few, shared = 1 / judged["freedom"], judged["shared"] ** 2
+    variance = ((judged["width"] / 2) ** 2 - shared).clip(lower=0.0) / student_squared(few)
+    parts = judged.assign(shared=shared, variance=variance, fourth=variance**2 * few)
+    summed = ["true", "saved", "shared", "variance", "fourth"]
+    found = pd.concat(
+        pd.DataFrame(rows[summed].to_numpy()[_groups(len(rows))].sum(axis=1), columns=summed).assign(of=of)
+        for of, rows in parts.groupby("class")
+    )
+    few = (found["fourth"] / found["variance"] ** 2).fillna(0.0)
+    half = (found["variance"] * student_squared(few) + found["shared"]) ** 0.5
+    inside = (found["saved"] - found["true"]).abs() <= half
+    return found.assign(half=half, inside=inside).rename(columns={"of": "class"})
+
+
+def _groups(jobs: int) -> NDArray[np.int64]:
+    """Draw jobs into sums, each into one of every round; shape (sum, job)."""
+    rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
+    rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
+    return np.concatenate(rounds)
+
+
+def student_squared(few: pd.Series) -> pd.Series:
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as sums in SQL have it."""
+    a, b, c, d = STUDENT
+    return a + b * few / (1 - c * few + d * few**2)
+
+
+def _summed(found: pd.DataFrame, by: str) -> pd.DataFrame:
+    return found.groupby(by, as_index=False).agg(
+        sums=("inside", "size"), **{"inside [%]": ("inside", percent)}
+    )
 
 
 @command(

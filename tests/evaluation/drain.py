@@ -136,11 +136,11 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
 @command(
     "tests.evaluation.drain",
     option("--fleets N", "fleets", positive, default=5),
-    option("--jobs N", "jobs of each", positive, default=8),
-    option("--days N", "days of each", positive, default=28),
-    option("--most N", "hosts that may be drained each morning", positive, default=1),
+    option("--jobs N", "jobs of each", positive, default=30),
+    option("--days N", "days of each", positive, default=42),
+    option("--most N", "hosts that may be drained each morning", positive, default=3),
     option("--seed S", "seed of the first fleet", not_negative, required=True),
-    option("--most-ops N", "ops of a job on a day, about", positive, default=2_000),
+    option("--most-ops N", "ops of a job on a day, about", positive, default=1_000),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from tests.evaluation import coverage
 
@@ -15,15 +16,31 @@ def test_a_tenth_of_the_day_is_logged(design: str) -> None:
     assert {"even": (gaps == 10).all(), "random": len(set(gaps)) > 2, "bursts": set(gaps) == {1, 46}}[design]
 
 
+def judged(shared: float, freedom: float, **errors: float) -> pd.DataFrame:
+    """Ten jobs of each class whose half widths are 1 %, and whose errors are as given."""
+    return pd.DataFrame(
+        {"class": of, "seed": seed, "true": 5.0, "saved": 5.0 + error, "width": 2.0, "design": "even",
+         "shared": shared, "freedom": freedom}
+        for of, error in errors.items() for seed in range(coverage.TOGETHER)
+    )  # fmt: skip
+
+
 def test_squares_of_errors_of_ten_jobs_add_up() -> None:
     """Half widths of 1 % each are 3.16 % of ten together; errors of 0.3 % add up to 3 %, of 0.4 % to 4 %."""
-    rows = [
-        {"class": of, "seed": seed, "true": 5.0, "saved": 5.0 + error, "width": 2.0}
-        for of, error in (("stage", 0.3), ("host", 0.4))
-        for seed in range(coverage.TOGETHER)
-    ]
-    found = coverage.sums(pd.DataFrame(rows))
-    assert dict(zip(found["class"], found["inside"], strict=True)) == {"stage": True, "host": False}
+    found = coverage.sums(judged(0.0, np.inf, stage=0.3, host=0.4))
+    assert found.groupby("class")["inside"].agg(["size", "mean"]).to_dict(orient="index") == {
+        "stage": {"size": coverage.ROUNDS, "mean": 1.0},
+        "host": {"size": coverage.ROUNDS, "mean": 0.0},
+    }
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.6, 3.0, 9.0, 100.0])
+def test_degrees_of_freedom_add_up(freedom: float) -> None:
+    """Ten times as many in a sum of ten alike: Student's quantile of these, for that of each."""
+    few, many = (stats.t.ppf(0.95, each) for each in (freedom, 10 * freedom))
+    assert coverage.student_squared(pd.Series([1 / freedom]))[0] == pytest.approx(few**2, rel=0.005)
+    half = coverage.sums(judged(0.6, freedom, stage=0.0))["half"]
+    assert half[0] ** 2 == pytest.approx(10 * (0.8 * many / few) ** 2 + 10 * 0.6**2, rel=0.01)
 
 
 def test_the_command_judges_days(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
 from jobs.report.links import INDEX_NAME, job_page_path
 from jobs.report.wording import hours
+from tests.evaluation.coverage import sums
 from tests.jobs.conftest import Demo
 from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
 from tests.jobs.report.units import sick_job, unit_tables
@@ -108,6 +109,27 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
     back.click()
     browser.wait()
     assert "Fleet report" in browser.driver.title
+
+
+@pytest.mark.parametrize("freedom", [None, 1.0, 3.0, 19.0])
+def test_half_of_the_interval_of_a_sum_is_that_of_the_evaluation(
+    browser: Browser, drawn_fleet: Path, freedom: float | None
+) -> None:
+    """Ten runs, of each 5 GPU-hours, 3 of them the diagnosis's; two hosts have half of a run each."""
+    browser.open(drawn_fleet)
+    part = {"cause": "pause", "half": 2.5, "shared": 1.5, "lost": 5.0, "freedom": freedom}
+    parts = [part | {"unit": {"run": str(run // 2), "log_date": "2026-01-05"}} for run in range(20)]
+    row = {
+        "class": "pause",
+        "seed": 0,
+        "true": 0.0,
+        "saved": 0.0,
+        "width": 10.0,
+        "design": "even",
+        "shared": 3.0,
+    }
+    half = sums(pd.DataFrame([row | {"freedom": freedom or np.inf}] * 10))["half"]
+    assert browser.run("return halfOf(arguments[0])", parts) == pytest.approx(half[0])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from jobs.report.news_words import news_texts, outcome_texts
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
@@ -115,6 +116,22 @@ def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not
     of_both = (2 * 4.0**2 + 6.0**2 + 5.0**2) ** 0.5
     assert bounds(*days, other) == pytest.approx([30 - of_both, 30 + of_both] * 2)
     assert bounds(*days, cause("b", DAY, 10.0, 10.0, culprits=[worker("sick", 0.5)])) == [None] * 4
+
+
+def test_degrees_of_freedom_of_a_sum_add_up() -> None:
+    """A half width of 5, 3 of it the diagnosis's, is of 3 degrees of freedom; that of four runs is of 12."""
+    sick: dict[str, Any] = {"culprits": [worker("sick", 0.5)], "diagnosis_error_fraction": 0.03}
+    sick |= {"interval_freedom": 3.0, "lost_gpu_hours_low": 5.0, "lost_gpu_hours_high": 15.0}
+
+    def half(jobs: str) -> float:
+        rows = [cause(job, DAY, 10.0, 10.0, **sick) for job in jobs]
+        units = [{**UNITS[0], "job_id": job, "gpu_hours": 100.0} for job in jobs]
+        (row,) = answer("SELECT * FROM fix_first", {JOB_CAUSES: rows, JOB_SLOWDOWN: units})
+        return float(row["lost_gpu_hours_high"]) - 10.0 * len(jobs)
+
+    few, many = (stats.t.ppf(0.95, each) for each in (3, 12))
+    assert half("a") == pytest.approx(5.0)
+    assert half("abcd") == pytest.approx((4 * (4.0 * many / few) ** 2 + 4 * 3.0**2) ** 0.5, rel=0.005)
 
 
 def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:

@@ -11,7 +11,7 @@ from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
-from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
+from jobs.synthetic.mechanisms.workers import AllocatorStalls, ThermalThrottling, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.run_events import Part, RunHabits, run_through
 from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, Simulation
@@ -160,6 +160,18 @@ def test_collections_are_planned() -> None:
     assert one.time_saved_fraction > 0.1
 
 
+def test_pauses_that_are_no_collections_stay() -> None:
+    """Stalls of a tenth of a collection strike 5 % of the forwards, whatever is planned."""
+    pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
+    stalls = AllocatorStalls(stall_s=0.03, compute_share=0.05)
+    true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4), stalls)
+    one = answer(found(pauses, stalls), COLLECTIONS)
+    assert one.time_saved_fraction == pytest.approx(1 - true_s / step_s(pauses, stalls), abs=0.01)
+    assert 1 - step_s(pauses) / step_s(pauses, stalls) > 0.015
+    alone = JobShape(dp_size=1, pp_size=1, microbatches=8, steps=20)
+    assert COLLECTIONS in found(pauses, shape=alone).without
+
+
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
     """One microbatch a step: a slow worker's is as long as a heavy one, or as one with a pause."""
     alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
@@ -177,11 +189,31 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
     assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, slow, shape=few).without
 
 
-def test_of_calls_both_ways_neither_is_overlapped() -> None:
-    """One call waits for sends and receives of both ways: which of them takes long is not known."""
+@pytest.mark.parametrize("chunks", [1, 2], ids=["both ways", "one way"])
+def test_of_calls_that_wait_for_several_transfers_none_is_overlapped(chunks: int) -> None:
+    """Which of them takes long is not known, nor for whom it waits."""
     link = FlappingLink(direction="both", pp_rank=1, extra_s=0.05, step_share=1.0, transfer_share=0.5)
     assert "-pp-comm beside computes" in answer(found(link), OVERLAP).plan
-    assert OVERLAP in found(link, shape=replace(SHAPE, batched=True)).without
+    assert OVERLAP in found(link, shape=replace(SHAPE, vpp_size=chunks, batched=True)).without
+
+
+def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
+    """One replica: a worker that gets slow looks like a heavy stage at first. 16 ranks are on two hosts."""
+    slow, hot = WeakGpu(dp_rank=1, pp_rank=2, factor=1.5), ThermalThrottling(0, 2, depth=1.0, rise_steps=6.0)
+    assert HOST_EXCHANGED not in found(slow).without
+    assert HOST_EXCHANGED in found(slow, shape=replace(SHAPE, tp_size=8, cp_size=2)).without
+    assert HOST_EXCHANGED in found(hot, shape=replace(SHAPE, dp_size=1)).without
+
+
+def test_heavy_microbatches_of_one_stage_may_be_experts() -> None:
+    """Unless balancing them saves more than uneven experts cost; of three it may be a slow rank."""
+    stage, lighter = replace(SHAPE, pp_size=1), replace(SEQUENCES_OF_ALL, spread=0.3)
+    assert SEQUENCES not in found(SEQUENCES_OF_ALL, shape=stage).without
+    assert {SEQUENCES, OVER_DP_RANKS} <= set(found(lighter, shape=stage).without)
+    assert {SEQUENCES, OVER_DP_RANKS} <= set(
+        found(SEQUENCES_OF_ALL, shape=replace(stage, microbatches=3)).without
+    )
+    assert SEQUENCES not in found(lighter).without
 
 
 def test_slow_workers_are_mitigated() -> None:
@@ -314,18 +346,18 @@ def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> flo
 def test_of_what_is_not_there_the_reason_is_said() -> None:
     calm, even = (
         found(),
-        "no microbatch is known to be heavier than others, by its data and not by a slow worker",
+        "no microbatch is known to be heavier by its data, rather than by a slow worker, experts or chance",
     )
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
         OVER_DP_RANKS: f"each has too few microbatches, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
-        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
+        COLLECTIONS: "there is one worker, or none is known to pause rather than be slow or have heavy data",
+        HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow",
-        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
+        OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
         CHECKPOINTS: "its events show no interval, or fewer than 2 failures",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))

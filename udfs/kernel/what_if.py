@@ -11,7 +11,6 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
-from udfs.kernel.diagnosis.calls import has_both_ways
 from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.found import Found, Job
@@ -85,7 +84,7 @@ class WhatIf(NamedTuple):
     types            : what types of GPU cost; None where fewer than two are known.
     exposed          : what communication costs; none without any, or where no diagnosis was wanted.
     mitigated        : what mitigations save; None where there is none to replay.
-    calls_both_ways  : whether a worker waits for transfers forward and backward in one call.
+    has_calls        : whether a worker waits for several transfers in one call.
     """
 
     recorded: Recorded
@@ -98,7 +97,7 @@ class WhatIf(NamedTuple):
     types: TypeTimes | None = None
     exposed: tuple[Exposed, ...] = ()
     mitigated: Mitigated | None = None
-    calls_both_ways: bool = False
+    has_calls: bool = False
 
     @property
     def slow_worker_share(self) -> float:
@@ -200,8 +199,8 @@ def _diagnosed(
     return found._replace(
         diagnosis=diagnosis,
         exposed=exposed_means(exposed, times.recorded),
-        mitigated=mitigate(measured, asked, how.layers, how.memory),
-        calls_both_ways=any(has_both_ways(each.graph, each.calls) for each in blocks),
+        mitigated=mitigate(measured, diagnosis.causes, asked, how.layers, how.memory),
+        has_calls=any(each.calls.members for each in blocks),
     )
 
 

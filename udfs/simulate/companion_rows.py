@@ -82,14 +82,15 @@ def cause_rows(
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     racks     : of its workers, None where no label names them.
     half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
-                  the diagnosis adds to the first; shape (3, cause), nan where none is known. None: of all.
+                  the diagnosis adds to the first, and the degrees of freedom of the rest; shape
+                  (4, cause), nan where none is known. None: of all.
     nobody_late : share of the steps in which all wait and no worker is late.
     """
     hidden = _hidden(diagnosis) if nobody_late >= _MANY_STEPS else set[int]()
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host")
     names = _Names(rows, hosts, [] if racks is None else racks.names)
-    halves = np.full((3, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
+    halves = np.full((4, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
     causes = [
         _row(code, found, names, gpu_hours, own, is_hidden=code in hidden)
         for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
@@ -163,7 +164,7 @@ def _row(
 ) -> Row:
     evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
     saved: Row = {}
-    *halves, of_diagnosis = half_widths
+    *halves, of_diagnosis, freedom = half_widths
     for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
         value = getattr(found, name)
         bounds = around(name, value, None if math.isnan(half) else half)
@@ -174,6 +175,7 @@ def _row(
         "is_cause": found.is_cause,
         **saved,
         "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
+        "interval_freedom": None if math.isnan(freedom) else freedom,
         "flag_reason": _FLAGS[found.flag] or (NOBODY_LATE if is_hidden else None),
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},

@@ -28,6 +28,8 @@ from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
+MOST_OF_HOST: Final = 8
+"""GPUs of a host, at most; a worker of more ranks is on several."""
 LABEL: Final = "layers"
 """Label of the manifest that says how many layers the model has."""
 
@@ -88,7 +90,8 @@ def mitigation_rows(
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
     whole_s = max(actual_s, replayed_s)
-    answers = [*_of_causes(found.mitigated, rows), *_overlapped(found, LEAST_OVERLAP * actual_s)]
+    ranks = int(facts.get("tp_size") or 1) * int(facts.get("cp_size") or 1)
+    answers = [*_of_causes(found.mitigated, rows, ranks), *_overlapped(found, LEAST_OVERLAP * actual_s)]
     made = []
     for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
         fraction = each.saved_s / whole_s
@@ -117,10 +120,13 @@ def _cause_of(mitigation: str, found: WhatIf) -> str | None:
     return CAUSE_OF[mitigation]
 
 
-def _of_causes(mitigated: Mitigated | None, rows: ReplayedRows) -> Iterator[_Saved]:
+def _of_causes(mitigated: Mitigated | None, rows: ReplayedRows, ranks: int) -> Iterator[_Saved]:
+    """Mitigations by replay. ranks : of a worker."""
     if mitigated is not None:
+        # Of a worker on several hosts the log names one, which may be the other one.
+        exchanged = mitigated.exchanged if ranks <= MOST_OF_HOST else None
         yield from _work(mitigated)
-        yield from _workers(mitigated, rows)
+        yield from _workers(mitigated._replace(exchanged=exchanged), rows)
 
 
 def _work(mitigated: Mitigated) -> Iterator[_Saved]:
@@ -184,9 +190,9 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
 def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
     """Overlap of the op type that it saves most of, if that is worth it.
 
-    Transfers of a pipeline are left out where one call waits for both ways: which takes long is not known.
+    Transfers of a pipeline are left out where one call waits for several: which takes long is not known.
     """
-    unknown = {ALL, *(TRANSFERS if found.calls_both_ways else ())}
+    unknown = {ALL, *(TRANSFERS if found.has_calls else ())}
     of_types = [each for each in found.exposed if each.scenario[0] not in unknown and each.scenario[1] == ALL]
     best = max(of_types, key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= least_s:

@@ -47,15 +47,27 @@ function keptView(bounds) {
   return filters;
 }
 
-// Half of the interval of a sum: of one unit and cause errors add up, of one run and cause the shared part of them does, of
-// others squares do; null where any is unknown.
+// The square of Student's 95 % quantile for 1 / few degrees of freedom, as in schemas/intervals.py.
+function studentSquared(few) {
+  return 2.7055 + 5.0128 * few / (1 - 1.4036 * few + 0.5391 * few ** 2);
+}
+
+// Half of the interval of a sum, as schemas/intervals.py has it: of one unit and cause errors add up, of one run and cause
+// the shared part of them does, of others squares do; null where any is unknown.
 function halfOf(parts) {
   if (parts.some((part) => part.half === null && part.lost !== null)) return null;
   const grouped = (rows, key) => [...Map.groupBy(rows, key).values()];
-  return Math.sqrt(grouped(parts, (part) => `${part.cause} ${part.unit.run}`).reduce((sum, own) => {
-    const squared = grouped(own, (part) => part.unit.log_date).map((day) => sumOf(day, "half") ** 2 - sumOf(day, "shared") ** 2);
-    return sum + squared.reduce((all, each) => all + Math.max(0, each), sumOf(own, "shared") ** 2);
-  }, 0));
+  let variances = 0, fourths = 0, shared = 0;
+  for (const run of grouped(parts, (part) => `${part.cause} ${part.unit.run}`)) {
+    shared += sumOf(run, "shared") ** 2;
+    for (const day of grouped(run, (part) => part.unit.log_date)) {
+      const few = day[0].freedom ? 1 / day[0].freedom : 0;
+      const own = Math.max(0, sumOf(day, "half") ** 2 - sumOf(day, "shared") ** 2) / studentSquared(few);
+      variances += own;
+      fourths += own ** 2 * few;
+    }
+  }
+  return Math.sqrt(variances * studentSquared(variances ? fourths / variances ** 2 : 0) + shared);
 }
 
 function between(row, amount) {

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from scipy import stats
 
 from jobs.gates.audit import audit
 from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
@@ -158,3 +159,15 @@ def test_errors_of_units_are_independent(spark: SparkSession) -> None:
     (found,) = made.collect()
     assert (found.attributed_gpu_hours_low, found.attributed_gpu_hours_high) == (32.0 - 13.0, 32.0 + 13.0)
     assert (found.lost_gpu_hours, found.lost_gpu_hours_low, found.lost_gpu_hours_high) == (48.0, None, None)
+
+
+def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -> None:
+    """24 GPU-hours, 10 up or down, 6 of these the diagnosis's, of 2 degrees of freedom; of three of 6."""
+    ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.06}
+    rows: list[dict[str, Any]] = [{"job_id": job, "interval_freedom": 2.0} | ends for job in "abc"]
+    units: list[dict[str, Any]] = [{"job_id": job, "gpu_hours": 100.0} for job in "abc"]
+    made = cause_day(frame(spark, JOB_CAUSES, rows), frame(spark, JOB_SLOWDOWN, units))
+    (found,) = made.collect()
+    few, many = (stats.t.ppf(0.95, each) for each in (2, 6))
+    half = (3 * (8.0 * many / few) ** 2 + 3 * 6.0**2) ** 0.5
+    assert found.lost_gpu_hours_high == pytest.approx(72.0 + half, rel=0.002)

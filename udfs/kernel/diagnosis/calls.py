@@ -35,12 +35,6 @@ class Calls(NamedTuple):
     is_free: dict[int, Mask]
 
 
-def has_both_ways(graph: OpGraph, calls: Calls) -> bool:
-    """Whether a call waits for transfers forward and backward: which take long is not known then."""
-    backward = (ot.BACKWARD_SEND, ot.BACKWARD_RECV)
-    return any(len({graph.op_types[op] in backward for op in call}) > 1 for call in calls.members)
-
-
 def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
     """Group transfers of one worker that start and end together in nearly all steps and dp ranks.
 

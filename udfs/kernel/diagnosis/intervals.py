@@ -1,7 +1,7 @@
 """How far savings of a whole day may lie from those of the steps that were recorded."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,14 @@ def number_of_steps(
     return spanned if spanned > len(numbers) else np.inf
 
 
-def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> Floats:
+class HalfWidths(NamedTuple):
+    """Half widths, and the degrees of freedom of Student's quantile in them, nan where they have none."""
+
+    widths: Floats
+    freedom: float
+
+
+def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> HalfWidths:
     """Half of the interval of each saving over the day, from the steps that were not recorded.
 
     A ratio of two sums over steps: its error is that of the mean of saved - fraction x actual. What follows
@@ -53,14 +60,14 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
     actual_s     : recorded step times, shape (step,). [s]
     numbers      : of the training steps, ascending, shape (step,).
     steps_of_day : how many there were, infinite if that is not known.
-    returns      : shape (...); nan where a single step says nothing of others.
+    returns      : widths of shape (...); nan where a single step says nothing of others.
     """
     steps = len(numbers)
     missing = max(0.0, 1.0 - steps / steps_of_day)
     if missing == 0.0:
-        return np.zeros(saved.shape[:-1])
+        return HalfWidths(np.zeros(saved.shape[:-1]), np.nan)
     if steps < 2:
-        return np.full(saved.shape[:-1], np.nan)
+        return HalfWidths(np.full(saved.shape[:-1], np.nan), np.nan)
     left = saved - saved.mean(axis=-1, keepdims=True) * (actual_s / actual_s.mean())
     starts = _stretches(numbers)
     apart = np.diff(numbers[starts])
@@ -77,8 +84,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
         centred = sums - sums.mean(axis=-1, keepdims=True)
         squares, freedom = np.square(centred).sum(axis=-1), draws - 1.0
     error = np.sqrt(missing * squares * draws / (draws - 1)) / steps
-    widths: Floats = student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * error
-    return widths
+    return HalfWidths(student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * error, freedom)
 
 
 def _stretches(numbers: Ints) -> Ints:
@@ -91,11 +97,12 @@ def _stretches(numbers: Ints) -> Ints:
     return begins
 
 
-def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
+def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:
     """Add what the diagnosis does not know of a saving, an error of its own, to its half width.
 
-    widths  : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
-    returns : the same with it, and behind them what it adds to the first; shape (3, cause).
+    found   : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
+    returns : the same with it, and behind them what it adds to the first, and the degrees of freedom of the
+              rest; shape (4, cause).
     """
     saved = np.array([[each.time_saved_fraction, each.attributed_fraction] for each in causes]).T
     together = np.array(
@@ -104,5 +111,6 @@ def with_diagnosis(widths: Floats, causes: Sequence[CauseFound]) -> Floats:
     together &= np.arange(len(causes)) == SLOW_WORKER
     unknown = np.hypot(OF_STEP, np.where(together, OF_SLOW_TOGETHER, OF_SAVING) * saved)
     unknown[1, UNEXPLAINED] = 0.0
-    halves = np.hypot(widths, unknown)
-    return np.vstack([halves, np.where(np.isnan(halves[:1]), np.nan, unknown[:1])])
+    halves = np.hypot(found.widths, unknown)
+    own = np.where(np.isnan(halves[:1]), np.nan, unknown[:1])
+    return np.vstack([halves, own, np.full_like(own, found.freedom)])

@@ -1,10 +1,12 @@
 """All mitigations of one job: those of its causes, or all that its log can answer."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
 from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
+from udfs.kernel.cause import CauseFound
 from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
@@ -26,6 +28,8 @@ from udfs.kernel.diagnosis.other_workers import (
 from udfs.kernel.diagnosis.replays import Replays
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
+MOST_OF_EXPERTS: Final = 0.05
+"""Part of the step that uneven experts may cost: with one stage they look like heavy microbatches."""
 _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
 
 
@@ -46,9 +50,16 @@ class Mitigated(NamedTuple):
     lightened: Lightened | None = None
 
 
-def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: float = inf) -> Mitigated | None:
+def mitigate(
+    replays: Replays,
+    found: Sequence[CauseFound],
+    causes: Causes,
+    layers: Ints | None,
+    memory: float = inf,
+) -> Mitigated | None:
     """Replay the mitigations of some causes; None if there is none to replay.
 
+    found  : what the diagnosis says of each cause.
     causes : those of which mitigations are asked for.
     layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
     memory : no stage has more layers, no microbatch more samples than so many times the most now.
@@ -60,15 +71,34 @@ def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: floa
     if cause.STAGE_IMBALANCE in causes and layers is not None:
         answers = answers._replace(layers=layers_between_stages(replays, layers, memory))
     is_told = factors is None or are_told_apart(factors)
-    if cause.DATA_IMBALANCE in causes and factors is not None and factors.data.is_real and is_told:
+    if cause.DATA_IMBALANCE in causes and is_told and _is_known_data(replays, found):
         balanced_s = replays.mean_s(BALANCED)
         over_dp_ranks_s = microbatches_over_dp_ranks(replays)
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
     if cause.PAUSE in causes:
         answers = answers._replace(collections=planned_collections(replays))
-    if cause.SLOW_WORKER in causes and is_told:
+    if cause.SLOW_WORKER in causes and is_told and not _is_worker_or_stage(found):
         answers = answers._replace(exchanged=host_exchanged(replays))
     if causes & _OF_SLOW_REPLICAS:
         lightened = replica_lightened(replays, memory)
         answers = answers._replace(removed=replica_removed(replays), lightened=lightened)
     return answers
+
+
+def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
+    """Whether microbatches are heavier by their data, and not by a slow worker, experts or chance."""
+    factors = replays.found.factors
+    if factors is None or not factors.data.is_real:
+        return False
+    if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
+        return False
+    stages, _, chunks, *_ = factors.noise.shape
+    least = MOST_OF_EXPERTS if stages * chunks == 1 else 0.0
+    return replays.mean_s(BALANCED) < (1.0 - least) * replays.mean_s()
+
+
+def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:
+    """Whether what a slow worker costs may be its stage's work, or a part of it be counted as that."""
+    of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
+    flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
+    return cause.WORKER_OR_STAGE in flags

@@ -18,7 +18,6 @@ from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.works import error_of_weights
 from udfs.kernel.selection import medians_along
 
-WITHOUT_PAUSES: Final = frozenset({cause.PAUSE})
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
@@ -204,46 +203,61 @@ def assigned(weight: Floats) -> Ints:
 def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together at a step's end, as often as each did alone.
 
-    returns : None where no worker pauses, where a step is one compute each way, whose pause looks like a
-              slow worker or a heavy microbatch, or where too many computes pause to know what is usual.
+    returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
+              whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
+              know what is usual.
     """
-    factors, pauses_s = replays.found.factors, _pauses(replays.found)
-    if pauses_s is None:
+    found, parts = replays.found, _pauses(replays.found)
+    workers = found.job.hosts.size
+    computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
+    least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
+    lengths_s = [part[part >= least_s] for part in parts]
+    # Of computes only usual steps are known, of other ops all.
+    per_step = sum(len(each) / _worker_steps(part) for each, part in zip(lengths_s, parts, strict=True))
+    if per_step == 0.0 or workers == 1 or computes == 1 or per_step > MOST_PAUSED * max(computes, 1):
         return None
-    lengths_s, workers = _collections(pauses_s), pauses_s.shape[0] * pauses_s.shape[2]
-    computes = 0 if factors is None else factors.noise[0, 0, :, :, 0, 0].size
-    if computes == 1 or len(lengths_s) > MOST_PAUSED * max(computes, 1) * pauses_s.size:
-        return None
-    every_steps = max(1, round(pauses_s.size / len(lengths_s)))
-    share = np.arange(len(lengths_s) + 1) / len(lengths_s)
-    longest_s = float(lengths_s @ np.diff(share**workers))
-    without_s = replays.mean_s(WITHOUT_PAUSES)
+    every_steps, sorted_s = max(1, round(1.0 / per_step)), np.sort(np.concatenate(lengths_s))
+    share = np.arange(len(sorted_s) + 1) / len(sorted_s)
+    longest_s = float(sorted_s @ np.diff(share**workers))
+    without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
     saved_s = replays.mean_s() - without_s
     pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
     return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
 
 
-def _collections(pauses_s: Tensor) -> Floats:
-    """Lengths of what may be collections, ascending: half of all time paused is in longer ones, or shorter.
+def _worker_steps(pauses_s: Tensor) -> int:
+    """In how many steps of how many workers pauses were looked for."""
+    return len(pauses_s) * int(np.prod(pauses_s.shape[-2:]))
 
-    Single ops that chance made longer are far shorter, and would make collections look frequent. [s]
+
+def _least_collection(lengths_s: Floats) -> float:
+    """Length from which on a pause may be a collection: a part of that which halves all time paused. [s]
+
+    Single ops that chance made longer are far shorter, and would make collections look frequent.
     """
-    lengths_s = np.sort(pauses_s[pauses_s > 0.0])
-    before_s = np.cumsum(lengths_s)
-    usual_s = lengths_s[np.searchsorted(before_s, before_s[-1] / 2.0)]
-    alike: Floats = lengths_s[lengths_s >= LEAST_COLLECTION * usual_s]
-    return alike
+    ascending_s = np.sort(lengths_s[lengths_s > 0.0])
+    if not ascending_s.size:
+        return np.inf
+    before_s = np.cumsum(ascending_s)
+    return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
 
 
-def _pauses(found: Found) -> Tensor | None:
-    """Pause of each worker in each step, shape (stage, step, dp_rank); None without any pause. [s]"""
-    parts = list(found.own.pauses.values())
-    if found.factors is not None and found.factors.pause_s is not None:
-        parts.append(found.factors.pause_s.sum(axis=(1, 2, 3)))
-    if not parts:
-        return None
-    shapes = {part.shape for part in parts}
-    if len(shapes) > 1:  # computes of the usual steps, own ops of all
-        parts = [max(parts, key=np.size)]
-    total_s: Tensor = np.sum(parts, axis=0)
-    return total_s if (total_s > 0.0).any() else None
+def _pauses(found: Found) -> list[Tensor]:
+    """Pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
+
+    Not summed over a step: many computes that are a little longer are no collection.
+    """
+    own = list(found.own.pauses.values())
+    of_computes = None if found.factors is None else found.factors.pause_s
+    return own if of_computes is None else [*own, of_computes]
+
+
+def _uncollected(found: Found, least_s: float) -> Found:
+    """What was found, without pauses of this length or longer: others stay, whatever they are."""
+    factors = found.factors
+    if factors is not None and factors.pause_s is not None:
+        factors = factors._replace(pause_s=np.where(factors.pause_s < least_s, factors.pause_s, 0.0))
+    own_times = [
+        own._replace(pause_s=np.where(own.pause_s < least_s, own.pause_s, 0.0)) for own in found.own_times
+    ]
+    return found._replace(factors=factors, own_times=own_times)

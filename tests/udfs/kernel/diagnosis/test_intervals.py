@@ -18,7 +18,7 @@ def held(logged: Ints, saved: Floats, actual_s: Floats) -> float:
     for of_day, took_s in zip(saved, actual_s, strict=True):
         own_s = took_s[logged]
         own = of_day[logged] / own_s.mean()
-        half = half_widths(own[None], own_s, logged, STEPS)[0]
+        half = half_widths(own[None], own_s, logged, STEPS).widths[0]
         inside.append(abs(own.mean() - of_day.sum() / took_s.sum()) <= half)
     return float(np.mean(inside))
 
@@ -57,7 +57,7 @@ def test_what_begins_within_a_day_is_known_better_from_even_steps() -> None:
     actual_s = 10.0 + saved
     even, by_chance = np.arange(3, STEPS, 10), np.sort(rng.choice(STEPS, 30, replace=False))
     halves = [
-        half_widths(saved[:, logged] / 11.0, actual_s[0, logged], logged, STEPS)[0]
+        half_widths(saved[:, logged] / 11.0, actual_s[0, logged], logged, STEPS).widths[0]
         for logged in (even, by_chance)
     ]
     assert halves[0] < halves[1] / 3
@@ -66,25 +66,29 @@ def test_what_begins_within_a_day_is_known_better_from_even_steps() -> None:
 def test_a_dropped_step_divides_no_stretch() -> None:
     rng = np.random.default_rng(6)
     saved, actual_s = rng.normal(0.1, 0.02, (1, 100)), np.full(100, 10.0)
-    one = half_widths(saved, actual_s, np.arange(100), 1000)
+    one = half_widths(saved, actual_s, np.arange(100), 1000).widths
     lacking = np.delete(np.arange(100), 50)
-    two = half_widths(saved[:, lacking], actual_s[lacking], lacking, 1000)
+    two = half_widths(saved[:, lacking], actual_s[lacking], lacking, 1000).widths
     assert two == pytest.approx(one, rel=0.5)
 
 
 def test_what_was_recorded_whole_has_no_error_of_sampling() -> None:
     saved = np.array([[0.0, 0.2, 0.4], [0.1, 0.1, 0.1]])
     actual_s, numbers = np.array([1.0, 1.2, 1.4]), np.array([7, 8, 9])
-    assert half_widths(saved, actual_s, numbers, 3.0).tolist() == [0.0, 0.0]
+    assert half_widths(saved, actual_s, numbers, 3.0).widths.tolist() == [0.0, 0.0]
     assert (
-        half_widths(saved, actual_s, numbers, np.inf)[0] > half_widths(saved, actual_s, numbers, 4.0)[0] > 0
+        half_widths(saved, actual_s, numbers, np.inf).widths[0]
+        > half_widths(saved, actual_s, numbers, 4.0).widths[0]
+        > 0
     )
-    assert np.isnan(half_widths(saved[:, :1], actual_s[:1], numbers[:1], 30.0)).all()
+    assert np.isnan(half_widths(saved[:, :1], actual_s[:1], numbers[:1], 30.0).widths).all()
 
 
 def test_a_saving_that_is_the_same_part_of_every_step_is_certain() -> None:
     actual_s = np.array([1.0, 3.0, 2.0, 5.0])
-    half = half_widths((0.25 * actual_s / actual_s.mean())[None], actual_s, np.array([1, 4, 6, 11]), 100.0)
+    half = half_widths(
+        (0.25 * actual_s / actual_s.mean())[None], actual_s, np.array([1, 4, 6, 11]), 100.0
+    ).widths
     assert half == pytest.approx(0.0, abs=1e-15)
 
 
