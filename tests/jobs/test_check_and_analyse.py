@@ -3,17 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from jobs import analyse, convert
 from jobs.landing.formats.manifest import SIZES
+from jobs.synthetic.log_files import write_rank_logs
 from tests.jobs.conftest import Ask
 from tests.jobs.landing.formats.foreign_logs import LOGS
 from tests.jobs.landing.formats.test_megatron_console import console
 from tests.support.kineto_traces import data_parallel_traces, random_durations
 from tests.support.line_cases import line
+from tests.support.night import DAY
+from tests.udfs.simulate.test_implausible import JOB, scaled
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +58,11 @@ def rank_logs(folder: Path) -> None:
     (folder / "rank-1.jsonl").write_bytes(line())
 
 
+def in_seconds(folder: Path) -> None:
+    rows = pa.Table.from_pylist([*map(scaled(1e-6), JOB.rank_steps.to_pylist())], JOB.rank_steps.schema)
+    write_rank_logs(folder, DAY, replace(JOB, rank_steps=rows))
+
+
 def wrong_sizes(folder: Path) -> None:
     kineto(folder, {"world_size": 5, "team": "nlp"})
 
@@ -75,6 +85,7 @@ def kineto(folder: Path, manifest: dict[str, object]) -> None:
         (below, "Not analysed: step times and no ops"),
         (timers, "Megatron's timers: sums over an iteration"),
         (named_job, "A step takes "),
+        (in_seconds, "us: are these seconds?)."),
         (rank_logs, "Not analysed: no manifest (job.json)"),
         (wrong_sizes, "Not analysed: manifest with a wrong or missing layout (world_size is 5, but"),
     ],

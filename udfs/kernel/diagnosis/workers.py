@@ -13,18 +13,13 @@ from udfs.kernel.diagnosis.hosts import stages_of_hosts
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     LEAST_STEP,
+    MAD_TO_SIGMA,
     apart_when_healthy,
     scatter_over_steps,
     slow_series,
     usual_levels,
 )
-from udfs.kernel.diagnosis.variation import (
-    LEAST_STEPS,
-    MAD_TO_SIGMA,
-    MEDIAN_ERROR,
-    Variation,
-    levels_and_variation,
-)
+from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR, Variation, levels_and_variation
 from udfs.kernel.selection import median_of_all, medians_along
 
 ERRORS_OF_DATA: Final = 4.0
