@@ -17,7 +17,7 @@ from jobs.landing.conversion import Conversion, ConversionError, NothingToConver
 from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
-from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template
+from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template, unread_files
 from jobs.report.loss import headline
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
 from jobs.runtime.printing import Result, write
@@ -48,7 +48,8 @@ _MOST_RUNS: Final = 5
 def main(args: Arguments) -> int:
     """Convert the logs of one run of another tool, or print a summary of them.
 
-    Exits with 1 for a log that cannot be replayed. --check also judges what a landing takes as it is.
+    Exits with 1 for a log that cannot be converted. --check also judges what a landing takes as it is, and
+    exits with 1 for a run that no replay can be made of, as `analyse` does.
     """
     if args.format and not args.check:
         raise click.UsageError("--format json goes with --check")
@@ -77,15 +78,14 @@ def _converted(args: Arguments) -> int:
             raise
         if not args.format:
             say(str(error))
-        outcome = analysis(run)
-        _judge(outcome, args.format, _NOT_CONVERTED)
-        return Exit.DONE if outcome.tables.workers else Exit.FAILED
+        outcome = analysis(run._replace(unit=unit))
+        return _judged(outcome, args.format, _NOT_CONVERTED, *unread_files(outcome.read))
     found.left_out.update(f"files: {name}, not a name of a log" for name in beside)
     if not args.format:
         say(*_report(found))
     if args.check:
-        _judge(analysed(unit, found.read, has_day=run.has_day), args.format, _of_conversion(found))
-        return Exit.DONE
+        outcome = analysed(unit, found.read, has_day=run.has_day)
+        return _judged(outcome, args.format, _of_conversion(found))
     if (wrong := implausible_times(found.rows)) is not None:
         say(f"status: implausible_times; {wrong}")
     _refuse_other_day(found, args.log_date)
@@ -129,10 +129,11 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
     return {}
 
 
-def _judge(outcome: Analysis, how: str | None, facts: Mapping[str, object]) -> None:
-    """Say what a night would say of the run.
+def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *unread: str) -> int:
+    """Say what a night would say of the run; returns the exit status that `analyse` has.
 
     facts : for programs, beside it.
+    unread : lines on files of which nothing was read, where nothing else says so.
     """
     job = outcome.tables.job
     if how:
@@ -143,7 +144,8 @@ def _judge(outcome: Analysis, how: str | None, facts: Mapping[str, object]) -> N
         }
         write(Result([*values], [[*values.values()]]), how, sys.stdout)
     else:
-        say(headline(job), *manifest_template(outcome))
+        say(headline(job), *unread, *manifest_template(outcome))
+    return Exit.DONE if outcome.tables.workers else Exit.FAILED
 
 
 def _of_conversion(found: Conversion) -> dict[str, object]:

@@ -55,15 +55,23 @@ class Entry(NamedTuple):
 class Store:
     """A tree of files, accessed through a pyarrow filesystem.
 
-    url : where objects of a store lie that can also be asked for whole; None elsewhere
+    url : of the root
+    has_objects : whether it is one of STORES, whose objects can also be asked for whole
     """
 
-    def __init__(self, filesystem: fs.FileSystem, root: str, url: str | None = None) -> None:
-        self._filesystem, self._root, self._url = filesystem, root, url
+    def __init__(self, filesystem: fs.FileSystem, root: str, url: str, *, has_objects: bool) -> None:
+        self._filesystem, self._root, self._url, self._has_objects = filesystem, root, url, has_objects
 
     def _found(self, what: str | fs.FileSelector) -> Any:  # noqa: ANN401  # one of a path, of a selector a list
-        with delivering(what if isinstance(what, str) else what.base_dir):
-            return self._filesystem.get_file_info(what)
+        path = what if isinstance(what, str) else what.base_dir
+        with delivering(self._url_of(path)):
+            found = self._filesystem.get_file_info(what)
+            if found == [] and not self._has_objects:
+                self._filesystem.get_file_info(path)  # fsspec lists nothing where a store does not answer
+            return found
+
+    def _url_of(self, path: str) -> str:
+        return self._url + path[len(self._root) :]
 
     def is_there(self) -> bool:
         """Whether the root is a folder."""
@@ -97,9 +105,9 @@ class Store:
         about the file, which must not be taken for one that cannot be read.
         """
         name = path[len(self._root) :].strip("/")
-        if self._url is not None and size is not None and size <= WHOLE_BYTES and _is_plain(name):
+        if self._has_objects and size is not None and size <= WHOLE_BYTES and _is_plain(name):
             return delivered_whole(self._url, name)
-        return delivered(self._filesystem, path)
+        return delivered(self._filesystem, path, self._url_of(path))
 
 
 class _Folder(Store):
@@ -230,8 +238,8 @@ def store_of(root: str) -> Store:
     if root.startswith("file://"):
         return _Folder(fs.FileSystem.from_uri(root)[1])
     filesystem, path = reached(root)
-    is_object_store = usual(root).partition("://")[0] in STORES
-    return Store(filesystem, path.rstrip("/"), usual(root).rstrip("/") if is_object_store else None)
+    url = usual(root).rstrip("/")
+    return Store(filesystem, path.rstrip("/"), url, has_objects=url.partition("://")[0] in STORES)
 
 
 def _bytes(path: str) -> bytes:

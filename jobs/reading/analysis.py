@@ -11,6 +11,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -167,7 +168,7 @@ def manifest_template(found: Analysis) -> Iterator[str]:
         return
     if not rows.num_rows and not len(texts):
         return
-    seen = {size: max(_one_more(rows[rank]), _one_more(_named(texts, rank))) for size, rank in _RANKS.items()}
+    seen = {size: _one_more(rows[rank], _named(texts, rank)) for size, rank in _RANKS.items()}
     seen["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
     world_size = job.get("world_size") or 0
     stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
@@ -190,7 +191,12 @@ def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
     return pc.struct_field(found, "number").cast(pa.int64())
 
 
-def _one_more(numbers: pa.ChunkedArray) -> int:
-    """Return one more than the largest number, or 1 without numbers."""
-    largest: int | None = pc.max(numbers).as_py()
-    return 1 if largest is None else largest + 1
+def _one_more(*numbers: pa.ChunkedArray) -> int:
+    """Return one more than the largest number, or 1 without numbers.
+
+    A number of a single line counts beside the one below it, or where no other does; else it is a slip.
+    """
+    found = np.concatenate([each.drop_null().to_numpy() for each in numbers])
+    values, lines = np.unique(found, return_counts=True)
+    is_sure = (lines > 1) | np.isin(values - 1, values)
+    return int((values[is_sure] if is_sure.any() else values).max(initial=0)) + 1

@@ -1,5 +1,6 @@
 """Arrow filesystems for folders and stores, and files whose errors name the store."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,6 +16,8 @@ from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where a file of a store is opened, which an install need not reach."""
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""Azure's client colours its words."""
 WHOLE_BYTES: Final = 4 << 20
 """Smaller files of a store come whole."""
 
@@ -65,14 +68,18 @@ def reached(root: str) -> tuple[fs.FileSystem, str]:
             return fs.PyFileSystem(fs.FSSpecHandler(other)), path
 
 
-def delivered(filesystem: fs.FileSystem, path: str) -> BinaryIO:
-    """Open a file of a store; see stores.Store.open."""
-    with delivering(path):
-        opened = filesystem.open_input_file(path)
+def delivered(filesystem: fs.FileSystem, path: str, url: str) -> BinaryIO:
+    """Open a file of a store; see stores.Store.open. url : of the file, for messages."""
+    with delivering(url):
+        try:
+            opened = filesystem.open_input_file(path)
+        except FileNotFoundError:
+            filesystem.get_file_info(path)  # fsspec says so too where a store does not answer
+            raise
         if opened.size() <= WHOLE_BYTES:
             with opened:
                 return BytesIO(opened.read())
-    return cast("BinaryIO", BufferedReader(_Delivered(opened, path), WHOLE_BYTES))
+    return cast("BinaryIO", BufferedReader(_Delivered(opened, url), WHOLE_BYTES))
 
 
 def delivered_whole(root: str, name: str) -> BinaryIO:
@@ -87,16 +94,16 @@ class StoreError(PlainError):
 
 
 @contextmanager
-def delivering(path: str) -> Iterator[None]:
+def delivering(url: str) -> Iterator[None]:
     """Turn errors of a store into StoreError, which names what was to be read."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        said = " ".join(str(error).split())
+        said = " ".join(_COLOUR.sub("", str(error)).split())
         raise StoreError(
-            f"{path} could not be read from its store: {said}; run the command again, with address and "
+            f"{url} could not be read from its store: {said}; run the command again, with address and "
             "credentials in the environment"
         ) from None
 
@@ -104,8 +111,8 @@ def delivering(path: str) -> Iterator[None]:
 class _Delivered(RawIOBase):
     """A file of a store whose read errors become StoreError."""
 
-    def __init__(self, file: pa.NativeFile, path: str) -> None:
-        self._file, self._path = file, path
+    def __init__(self, file: pa.NativeFile, url: str) -> None:
+        self._file, self._url = file, url
 
     def readable(self) -> bool:
         return True
@@ -121,7 +128,7 @@ class _Delivered(RawIOBase):
         return int(self._file.tell())
 
     def readinto(self, room: bytearray | memoryview) -> int:  # type: ignore[override]  # any buffer will do
-        with delivering(self._path):
+        with delivering(self._url):
             return int(self._file.readinto(room))
 
     def close(self) -> None:

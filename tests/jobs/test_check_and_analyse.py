@@ -3,16 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from jobs import analyse, convert
 from jobs.landing.formats.manifest import SIZES
+from jobs.synthetic.log_files import write_rank_logs
 from tests.jobs.conftest import Ask
 from tests.jobs.landing.formats.foreign_logs import LOGS
 from tests.jobs.landing.formats.test_megatron_console import console
 from tests.support.kineto_traces import data_parallel_traces, random_durations
+from tests.support.line_cases import line
+from tests.support.night import DAY
+from tests.udfs.simulate.test_implausible import JOB, scaled
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +54,15 @@ def named_job(folder: Path) -> None:
     kineto(folder, {"job_id": "another"})
 
 
+def rank_logs(folder: Path) -> None:
+    (folder / "rank-1.jsonl").write_bytes(line())
+
+
+def in_seconds(folder: Path) -> None:
+    rows = pa.Table.from_pylist([*map(scaled(1e-6), JOB.rank_steps.to_pylist())], JOB.rank_steps.schema)
+    write_rank_logs(folder, DAY, replace(JOB, rank_steps=rows))
+
+
 def wrong_sizes(folder: Path) -> None:
     kineto(folder, {"world_size": 5, "team": "nlp"})
 
@@ -70,6 +85,8 @@ def kineto(folder: Path, manifest: dict[str, object]) -> None:
         (below, "Not analysed: step times and no ops"),
         (timers, "Megatron's timers: sums over an iteration"),
         (named_job, "A step takes "),
+        (in_seconds, "us: are these seconds?)."),
+        (rank_logs, "Not analysed: no manifest (job.json)"),
         (wrong_sizes, "Not analysed: manifest with a wrong or missing layout (world_size is 5, but"),
     ],
 )
@@ -79,16 +96,25 @@ def test_both_say_the_same_of_one_folder(
     folder = tmp_path / "run"
     folder.mkdir()
     put(folder)
-    said = call(analyse.main, folder, "--page", tmp_path / "page.html").out.splitlines()
+    ended, answer, _ = call(analyse.main, folder, "--page", tmp_path / "page.html")
     status, checked, error = call(convert.main, folder, "--check")
+    assert status == ended
+    said = answer.splitlines()
     (sentence,) = [line for line in said if words in line and not line.startswith(" ")][:1]
-    if status:
+    if error:
         assert error.removeprefix("convert: error: ").strip() in sentence
     else:
         assert sentence in checked.splitlines()
     templates = [[each for each in lines if each.startswith("  {")] for lines in (said, checked.splitlines())]
     assert templates[0] == templates[1]
-    assert bool(templates[0]) is (put is wrong_sizes)
+    assert bool(templates[0]) is (put in (rank_logs, wrong_sizes))
+
+
+def test_rank_logs_are_checked_as_those_of_the_job_that_is_named(tmp_path: Path, call: Ask) -> None:
+    rank_logs(tmp_path)
+    status, out, _ = call(convert.main, tmp_path, "--check", "--job-id", "other")
+    assert status == 1
+    assert 'none of its 1 lines could be read: job_id is "gpt", not "other"' in out
 
 
 def test_a_bad_layout_shows_the_job_json_that_mends_it(tmp_path: Path, call: Ask) -> None:

@@ -56,7 +56,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
     page = tmp_path / "page.html"
     asked = {
         "analyse": call(analyse.main, folders[0], "--page", page, "--format", "json"),
-        "convert": call(convert.main, LOGS / "megascan", "--check", "--format", "json"),
+        "convert": call(convert.main, LOGS / "timeline/timeline-ST.json.gz", "--check", "--format", "json"),
         "diff": call(diff_runs.main, *folders, "--format", "json"),
         "mitigate": call(mitigate_job.main, folders[0], "--format", "json"),
         "describe": call(describe.main, "--format", "json"),
@@ -112,7 +112,7 @@ def test_top_level_keys_of_every_answer_stay(
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
     of_folders: dict[str, Sequence[object]] = {
         "analyse": [folders[0], "--page", folders[0].parent / "page.html"],
-        "convert": [LOGS / "megascan", "--check"],
+        "convert": [LOGS / "timeline/timeline-ST.json.gz", "--check"],
         "diff": folders,
         "mitigate": [folders[0], "--layers", "12"],
     }

@@ -27,7 +27,11 @@ MISSED: Final = {
 
 
 class Said(NamedTuple):
-    """What must be said of an example. saved: as measured, of the step; said_before: by 0.3.0."""
+    """What must be said of an example.
+
+    saved : what the fault cost where it was met first, of the step
+    said_before : by 0.3.0, there
+    """
 
     saved: float
     direction: str

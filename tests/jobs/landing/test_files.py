@@ -6,12 +6,14 @@ import shutil
 import socket
 from datetime import date
 from pathlib import Path
+from unittest.mock import Mock
 
 import fsspec
 import pytest
 
 from jobs.landing.files import Landing, NoLandingError
 from jobs.landing.stores import store_of
+from jobs.runtime.filesystems import StoreError
 from schemas.unit import Unit
 from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
 from tests.support.night import Landing as Folders
@@ -284,3 +286,23 @@ def test_any_store_of_fsspec_will_do() -> None:
         assert opened.read() == b"abc"
     with pytest.raises(NoLandingError):
         Landing("memory://elsewhere", [DAY])
+
+
+def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its library says that nothing is there; the words of Azure's client are coloured, on several lines."""
+    fsspec.filesystem("memory").pipe("/silent/day/a.jsonl", b"abc")
+    store = store_of("memory://silent")
+    error = ConnectionError("\x1b[31mHTTP error\x1b[0m\n  \x1b[2m↳\x1b[0m refused")
+    memory = "fsspec.implementations.memory.MemoryFileSystem"
+    monkeypatch.setattr(f"{memory}.info", Mock(side_effect=error))
+    monkeypatch.setattr(f"{memory}.isfile", fsspec.AbstractFileSystem.isfile)  # by info, as other stores
+    for asked in (
+        lambda: store.folders("day"),
+        lambda: [*store.walk("day")],
+        lambda: store.exists("day/a.jsonl"),
+        lambda: store.open("/silent/day/a.jsonl"),
+    ):
+        with pytest.raises(StoreError, match=r"^memory://silent/day.* its store: HTTP error ↳ refused; run"):
+            asked()

@@ -13,6 +13,7 @@ from udfs.kernel.diagnosis.hosts import stages_of_hosts
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     LEAST_STEP,
+    MAD_TO_SIGMA,
     apart_when_healthy,
     scatter_over_steps,
     slow_series,
@@ -148,6 +149,11 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
 ENOUGH_DP_RANKS: Final = 6
 """With fewer dp ranks their scatter says nothing about what is healthy."""
 
+ENOUGH_STEPS: Final = 10
+ENOUGH_PEERS: Final = 3
+MOST_OF_SEEN: Final = 2.0
+"""From these steps and dp ranks on, data give by chance at most this many times the scatter over steps."""
+
 LEAST_WORKER: Final = 0.015
 LEAST_DP_RANK: Final = 0.03
 ERRORS_OF_DP_RANK: Final = 3.5
@@ -169,13 +175,29 @@ def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_st
     told = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
     level = np.array([median_of_all(each) if each.size else 0.0 for each in told])
     number = np.array([max(each.size, 1) for each in told])
-    errors = np.where(end - first == steps, ERRORS_OF_DP_RANK, ERRORS)
-    least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))
+    sure = np.where(
+        end - first == steps, ERRORS_OF_DP_RANK * np.minimum(error, _seen(shared)), ERRORS * error
+    )
+    least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
     if dp_ranks >= ENOUGH_DP_RANKS:
         deviation = float(medians_along(np.abs(level - medians_along(level, 0)), 0))
         least = np.maximum(least, ERRORS * deviation)
     found: Floats = np.where(inside & (level > least), level, 0.0)
     return found
+
+
+def _seen(shared: Floats) -> Floats:
+    """Largest error of a dp rank's excess in one step, by its scatter over steps; shape (d,).
+
+    Few microbatches far heavier than all others scatter widely, and move no median.
+    """
+    steps, dp_ranks = shared.shape
+    if steps < ENOUGH_STEPS or dp_ranks < ENOUGH_PEERS:
+        return np.full(dp_ranks, np.inf)
+    deviation = MAD_TO_SIGMA * medians_along(np.abs(shared - medians_along(shared, 0)), 0)
+    # The dp rank that is the peer of the others in most steps has none.
+    most: Floats = MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
+    return most
 
 
 def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:

@@ -138,3 +138,15 @@ def test_what_lasts_is_known_since_when_though_each_step_may_be_luck(slow: range
     may_be_luck, luck = np.ones((20, 3), dtype=bool), np.full((20, 3), 0.07)
     found = lasting_levels(shared, may_be_luck, luck, is_one_stage=False)
     np.testing.assert_allclose(found, wanted)
+
+
+def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_step() -> None:
+    """Their spread is wide, and the median of a step hardly moves; where it does, the level may be luck."""
+    noise = np.random.default_rng(3).normal(0.0, 1.0, (25, 4))
+    luck, may_be_luck = np.full((25, 4), 0.26), np.ones((25, 4), dtype=bool)
+    for scatter, is_slow in ((0.05, True), (0.26, False)):
+        shared = scatter * noise
+        shared[:, 1] += 0.2
+        found = lasting_levels(shared, may_be_luck, luck, is_one_stage=True)
+        assert (found > 0.15).any(axis=0).tolist() == [False, is_slow, False, False]
+        assert not found[:, [0, 2, 3]].any()
