@@ -24,7 +24,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow quick test test-all bench screenshots package release emitter real-run lock java jars
+.PHONY: setup demo airflow quick checked test test-all bench screenshots package release emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(COMMAND) $(JARS)
@@ -95,7 +95,13 @@ quick: setup
 	@$(VENV) -m tests.import_contracts
 	@$(VENV) -m tests.quick $(SINCE)
 
-test: setup $(CLASSES)
+# One core checks while the other archives classes; then both run tests.
+test: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line checked $(CLASSES)
+	@echo "test: pytest, all but the slow tests ..."
+	@$(VENV) -m pytest -q -m "not slow" -n 2 --dist loadfile
+
+checked:
 	@echo "test: ruff ..."
 	@$(VENV) -m ruff check --quiet .
 	@$(VENV) -m ruff format --check --quiet .
@@ -103,8 +109,6 @@ test: setup $(CLASSES)
 	@$(VENV) -m mypy --no-error-summary
 	@echo "test: import contracts ..."
 	@$(VENV) -m tests.import_contracts
-	@echo "test: pytest, all but the slow tests ..."
-	@$(VENV) -m pytest -q -m "not slow" -n 2 --dist loadfile
 
 test-all: setup package $(CLASSES)
 	@echo "test-all: pytest, the slow tests: cluster, servers, command lines ..."

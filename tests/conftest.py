@@ -2,10 +2,12 @@
 
 import gc
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import cast
 
 import pytest
+import vl_convert
 from py4j.java_gateway import JVMView
 from pyspark.sql import SparkSession
 
@@ -22,6 +24,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without a look for garbage: nearly all that is imported and made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +66,21 @@ def published_traces() -> Path:
     return TRACES
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_chart_library() -> Iterator[None]:
+    """Put the chart library together once in each process: each new report would take seconds for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vl_convert, "javascript_bundle", cache(vl_convert.javascript_bundle))
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
-def forgotten_tables() -> Iterator[None]:
+def forgotten_tables(request: pytest.FixtureRequest) -> Iterator[None]:
     """Delta keeps an hour what it knows of each table: of hundreds in a run, more than fits into memory."""
     yield
     session_of_tests = SparkSession.getActiveSession()
-    if session_of_tests is not None:
+    of_module = (item for item in request.session.items if item.path == request.path)
+    if session_of_tests is not None and any(item.get_closest_marker("spark") for item in of_module):
         gc.collect()  # frames that Python no longer needs keep their plans alive
         cast(
             "JVMView", session_of_tests._jvm

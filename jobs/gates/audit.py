@@ -15,9 +15,9 @@ import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
-from jobs.gates.lent import lend
-from jobs.warehouse.delta_tables import ALONE, quoted
-from jobs.warehouse.dialect import SETTINGS, WHOLE, condition
+from jobs.gates.lent import judge, lend
+from jobs.warehouse.delta_tables import quoted
+from jobs.warehouse.dialect import condition
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Expectation, Table
 
@@ -84,9 +84,7 @@ def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> lis
 @contextmanager
 def _lent(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection in which the rows are _ROWS."""
-    with duckdb.connect(":memory:", config=ALONE) as connection:
-        for statement in (*SETTINGS, WHOLE):
-            connection.execute(statement)
+    with judge() as connection:
         lend(connection, _ROWS, table, rows)
         yield connection
 

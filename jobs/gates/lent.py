@@ -1,15 +1,37 @@
 """Rows of tables for DuckDB, which judges them where they are: in the driver or in files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import duckdb
 
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import read_parquet
+from jobs.warehouse.delta_tables import ALONE, read_parquet
+from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Table
 
 
+@contextmanager
+def judge() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection that sees what it was lent, until it is closed, and nothing else."""
+    with _engine().cursor() as connection:
+        for statement in SETTINGS:
+            connection.execute(statement)
+        yield connection
+
+
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    """One database for all gates of a process: to make one takes fifty times as long as to connect to it."""
+    engine = duckdb.connect(":memory:", config=ALONE)
+    engine.execute(WHOLE)
+    return engine
+
+
 def lend(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
-    """Let a connection read rows of a table by a name."""
+    """Let a connection, and no other, read rows of a table by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):
         connection.register(name, found)
@@ -19,4 +41,4 @@ def lend(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: R
         connection.register(name, found.in_store)
     else:
         source = read_parquet(table, found.path, found.files)
-        connection.execute(f"CREATE VIEW {name} AS FROM {source}")
+        connection.execute(f"CREATE TEMP VIEW {name} AS FROM {source}")

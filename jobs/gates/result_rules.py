@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 
 from jobs.gates.checks import GateError, Rule
-from jobs.gates.lent import lend
+from jobs.gates.lent import judge, lend
 from jobs.warehouse.rows import Rows
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
@@ -172,7 +172,7 @@ def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
     """
 
     def found(tables: Mapping[str, Rows]) -> Rule:
-        with duckdb.connect() as connection:
+        with judge() as connection:
             for each, rows in tables.items():
                 if each in query:
                     lend(connection, each, TABLES[each], rows)

@@ -63,6 +63,16 @@ class DuckDbReader:
             found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
+    def prepare(self, questions: Collection[str]) -> None:
+        """Open the tables and views that these questions name, in one connection instead of several.
+
+        Raises AnswerError where one of them cannot be opened.
+        """
+        try:
+            self._connected(needed(questions))
+        except duckdb.Error as error:
+            raise AnswerError(first_line(error)) from error
+
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
         if self._connection is not None:

@@ -1,7 +1,7 @@
 """Answer questions with Spark, for warehouses too large for one machine, or in a store."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
@@ -33,10 +33,14 @@ _OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
 
 
 class SparkReader:
-    """Answers questions from one warehouse, as of the publication that was latest at the start."""
+    """Answers questions from one warehouse, as of the publication that was latest at the start.
+
+    Its views are those of the session: another reader in the same session takes their names.
+    """
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
+        self._registered: set[str] = set()
         spark.conf.set(
             "spark.sql.variable.substitute", "false"
         )  # ${env:NAME} would be read before the SQL is
@@ -59,6 +63,9 @@ class SparkReader:
         with self._asked(sql) as frame:
             return frame.toArrow()
 
+    def prepare(self, questions: Collection[str]) -> None:
+        """Do nothing: views are registered once, for the first question that names them."""
+
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""
         self._spark.sparkContext.cancelAllJobs()
@@ -71,8 +78,10 @@ class SparkReader:
     def _asked(self, sql: str) -> Iterator[DataFrame]:
         """Yield the answer as a DataFrame; explains Spark's errors."""
         asked = question(sql)
-        if not self._warehouse.register_views(mentioned(" ".join(asked.reads))):
+        names = mentioned(" ".join(asked.reads))
+        if not self._warehouse.register_views(names - self._registered):
             raise QuestionError(f"no tables in {self.root}: run a night first, or name another --warehouse")
+        self._registered |= names
         try:
             with working("asking Spark"):
                 yield self._spark.sql(asked.for_spark)

@@ -63,6 +63,7 @@ def read_fleet(
     terms : of drains; left out, the shipped ones
     """
     questions = of_fleet(first_day, last_day, terms or DrainTerms())
+    reader.prepare([*questions.values(), of_hosts([""], first_day, last_day)])
     found = {name: reader.rows(sql) for name, sql in questions.items()}
     named = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
     return FleetTables(**found, host_units=reader.rows(of_hosts(named or [""], first_day, last_day)))
@@ -92,6 +93,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     if not units:
         return []
     are_asked_for = on_units([unit.log_date for unit in units], units)
+    reader.prepare([*_OF_UNITS, vocabulary.REJECTS, vocabulary.JOB_CHANGES])
     rows = {}
     for name, key in _OF_UNITS.items():
         rows[name] = _by_unit(_sorted(reader.rows(f"SELECT * FROM {name} WHERE {are_asked_for}"), *key))

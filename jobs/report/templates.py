@@ -170,6 +170,7 @@ GROUPS: Final = (
 """Tables as the page lists them."""
 
 
+@cache
 def dictionary() -> bytes:
     """Return the dictionary as HTML that uses a publication's style and script."""
     values = {

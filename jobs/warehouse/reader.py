@@ -39,6 +39,9 @@ class Reader(Protocol):
     def rows(self, sql: str) -> pa.Table:
         """Answer a question as an Arrow table with Spark's column types; integers may be wider."""
 
+    def prepare(self, questions: Collection[str]) -> None:
+        """Open at once what these questions read, for questions that are asked one after another."""
+
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
 

@@ -11,7 +11,7 @@ from jobs.reading.database import create_views
 from jobs.reading.question import question
 from jobs.warehouse.dialect import WHOLE
 from schemas.tables import TABLES
-from schemas.views import VIEWS
+from schemas.views import mentioned
 from tests.support.examples import table_rows
 
 Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
@@ -19,13 +19,14 @@ Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
 
 
 def answer(sql: str, tables: Stated) -> list[Row]:
-    """Rows of a question over these tables and all views; every other table is empty."""
+    """Rows of a question over these tables and its views; every other table is empty."""
+    reads = mentioned(sql)
     with duckdb.connect(":memory:") as connection:
         connection.execute(WHOLE)
-        for name in TABLES:
+        for name in filter(reads.__contains__, TABLES):
             rows = tables.get(name, [])
             connection.register(name, rows if isinstance(rows, pa.Table) else _rows(name, rows))
-        create_views(connection, VIEWS)
+        create_views(connection, reads)
         connection.execute(question(sql).for_duckdb)
         names = [column[0] for column in connection.description or ()]
         return [Row(**dict(zip(names, row, strict=True))) for row in connection.fetchall()]

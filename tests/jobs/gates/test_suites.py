@@ -48,6 +48,17 @@ def between(column: str = "slowdown", **kwargs: object) -> dict[str, Any]:
     return {"type": "expect_column_values_to_be_between", "kwargs": {"column": column, **kwargs}}
 
 
+OF_SHARES = {
+    "type": "expect_column_kl_divergence_to_be_less_than",
+    "kwargs": {
+        "column": "status",
+        "partition_object": {"values": ["analysed"], "weights": [1.0]},
+        "threshold": 0.1,
+    },
+}
+"""Needs what is imported late."""
+
+
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
     """What a folder's suites say of rows, without ours."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
@@ -178,7 +189,8 @@ def test_a_process_that_ends_is_no_pass_and_the_next_suite_gets_another(tmp_path
     suites._process().kill()
     with pytest.raises(GateError, match="the process that runs suites ended: -9"):
         Suites(None, Phase.SIMULATE).rules({JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN)})
-    assert own(suite(tmp_path, between(min_value=1)), job_slowdown=table_rows(JOB_SLOWDOWN))
+    found = own(suite(tmp_path, between(min_value=1), OF_SHARES), job_slowdown=table_rows(JOB_SLOWDOWN))
+    assert [rule.rows.num_rows for rule in found] == [0, 0]
 
 
 def test_folders_that_have_no_suite_and_installs_without_the_library(

@@ -119,6 +119,15 @@ def test_what_looks_like_a_variable_is_text(
         assert list(reader.ask(sql).rows) == [(*asked, asked[0])]
 
 
+def test_spark_reads_a_table_for_the_first_of_its_questions(
+    readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_spark = readers[1]
+    by_spark.ask("SELECT count(*) FROM job_causes")
+    monkeypatch.setattr(Warehouse, "read", lambda *_: pytest.fail("again"))
+    assert list(by_spark.ask("SELECT count(*) FROM job_causes").rows) == [(2,)]
+
+
 def same(left: object, right: object) -> bool:
     """Whether two values are one, but for rounding."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):

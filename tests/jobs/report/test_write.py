@@ -39,7 +39,10 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
 def test_what_pages_are_written_from_is_answered_by_one_thread(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
-    """Several add the rows of a sum as they come: its last bits, and so the page, differ from run to run."""
+    """Several add the rows of a sum as they come: its last bits, and so the page, differ from run to run.
+
+    It opens tables for all questions of a page at once, which takes longer than their answers.
+    """
     connection, threads = Database.connection, []
 
     def noted(
@@ -51,6 +54,7 @@ def test_what_pages_are_written_from_is_answered_by_one_thread(
 
     monkeypatch.setattr(Database, "connection", noted)
     assert ask(report_fleet.main, "--log-date", DAY).status == 0
+    assert len(threads) <= 3
     assert ask(report_job.main, "--job-id", "gpt-175b").status == 0
     with reader_beside(Warehouse(cast("SparkSession", None), warehouse)) as reader:
         reader.rows("SELECT count(*) FROM jobs")
