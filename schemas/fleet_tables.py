@@ -58,9 +58,9 @@ CAUSE_DAY: Final = Table(
     "cause_day",
     "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
     f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
-    "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not "
-    "set, but not over units that state none: attributed_gpu_hours adds up over causes to "
-    "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
+    "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not set, but "
+    "not over units that state none: attributed_gpu_hours adds up over causes to what all fixes together "
+    "save, recoverable_gpu_hours does not add up over causes. Of "
     f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",
@@ -70,9 +70,9 @@ CAUSE_DAY: Final = Table(
             log_date
             cause (text of CAUSES): see job_causes
             replayed (count): units of the day that were replayed, the same for all causes
-            jobs (count): of these, units with the cause (is_cause), flagged or not
+            jobs (count): units of these with the cause (is_cause), flagged or not
             flagged_jobs (count): of these, units in which the cause is flagged
-            attributed_gpu_hours (gpu_hours): its share of what all fixes together return; null if no unit
+            attributed_gpu_hours (gpu_hours): its share of what all fixes together save; null if no unit
                 states GPU-hours
             recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null if no unit
                 states GPU-hours

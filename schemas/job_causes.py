@@ -77,17 +77,17 @@ _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 (CULPRITS,) = col.declared(
     f"""
     culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of
-        the replayed rank, null unless it is one worker, the host that of 90 % of the steps from first_step to
+        the replayed rank, null unless it is one worker; host: the one of 90 % of the steps from first_step to
         last_step, else null; effect: how much longer its ops took as a share of the usual time, for pause,
-        communication, launch_delay and data_loading seconds lost per step that it struck; lost_s: what its
-        ops took longer in the mean step, all together, in seconds, null where it is not known;
-        share_of_steps: in how many steps; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: what is slow,
-        {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type; course: over
-        the steps, {", ".join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history
-        decided; first_time, last_time: when these began, null where the log has no times of day; reach: what
-        is slow together, {", ".join(CULPRIT_REACHES)}; slow_host, slow_rack: its name where that is the
-        reach; workers: those that it holds, empty where it is one worker. From direction on null where a
-        version before 0.4.0 wrote the row
+        communication, launch_delay and data_loading seconds lost per step that it struck; lost_s: how much
+        longer its ops took in the mean step, all together, in seconds, null if not known; share_of_steps:
+        part of the steps that it struck; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: which ops are
+        slow, {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type;
+        course: over the steps, {", ".join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow,
+        null if history decided; first_time, last_time: when these began, null where the log has no times of
+        day; reach: which workers are slow together, {", ".join(CULPRIT_REACHES)}; slow_host, slow_rack: its
+        name where that is the reach; workers: all workers of the culprit, empty if it is one worker.
+        direction and all fields after it are null where a version before 0.4.0 wrote the row
     """,
     own={"culprits": pa.list_(CULPRIT)},
 )
@@ -104,22 +104,21 @@ CULPRIT_RULES: Final = col.rules(f"""
 
 JOB_CAUSES: Final = Table(
     "job_causes",
-    "One row per replayed unit and cause; of data_loading only where the log has data-loads, "
-    "of mixed_hardware only where workers are on two known types of GPU. "
+    "One row per replayed unit and cause; for data_loading only where the log has data-loads, for "
+    "mixed_hardware only where workers are on two known types of GPU. "
     "Estimates from replays: the work stays, its uneven part is removed. "
     "Fractions are of T_actual, as computed, never clipped: a fix may "
-    "save less than nothing. None saves more than the step: where the replay is longer than the recorded "
-    "step and one would, all fractions of the unit are scaled down alike. "
-    "time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
-    "alone saves, and must not be added up: one cause can hide behind another. attributed_fraction and "
-    "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-    f"{CAUSE_UNEXPLAINED} the former are what steps would take less, beside all fixes, without deviations "
-    "that no cause explains and the job's noise does not either; its attributed values are 0. "
-    "lost_fraction and lost_gpu_hours are what the report and the views call lost: the recorded step time "
-    "less that with all causes fixed and without any other deviation beyond the job's own noise, of analysed "
-    "units only. "
-    "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
-    f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
+    "save less than nothing. None saves more than the step: if the replay is longer than the recorded step "
+    "and a fix would save more, all fractions of the unit are scaled down alike. time_saved_fraction and "
+    "recoverable_gpu_hours say what fixing this cause alone saves, and must not be added up: one cause can "
+    "hide behind another. attributed_fraction and attributed_gpu_hours share out what all fixes together "
+    "save, and may be added up. For the cause {CAUSE_UNEXPLAINED} the former are the further time that steps "
+    "would save, after all fixes, without deviations that neither a cause nor the job's noise explains; its "
+    "attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views call lost: "
+    "the recorded step time less that with all causes fixed and without any other deviation beyond the "
+    "job's own noise, for analysed units only. "
+    "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what is "
+    f"attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
     "still has the best estimate: the flag says why to trust it less.",
     grain=(*UNIT_KEY, "cause"),
     columns=(
@@ -151,9 +150,9 @@ JOB_CAUSES: Final = Table(
         ),
         *col.interval(*HOURS_OF),
         *col.declared("""
-            diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that the
-                diagnosis's own error makes, whatever was recorded: the same on all days of a run, so that it
-                adds up; null where there is no interval
+            diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that comes
+                from the diagnosis's own error, whatever was recorded: the same on all days of a run, so that
+                it adds up; null where there is no interval
             """),
         *col.interval(*HOURS_OF.values(), unit="GPU h"),
         *col.declared(
@@ -188,8 +187,8 @@ JOB_CAUSES: Final = Table(
 
 JOB_BASELINE: Final = Table(
     "job_baseline",
-    "One row per replayed unit: the few numbers that judge other units of the same model and layout, and "
-    "other jobs on the same hosts, when their steps cannot decide (job_causes). Its values are "
+    "One row per replayed unit: the few numbers by which other units of the same model and layout, and other "
+    "jobs on the same hosts, are judged when their steps cannot decide (job_causes). Its values are "
     "never revised.",
     grain=UNIT_KEY,
     columns=col.declared(
@@ -209,10 +208,10 @@ JOB_BASELINE: Final = Table(
         actual_step_s (seconds >= 0): as in job_slowdown
         ideal_step_s
         stages (stages): each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers
-            in a step, median over steps, then lower median over dp ranks, on a slower type of GPU as on the
-            fastest; hosts: of its replayed ranks, each once, null if not logged
+            in a step, median over steps, then lower median over dp ranks, converted to the fastest type of
+            GPU; hosts: of its replayed ranks, each once, null if not logged
         op_types (op_types): op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if
-            they differ, and over send and recv; of transfers it may be a little below 0, as clocks differ
+            they differ, and over send and recv; for transfers it may be a little below 0, as clocks differ
         slow_hosts (slow_hosts): hosts of workers that the unit's steps show to be always slow, without a
             flag. effect: how much longer their ops take, as a share of the usual time
         """,

@@ -43,11 +43,11 @@ OP_TYPE_GROUPS: Final = {
 }
 """Op types that op_type_slowdown counts as one; others count separately."""
 COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
-"""What it counts: send and recv of one direction as one."""
+"""Counted op types: send and recv of one direction as one."""
 
 ALL_OP_TYPES: Final = "all"
 ALL_STAGES: Final = -1
-"""Op type and stage in rows of exposed_communication that are of every one."""
+"""Op type and stage in rows of exposed_communication that cover all of them."""
 
 
 class Scope:
@@ -94,7 +94,7 @@ HEALTH_WARNING: Final = "warning"
 HEALTH_ERROR: Final = "error"
 HEALTH_FATAL: Final = "fatal"
 HEALTH_SEVERITIES: Final = (HEALTH_OK, HEALTH_INFO, HEALTH_WARNING, HEALTH_ERROR, HEALTH_FATAL)
-"""What is checked on a host, what an event says of a check, and how bad that is, the worst last."""
+"""What is checked on a host, what an event says about a check, and how bad that is, the worst last."""
 
 KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
@@ -188,7 +188,7 @@ FILE_REASONS: Final = (
 CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
-"""Scenario in which every cause is fixed: what it saves is what the unit loses."""
+"""Scenario in which every cause is fixed: its saving is the unit's loss."""
 CAUSES: Final = (
     "slow_worker",
     "stage_imbalance",
@@ -200,11 +200,12 @@ CAUSES: Final = (
     CAUSE_MIXED_HARDWARE,
     CAUSE_UNEXPLAINED,
 )
-"""Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
+"""Why a job is slow, in the order of the kernel's codes; each but the last has a fix that is replayed."""
 LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
-"""A unit has rows of these only where its log records what shows them."""
+"""A unit has rows of these only where its log can show them."""
 MACHINE_CAUSES: Final = ("slow_worker", "communication")
-"""Causes that another machine would not have, if their culprit is one; others lie in the job."""
+"""Causes that another machine would not have, if their culprit is a machine; the other causes lie in the job.
+"""
 
 FLAG_REASONS: Final = (
     "few_steps",
@@ -230,14 +231,15 @@ NOBODY_LATE: Final = "nobody_late"
 """Flag of a cause in a unit where all workers wait for long in steps in which no worker is late."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
-"""In which steps a culprit was slow: all of the course `always`, a single one, or others."""
+"""In which steps a culprit was slow: all steps of the course `always`, a single step, or others."""
 
 CULPRIT_REACHES: Final = ("worker", "host", "stage", "replica", "link", "rack")
-"""What is slow together, in the order of the kernel's codes."""
+"""Which workers are slow together, in the order of the kernel's codes."""
 
 DIRECTION_BOTH: Final = "both"
 COMPUTE_DIRECTIONS: Final = ("forward", "backward")
-"""What is slow of a culprit: forward-computes, backward-computes, both, or another op type by its name."""
+"""Which ops of a culprit are slow: forward-computes, backward-computes, both, or another op type by its name.
+"""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """Evidence of a diagnosis, in the kernel's order; a missing number has no key."""
@@ -315,10 +317,10 @@ FURTHER_TABLES: Final = (
     JOB_POWER,
     MITIGATIONS,
 )
-"""A replayed unit has rows in these only where its logs answer what they ask."""
+"""A replayed unit has rows in these only where its logs hold the needed records."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
-"""Days have rows in these only where several runs are part of a whole."""
+"""Days have rows in these only where several runs form a whole."""
 FLEET_TABLES: Final = (
     FLEET_DAY,
     CAUSE_DAY,
@@ -334,9 +336,11 @@ FLEET_TABLES: Final = (
     JOB_CHANGES,
 )
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
-"""Readers see these as of the latest publication, all together; the logs and live tables as they are."""
+"""Readers see these as of the latest publication, all together; the logs and live tables in their latest
+version."""
 LIVE_TABLES: Final = (LIVE_SLOWDOWN, LIVE_CAUSES)
-"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
+"""Tables of runs in progress: preliminary, so no publication has them, and readers see each in its latest
+version."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 
@@ -355,7 +359,7 @@ UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
 PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
-"""Phases of publications."""
+"""Phases of publications: those of a night, and others that publish."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
@@ -364,25 +368,27 @@ SLOWER_THAN_BEFORE: Final = 1.1
 """A unit whose steps take this many times as long as on earlier days is slower than before."""
 
 NEWS_FRACTION: Final = 0.025
-"""A cause is new, or gone, if its loss changed by this part of the recorded time, not only crossed a line."""
+"""A cause is new, or gone, if its loss changed by at least this part of the recorded time; crossing a
+threshold is not enough."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
 
 WHOLE_SHARE: Final = 0.5
-"""Slow workers (M_W above it), or the last stage (M_S from it on), then drive a job's slowness."""
+"""Slow workers drive a job's slowness if M_W is above this, the last stage if M_S is at least this."""
 MOST_SIMILAR_CORRELATION: Final = 0.9
-"""From this correlation of forward and backward times on, sequences of uneven length do."""
+"""Sequences of uneven length drive a job's slowness if the correlation of forward and backward times is at
+least this."""
 
 SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
 SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
-"""Jobs by GPUs: each bucket ends before its bound."""
+"""Jobs by number of GPUs: each bucket ends before its bound."""
 NOT_STATED: Final = "(not stated)"
 """Group of units whose manifest does not state the value."""
 
 
 class Exit:
-    """Exit statuses of every entry point; a retry can help only after FAILED. SLOWER is of `diff` alone."""
+    """Exit statuses of every entry point; a retry can help only after FAILED. SLOWER belongs to `diff` alone."""
 
     DONE: Final = 0
     FAILED: Final = 1
@@ -394,4 +400,5 @@ class Exit:
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"
 RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused", RUN_STARTED, RUN_KILLED)
-"""How a run ended, in pipeline_runs: the position is the exit status; then running, and killed."""
+"""How a run ended, in pipeline_runs: the position is the exit status; after those: still running, and killed.
+"""

@@ -25,7 +25,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused, simulate_job
 
 ALL_TOGETHER: Final = "all together"
-"""Scenario that changes what any of several predicates chooses."""
+"""Scenario that changes the ops chosen by any of several predicates."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def replay_scenarios(
 def _masks(
     blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
 ) -> Iterator[list[Mask]]:
-    """Yield for each block the mask of ops that each scenario changes, and of several also their union."""
+    """Yield for each block the mask of ops that each scenario changes, and with several scenarios also their
+    union."""
     workers = WorkerRows.of(rows)
     for block in blocks:
         columns = BlockColumns(block, rows.steps, workers)

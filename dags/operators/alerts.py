@@ -48,12 +48,12 @@ def alert_failure(context: "Context") -> None:
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
-    reason = str(error) if error else "the process ended without a word (killed, or lost with its machine)"
+    reason = str(error) if error else "the process ended without a message (killed, or lost with its machine)"
     post(context, kind, f"{task.dag_id}.{task.task_id} failed: {reason}", {})
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post changes, hosts to drain and warnings of a night, or a round of `watch`, from the task's XCom."""
+    """Post changes, hosts to drain and warnings of a night, or of a round of `watch`, from the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):

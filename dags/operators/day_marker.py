@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BACKFILL: Final = "backfill"
-"""Type of a run that `airflow backfill create` has made."""
+"""Run type of runs that `airflow backfill create` made."""
 
 
 class DayMarkerSensor(BaseSensorOperator):
@@ -71,7 +71,7 @@ class DayMarkerSensor(BaseSensorOperator):
         try:
             return self._look()
         except PermissionError as error:  # which no later look mends
-            raise AirflowFailException(f"{self.marker()} may not be looked for: {error}") from error
+            raise AirflowFailException(f"looking for {self.marker()} is not allowed: {error}") from error
         except OSError as error:  # raised, it would cost one of the day's three tries
             self.log.warning("%s could not be looked for: %s", self.marker(), error)
             return False

@@ -1,15 +1,15 @@
--- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else per
--- cause and job, over all analysed days with the cause; the last row is what no cause explains.
--- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
--- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
--- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
--- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
--- in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the diagnosis within
--- a run themselves; null where an earlier version wrote a row.
--- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
--- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
--- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
--- where what lies in one host is of that host; null where no mitigation of the cause saves anything. See mitigations.
+-- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else
+-- per cause and job, over all analysed days with the cause; the last row is the unexplained loss. lost_gpu_hours (and
+-- lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what the fleet lost;
+-- recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
+-- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is the largest
+-- part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason in job_causes. low
+-- and high are the ends of 90 % intervals: the squares of errors add up; within a run, errors of the diagnosis add up
+-- themselves; null where an earlier version wrote a row. explained_by are the checks of the host that failed before it
+-- was slow, or with it, and that explain it by cause_evidence, such as 'gpu 3 throttle_thermal'; null without one.
+-- mitigation is the possible change that saves most in the row's units, by replay, and mitigation_gpu_hours what it
+-- saves there; for a cause that lies in one host, only what it saves for that host; null where no mitigation of the
+-- cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,

@@ -1,12 +1,13 @@
 -- What is lost to which host: one row per analysed unit, cause and host if the culprit is a host or a worker on a known
--- one, else per unit and cause (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
--- may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its cause in the unit, by
--- what its culprits lost where that is known of all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
--- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
--- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
--- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares add
--- up: that of the diagnosis (shared) is the same on all days of a run and adds up over them, the rest is of the day's steps
--- and independent. Of one unit and cause all adds up; of different runs squares do.
+-- one, else per unit and cause (host null), and one per unit for the unexplained loss. lost_fraction, lost_s and
+-- lost_gpu_hours may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its
+-- cause in the unit, by what its culprits lost if that is known for all (lost_s of a culprit), else by effect and share
+-- of steps, an estimate; the parts of one unit and cause add up to 1. attributed_gpu_hours and recoverable_gpu_hours
+-- are those of job_causes times part, the latter what fixing this cause alone saves: not to be summed over causes.
+-- is_flagged: the row has a flag_reason in job_causes.
+-- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares
+-- add up: that of the diagnosis (shared) is the same on all days of a run and adds up over them, the rest belongs to
+-- the day's steps and is independent. Within one unit and cause, half widths add up; between runs, their squares do.
 WITH held AS (
     SELECT
         log_date, job_id, run_id, cause,

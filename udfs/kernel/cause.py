@@ -1,4 +1,4 @@
-"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel knows no names."""
+"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel has no strings."""
 
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ TYPE_OR_WORKER: Final = 11
 """Why to trust an answer less than others."""
 
 ALL: Final = -1
-"""Stage or dp rank of a culprit that is not one of them."""
+"""Stage or dp rank of a culprit that has none."""
 
 ALWAYS: Final = 0
 FROM: Final = 1
@@ -50,10 +50,10 @@ STAGE: Final = 2
 REPLICA: Final = 3
 LINK: Final = 4
 RACK: Final = 5
-"""Reach of a culprit: what is slow together."""
+"""Reach of a culprit: which workers are slow together."""
 
 BOTH: Final = -1
-"""Direction of a culprit that is slow in forwards and backwards alike; else the code of the op type."""
+"""Direction of a culprit that is equally slow in forwards and backwards; else the code of the op type."""
 
 
 class Culprit(NamedTuple):

@@ -16,13 +16,13 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, median, medians_along
 
 SAME_S: Final = 1e-7
-"""Ops of one worker that start and end so close together are one call: logs keep a tenth of a us. [s]"""
+"""Ops of one worker that start and end this close together are one call: logs store a tenth of a us. [s]"""
 
 TIGHT_S: Final = 2e-4
-"""Transfers whose ends agree to this need no second opinion. [s]"""
+"""Transfers whose ends agree this closely need no second estimate. [s]"""
 
 ONE_WAY_S: Final = 5e-3
-"""How far a link of one direction may be off: there a transfer looks like a clock. [s]"""
+"""Largest error of a link with one direction: there a transfer looks like a clock. [s]"""
 
 Key: TypeAlias = tuple[int, int, int]
 """(LINK, stage, next stage) or (op type, stage or -1 for several, which of such groups)."""

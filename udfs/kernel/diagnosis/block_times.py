@@ -15,10 +15,11 @@ from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 
 ENTERED: Final = frozenset({*ot.MEETS_ACROSS_DP, ot.OPTIMIZER, ot.GC})
-"""Op types to which a worker may be late by itself; before others it waits for ranks that do not count."""
+"""Op types that a worker itself can start late; before other types it waits for ranks that do not count."""
 
 LEAST_CHUNK: Final = 0.01
-"""Mean time of a chunk that counts, on the stage where it takes longest, as a share of the longest one's."""
+"""A chunk counts from this mean time on, on the stage where it takes longest, as a share of the longest
+chunk's."""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -129,7 +130,7 @@ def _kept_delays(
 
 @once_per_graph
 def _met(graph: OpGraph) -> frozenset[int]:
-    """Ops that meet others."""
+    """Ops that meet others in a rendezvous."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
@@ -181,7 +182,8 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
-    """Ops behind which a worker may begin a collective: its last transfers, for gathers its computes too."""
+    """Ops after which a worker may begin a collective: its last transfers, and for gathers its computes too.
+    """
     found: dict[int, list[int]] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops

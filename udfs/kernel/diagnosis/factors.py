@@ -22,14 +22,13 @@ PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
 
 ROUNDS: Final = 3
-"""Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
+"""Rounds of re-estimating slow workers: each trusts the data of workers less that the round before named."""
 
 MOST_MISFIT: Final = 0.5
-"""Log that a compute counts for what a model leaves, however far it lies off: a pause of a light microbatch
-says nothing of the model."""
+"""Residuals of computes are cut at this log: a pause of a light microbatch says nothing about the model."""
 
 LEAST_CHANGE: Final = 0.005
-"""Log by which the mean factor of a worker must change for another look to tell more."""
+"""Another round is made while the mean factor of a worker changes by this log."""
 
 SAMPLE: Final = 256
 """Values sampled to estimate the median of all."""

@@ -11,10 +11,10 @@ LEAST_LOG: Final = 0.03
 
 ALIKE: Final = 0.15
 LEAST_ALIKE: Final = 0.01
-"""Spread, as a share of the log factor, up to which stages, directions and chunks are slow alike."""
+"""Largest spread, as a share of the log factor, of stages, directions and chunks that are equally slow."""
 
 CLEAR_LOG: Final = float(np.log(1.5))
-"""Beyond, a stage that is slow alike in all it does is not one of a few layers more."""
+"""Above this, equal slowness in all ops of a stage is not due to a few more layers."""
 
 HALF: Final = 0.5
 """Part of a stage's log factor that other workers of its host have at least if the host is slow."""
