@@ -100,7 +100,8 @@ SUMMARY: Final = (
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""The JVM ends before thorough compilation pays; without a size, one night fills its code cache."""
+"""With these, the JVM ends before thorough compilation pays; without a size, one night fills its code cache.
+"""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units

@@ -1,4 +1,4 @@
-"""What tests share: one Spark session for all of them, and the published traces."""
+"""Shared by all tests: one Spark session, and the published traces."""
 
 import gc
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def published_traces() -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten_tables() -> Iterator[None]:
-    """Delta keeps an hour what it knows of each table: of hundreds in a run, more than fits into memory."""
+    """Delta caches its state of each table for an hour: hundreds of tables in a run do not fit into memory."""
     yield
     session_of_tests = SparkSession.getActiveSession()
     if session_of_tests is not None:

@@ -69,7 +69,7 @@ def mitigated(
     settings: SimulationSettings | None = None,
     memory: float = inf,
 ) -> Mitigations:
-    """Replay each mitigation of one unit, as a night does those of its causes.
+    """Replay each mitigation of one unit, as a night does for the unit's causes.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
@@ -107,18 +107,19 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"
-    even = "no microbatch is known to be heavier than others, by its data and not by a slow worker"
+    even = "no microbatch is known to be heavier than others because of its data and not of a slow worker"
     one = "there is one dp rank"
     return {
         LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
         OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has too few microbatches, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
-        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
+        COLLECTIONS: "no worker is known to pause; it may be slow or have heavier data",
+        HOST_EXCHANGED: "no worker on a known host is slow; it may have heavier data",
         REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
         LIGHTER_REPLICA: one if layout.dp_size == 1 else none_slow,
-        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
+        OVERLAP: "too little of any communication lengthens steps, or the direction of transfers is not "
+        "known",
         CHECKPOINTS: f"its events show no interval, or fewer than {LEAST_FAILURES} failures",
     }

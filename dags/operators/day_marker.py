@@ -54,7 +54,8 @@ class DayMarkerSensor(BaseSensorOperator):
             )
         if not _DAY.fullmatch(self.log_date):
             raise AirflowFailException(
-                f"{self.log_date!r} is not a log date: name the day, or the event's partition, as 2026-01-05"
+                f"{self.log_date!r} is not a log date: name the day, or the event's partition, as in "
+                "2026-01-05"
             )
         run = context.get("dag_run")
         if run is not None and run.run_type == _BACKFILL:

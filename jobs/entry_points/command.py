@@ -25,7 +25,7 @@ ENGINE: Final = option(
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"
-"""Imported where it is asked for: Spark alone takes longer to import than DuckDB to answer."""
+"""Imported on first use: Spark alone takes longer to import than DuckDB to answer."""
 
 Body = Callable[[Reader, Settings, Arguments], None]
 

@@ -23,7 +23,7 @@ from schemas.table import Expectation, Table
 
 _ROWS: Final = "rows_of_table"
 MOST_KEPT: Final = 100_000
-"""Broken rows of a table that are returned: enough to see why."""
+"""Most broken rows of a table that are returned: enough to see the reason."""
 
 
 def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[Check]:
@@ -69,12 +69,12 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
 
 
 def _differences(table: Table, rows: Rows) -> str:
-    """What the columns lack; staged rows were written with those of the table."""
+    """Columns that are missing or wrong; staged rows were written with those of the table."""
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """All that rows must fulfil, their key last; lists that their writer has checked are left out."""
+    """Everything that rows must meet, their key last; lists that their writer has checked are left out."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
@@ -83,7 +83,7 @@ def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> lis
 
 @contextmanager
 def _lent(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection in which the rows are _ROWS."""
+    """Yield a connection in which _ROWS names the rows."""
     with duckdb.connect(":memory:", config=ALONE) as connection:
         for statement in (*SETTINGS, WHOLE):
             connection.execute(statement)
@@ -135,7 +135,7 @@ def _days(
 
 
 def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
-    """Query of the rows that break expectations, with the names of these."""
+    """Query of the rows that break expectations, with the names of these expectations."""
     same_keys = f"count(*) OVER (PARTITION BY {', '.join(table.grain)}) > 1"
     breaks = {each.name: _breaks(each) for each in expectations if each.condition} | {
         KEY_EXPECTATION: same_keys

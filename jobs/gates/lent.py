@@ -1,4 +1,4 @@
-"""Rows of tables for DuckDB, which judges them where they are: in the driver or in files."""
+"""Rows of tables for DuckDB, which judges them in place: in the driver or in files."""
 
 import duckdb
 

@@ -1,4 +1,4 @@
-"""Culprits in words: what is slow, since when, by how much."""
+"""Culprits in words: which ops are slow, since when, by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -14,9 +14,10 @@ _PEER: Final = {
     "backward-send": ("backward transfers to", -1),
     "backward-recv": ("backward transfers from", 1),
 }
-"""Transfers between stages: in words, and on which stage after its own the other end is."""
+"""Transfers between stages: in words, and the distance to the stage at the other end."""
 IN_SECONDS: Final = ("pause", "communication", "launch_delay", "data_loading")
-"""Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
+"""Causes whose effect is seconds lost per step that they strike; for others it is a share of the usual time.
+"""
 _UNEVEN_STAGES: Final = "stage_imbalance"
 """Its work goes to the other stages, so that its usual time contains its own."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
@@ -26,7 +27,7 @@ _DIRECTIONS: Final[dict[str | None, str]] = {
 }
 _ALWAYS: Final = CULPRIT_COURSES[0]
 _ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
-"""Collectives: a worker is slow in one where it enters it late, by a share of the step."""
+"""Collectives: a worker is slow in one if it enters it late, by a share of the step."""
 
 
 def culprit_words(
@@ -66,7 +67,7 @@ def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
-    """Return the last step before the costliest culprit turned slow, and the first after.
+    """Return the last step before the costliest culprit became slow, and the first after.
 
     steps : of the unit, in their order.
     """

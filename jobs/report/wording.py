@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from schemas.vocabulary import CAUSES
 
 MISSING: Final = "\N{EN DASH}"
-"""What is shown without a number."""
+"""Shown where there is no number."""
 
 
 class CauseWords(NamedTuple):
@@ -34,7 +34,7 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
     zip(
         CAUSES,
         (
-            CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
+            CauseWords("slow worker", "repair or replace the host, or exclude it", _OF_WORKERS),
             CauseWords(
                 "uneven stages (stage_imbalance)",
                 "move layers, or the loss, between pipeline stages",
@@ -45,15 +45,15 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
             ),
             CauseWords(
                 "pauses (pause)",
-                "look at what pauses these workers: garbage collection, checkpoints, power, storage",
+                "check what pauses these workers: garbage collection, checkpoints, power, storage",
             ),
-            CauseWords("slow transfers (communication)", "look at the links between these workers"),
+            CauseWords("slow transfers (communication)", "check the links between these workers"),
             CauseWords(
                 "late starts (launch_delay)", "load data ahead: the step waits for it before its first op"
             ),
             CauseWords(
                 "slow loading (data_loading)",
-                "load further ahead, with more loaders, or look at the storage that these workers read",
+                "load further ahead, with more loaders, or check the storage that these workers read",
             ),
             CauseWords(
                 "unlike GPUs (mixed_hardware)",
@@ -70,7 +70,7 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
 )
 
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
-"""What helps against pauses that strike the workers in different steps, and no others."""
+"""Helps against pauses that strike the workers in different steps, and against nothing else."""
 
 FLAG_WORDS: Final[dict[str, str]] = {
     "few_steps": "from few steps",
@@ -78,39 +78,40 @@ FLAG_WORDS: Final[dict[str, str]] = {
     "slow_worker_or_stage_imbalance": "with one replica a slow worker and a heavy stage look the same",
     "slow_worker_or_data_imbalance": "with one stage a slow worker and longer data look the same",
     "no_usual_transfer": "no usual transfer to compare with",
-    "many_slow_workers": "too many workers are slow to say what is usual",
+    "many_slow_workers": "too many workers are slow to know the usual time",
     "clock_skew": "the clocks of the hosts are too far apart",
-    "mostly_unexplained": "most of the loss is explained by no cause",
+    "mostly_unexplained": "most of the loss has no known cause",
     "high_discrepancy": "replay and recording are more than 5 % apart",
     "mixed_hardware_or_stage_imbalance": "types of GPU share no stage: slow types look like heavy stages",
     "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
-    "nobody_late": "all workers wait for long in reduce-scatters to which none comes late: one that is slow "
-    "in its own looks like a slow network",
+    "nobody_late": "all workers wait for long in reduce-scatters, though no worker comes late: a worker that "
+    "is slow in its own reduce-scatter looks like a slow network",
     "judged_by_history": "other jobs or earlier days decided",
 }
 
 STATUS_FIXES: Final[dict[str, str]] = {
-    "unusable_log": "see what the files lack: straggler convert FOLDER --check",
-    "step_times_only": "record single ops to learn why: rank logs by the emitter, or torch.profiler",
+    "unusable_log": "check what the files lack: straggler convert FOLDER --check",
+    "step_times_only": "record single ops to find the cause: rank logs by the emitter, or torch.profiler",
     "no_manifest": "put a job.json beside the logs, with the job's layout, and {again}",
     "bad_layout": "correct the layout in job.json, and {again}",
-    "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
-    "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
+    "too_many_restarts": "give each attempt its own run id, or raise maximum_restarts in the settings",
+    "no_ops": "check that the log files of this day are in the landing, and which of their lines were "
+    "rejected",
     "implausible_times": "write start_us and duration_us in microseconds, t0_us in microseconds since 1970",
-    "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
+    "corrupt_trace": "check the ops named above: the recorder wrote what cannot have happened",
     "missing_workers": "look for workers whose file is missing or was rejected: a step needs all",
     "some_ranks": "profile every rank of the job: a replay needs all",
-    "odd_ranks": "see whether the ranks named above are numbered as job.json's layout says",
-    "partial_trace": "record sends and receives too: without them no replay tells who waits for whom",
+    "odd_ranks": "check whether the ranks named above are numbered as job.json's layout says",
+    "partial_trace": "record sends and receives too: without them a replay does not know who waits for whom",
     "too_few_steps": "record more steps in a day",
     "unknown_clocks": "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
     "high_discrepancy": "look for time that no op covers, such as data loading within a step",
     "failed": "report it with the traceback",
 }
-"""What to do about a unit that is not analysed; `again` is what then follows."""
+"""What to do about a unit that is not analysed; `again` is the step that then follows."""
 
 STATUS_WORDS: Final[dict[str, str]] = {
-    "unusable_log": "log of a tool that no replay can be made of",
+    "unusable_log": "log of a tool that cannot be replayed",
     "step_times_only": "step times and no ops",
     "no_manifest": "no manifest (job.json)",
     "bad_layout": "manifest with a wrong or missing layout",
@@ -126,7 +127,7 @@ STATUS_WORDS: Final[dict[str, str]] = {
     "unknown_clocks": "clocks apart by an unknown time",
     "high_discrepancy": "replay and recording too far apart",
     "analysed": "analysed",
-    "failed": "our own defect",
+    "failed": "a defect of this software",
 }
 
 

@@ -14,9 +14,9 @@ from jobs.runtime.errors import PlainError
 from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
-"""Imported where a file of a store is opened, which an install need not reach."""
+"""Imported when a file of a store is opened, which not every install can do."""
 WHOLE_BYTES: Final = 4 << 20
-"""Smaller files of a store come whole."""
+"""Files of a store up to this size are read whole."""
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +39,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Filesystem of a bucket, reached by the variables by which Delta commits there: Arrow reads others."""
+    """Filesystem of a bucket, reached by the same variables as Delta's commits there: Arrow reads others."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
@@ -88,7 +88,7 @@ class StoreError(PlainError):
 
 @contextmanager
 def delivering(path: str) -> Iterator[None]:
-    """Turn errors of a store into StoreError, which names what was to be read."""
+    """Turn errors of a store into StoreError, which names the path to be read."""
     try:
         yield
     except FileNotFoundError:
@@ -130,7 +130,7 @@ class _Delivered(RawIOBase):
 
 
 class _Written(RawIOBase):
-    """An object that is being written, from any buffers. Closed, it is there."""
+    """An object that is written from any buffers. It exists once it is closed."""
 
     def __init__(self, writer: Any) -> None:  # noqa: ANN401  # obstore's
         self._writer, self._bytes = writer, 0

@@ -17,7 +17,7 @@ from schemas.vocabulary import RUN_EVENTS_FORMAT, RunEvent
 
 Times = NDArray[np.float64]
 SPREAD: Final = 0.3
-"""Start-ups, outages and checkpoints take their usual time, less or more by up to this part."""
+"""Start-ups, outages and checkpoints take their usual time, plus or minus this part."""
 
 
 @dataclass(frozen=True)

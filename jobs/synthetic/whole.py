@@ -12,7 +12,7 @@ from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 
 ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
-"""Each may wait for those before it."""
+"""Each may wait for the ones before it."""
 STARTED_US: Final = 1_767_600_000_000_000
 
 Seconds = NDArray[np.float64]

@@ -20,7 +20,7 @@ MARKER = "log_date=2026-01-05/_SUCCESS"
 
 
 class FirstLook:
-    """What a sensor asks of its task instance."""
+    """The attributes of a task instance that a sensor uses."""
 
     def get_first_reschedule_date(self, _: object) -> None:
         """Not looked before."""
@@ -110,7 +110,7 @@ def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what
 
 
 def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
-    """Days that will never be finished would hold up all others for most of a day each."""
+    """Days that are never finished would delay all others for most of a day each."""
     with pytest.raises(AirflowSensorTimeout, match="is missing, and a backfill does not wait: the producers"):
         wait(tmp_path).execute(IN_A_BACKFILL)
     finish_day(tmp_path, DAY)

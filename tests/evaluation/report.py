@@ -30,7 +30,7 @@ class Section:
 
 
 def percent(column: "pd.Series[bool]") -> float:
-    """Share that is true of what is known. [%]"""
+    """True share of the known ones. [%]"""
     known = column.dropna()
     return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
 

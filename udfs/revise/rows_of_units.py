@@ -1,4 +1,5 @@
-"""Rows of many units, of which Python has those of few at a time: as objects they take ten times as much."""
+"""Rows of many units, converted to Python objects for a few at a time: as objects they take ten times as much
+memory."""
 
 from collections.abc import Iterator
 from itertools import islice

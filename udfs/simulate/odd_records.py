@@ -24,29 +24,30 @@ DAY_US: Final = 86_400_000_000
 SECOND_US: Final = 1_000_000
 
 MOST_NAMED: Final = 5
-"""Odd ranks, or missing workers, that a status names."""
+"""Most odd ranks, or missing workers, that a status names."""
 
 MOST_ODD: Final = 0.2
-"""Up to this share of the steps those with an odd rank-step are left out: beyond, it is how the job is."""
+"""Up to this share of the steps, those with an odd rank-step are left out: beyond it, the job itself varies.
+"""
 
 ENOUGH_STEPS: Final = 10
-"""In fewer steps nothing is usual."""
+"""With fewer steps nothing counts as usual."""
 
 OPTIONAL: Final = (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER)
 """Local ops that some steps lack: no other op waits for them."""
 
 TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
-"""Ops that take as long on all ranks, but for a few times."""
+"""Ops that take equally long on all ranks, within a small factor."""
 
 UNITS: Final = (3.0, 6.0)
-"""Milliseconds or seconds for microseconds, or the other way round: powers of ten."""
+"""Milliseconds or seconds instead of microseconds, or the reverse: powers of ten."""
 
 YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
 """Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
 
 LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
-"""Where single ops are less apart, so are their ranks."""
+"""If single ops differ by less, so do their ranks."""
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:

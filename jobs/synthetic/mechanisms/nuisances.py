@@ -1,4 +1,4 @@
-"""Nuisances: effects that make a diagnosis harder without being a cause of their own.
+"""Nuisances: effects that make a diagnosis harder without being a separate cause.
 
 Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
 straggler, so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes

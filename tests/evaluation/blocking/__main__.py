@@ -1,4 +1,4 @@
-"""How near the replay comes to jobs whose transfers block, or do not.
+"""Accuracy of the replay on jobs whose transfers block, or do not.
 
 `python -m tests.evaluation.blocking --jobs 400`
 """
@@ -20,11 +20,11 @@ CAUSE_OF: Final = {
     "late": "launch_delay",
 }
 SAME: Final = 1e-3
-"""Of slowdowns and step times that agree."""
+"""Tolerance for slowdowns and step times that agree."""
 LEAST_LOST: Final = 0.025
-"""Of the step time: a fault that costs more is to be named."""
+"""A fault that costs more than this share of the step time must be named."""
 SHOWN: Final = 0.005
-"""A discrepancy below shows nothing."""
+"""A discrepancy below this shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
     "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
@@ -36,7 +36,7 @@ CAUSE_TITLES: Final = (
 
 
 class Outcome(NamedTuple):
-    """What the replay says of one job; sure: causes that hold and have no flag."""
+    """The replay's results for one job; sure: causes that hold and have no flag."""
 
     drawn: Drawn
     blocking: frozenset[str]
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
     @property
     def cause(self) -> str | None:
-        """What is to be named."""
+        """Causes that must be named."""
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
         return CAUSE_OF.get(self.drawn.fault) if lost >= LEAST_LOST else None
 
@@ -93,14 +93,14 @@ class Outcome(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A job, and its twin that waits for no transfer."""
+    """A job, and its control, which waits for no transfer."""
 
     job: Outcome
     twin: Outcome
 
     @property
     def is_worse(self) -> bool:
-        """Whether causes are further from the truth than on the twin."""
+        """Whether causes are further from the truth than on the control."""
         job, twin = self
         missed = job.cause is not None and twin.is_named and not job.is_named
         return (
@@ -153,7 +153,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """One line of the table of causes; asked for are faults that cost enough in the job and in its twin."""
+    """One line of the table of causes; only faults count that cost enough in the job and in its control."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
@@ -163,7 +163,7 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
-    """Of how many jobs, and of how many twins, something holds."""
+    """In how many jobs, and in how many controls, something holds."""
     of_jobs, of_twins = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
     return str(of_jobs), str(of_twins)
 

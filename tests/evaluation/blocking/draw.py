@@ -1,4 +1,4 @@
-"""Draws jobs, records them, and says what is true of them.
+"""Draws jobs, records them, and states their truth.
 
 S can be known unless more than half of the receives of a direction end, in the log, with the copy of an eager
 send of the same call: their data were there, and since when is unknown. Then their median is not a transfer.
@@ -35,12 +35,13 @@ KINDS: Final = {
     "buffered, fused": (EVERY, True),
     "buffered, receives": (RECVS, False),
 }
-"""Which transfers block, and whether some are one call; those whose sends are eager are called so."""
+"""Which transfers block, and whether some are one call; types whose sends are eager have that in their name.
+"""
 HEAVY: Final = 1.3
 FAULTS: Final = ("none", "worker", "link", "stage", "late")
 MOST_HIDDEN: Final = 0.5
 NOTICED_S: Final = 1e-7
-"""Logs keep a tenth of a microsecond."""
+"""Logs store a tenth of a microsecond."""
 FIRST_US: Final = 1_767_600_000_000_000
 
 
@@ -72,7 +73,7 @@ class Drawn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the log holds what the slowdown needs."""
+        """Whether the log holds everything that the slowdown needs."""
         return self.hidden <= MOST_HIDDEN
 
 
@@ -85,7 +86,7 @@ class Recorded(NamedTuple):
 
 
 def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
-    """A job of given times, recorded."""
+    """A recorded job with given times."""
     ops = Pipeline(job, times).run()
     return Recorded(
         _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
@@ -93,7 +94,7 @@ def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
 
 
 def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
-    """Draw one job; its twin has the same layout, schedule, times and fault, and waits for no transfer."""
+    """Draw one job; its control has the same layout, schedule, times and fault, and waits for no transfer."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
     is_gpipe = not is_fused and bool(rng.random() < 0.3)
@@ -127,7 +128,7 @@ def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
 
 
 def _hidden(pipeline: Pipeline, stages: list[list[Op]]) -> float:
-    """Share of receives that were over before their call was, in the direction that has most."""
+    """Share of receives that had ended before their call did, in the direction with the largest share."""
     shares: dict[int, list[float]] = {}
     for op in (op for ops in stages for op in ops):
         if op.message is not None and op.op.endswith("-recv"):
@@ -182,7 +183,7 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times once the fault is mended: layers of a heavy stage do not vanish, others take them."""
+    """Times once the fault is fixed: layers of a heavy stage do not vanish, others take them."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 

@@ -30,7 +30,7 @@ _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HAR
 
 
 class Mitigated(NamedTuple):
-    """What mitigations make of a job; None where they have no answer, or were not asked for.
+    """Results of a job's mitigations; None where they have no answer, or were not requested.
 
     as_it_is_s      : mean replayed step time without any. [s]
     over_dp_ranks_s, balanced_s : with whole microbatches over dp ranks, or sequences over microbatches. [s]

@@ -24,13 +24,14 @@ NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
 
 LEAST_COLLECTION: Final = 0.5
-"""Collections are at least that part of the usual one."""
+"""Collections take at least this part of the usual one."""
 
 MOST_PAUSED: Final = 0.2
-"""Of more computes of a direction that pause the usual length is not known."""
+"""If a larger share of a direction's computes pauses, their usual length is not known."""
 
 LEAST_BESIDE_SLOW: Final = 4
-"""Of fewer microbatches chance decides how heavy those of a slow worker are, and that decides the step."""
+"""With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
+"""
 
 
 class Layers(NamedTuple):
@@ -162,7 +163,8 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches tell heavy microbatches from slow workers, if there are both."""
+    """Whether other stages or microbatches distinguish heavy microbatches from slow workers, if there are
+    both."""
     is_both = factors.data.is_real and _has_slow(factors)
     return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
 
@@ -224,7 +226,7 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 
 def _collections(pauses_s: Tensor) -> Floats:
-    """Lengths of what may be collections, ascending: half of all time paused is in longer ones, or shorter.
+    """Lengths of possible collections, ascending: half of all time paused is in longer ones, half in shorter.
 
     Single ops that chance made longer are far shorter, and would make collections look frequent. [s]
     """

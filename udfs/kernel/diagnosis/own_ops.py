@@ -26,11 +26,11 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
 OWN: Final = (ot.OPTIMIZER, ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD)
-"""Op types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time
-from the last worker's start to the own end."""
+"""Op types in which a worker can be slow by itself; gc runs where and when it has to. For a clip, the time
+from the last worker's start to its own end."""
 
 LEAST_SHARE: Final = 0.0025
-"""Op types that take less of a step are left alone: their scatter costs nothing that could be noticed."""
+"""Op types that take a smaller share of a step are ignored: their scatter costs nothing noticeable."""
 
 LEAST_LOG: Final = 0.05
 LEAST_ENTRY: Final = 0.005

@@ -1,4 +1,4 @@
-"""What recorded times alone show of blocking transfers: overlaps, early ends, ops that begin at once."""
+"""Evidence of blocking transfers in the recorded times alone: overlaps, early ends, ops that begin at once."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,26 +17,26 @@ TAIL: Final = (
     ot.OPTIMIZER_CLIP_MAIN_GRAD,
     ot.OPTIMIZER,
 )
-"""What follows the last compute, and blocking transfers."""
+"""Ops after the last compute, and blocking transfers."""
 
 OVERLAPPING: Final = 0.01
-"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
+"""At most this share of the transfers of a blocking type overlaps a compute: clocks and odd records."""
 
 EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
+"""At least this share of the sends of an eager type ends before its recv begins."""
 
 APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
+"""Two clocks may stay uncorrected by this much: times on them that differ by less have no known order. [s]"""
 
 LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
 
 AT_ONCE: Final = 0.99
-"""At least this share of the ops that waits postpone begins when the wait ends."""
+"""At least this share of the ops that a wait postpones begins when the wait ends."""
 
 
 def types_that_may(blocks: Sequence[StepBlock]) -> tuple[int, ...]:
-    """Types of transfers that may block, for what the record shows of overlaps."""
+    """Types of transfers that may block, according to the overlaps in the record."""
     ends_s = [block.start_s + block.duration_s for block in blocks]
     return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s))
 
@@ -91,7 +91,7 @@ def is_eager(op_type: int, blocks: Sequence[StepBlock], clock: Callable[[StepBlo
 def begin_at_once(
     plain: Sequence[StepBlock], blocking: Sequence[StepBlock], least: int = LEAST_POSTPONED
 ) -> bool:
-    """Whether the record shows the waits of blocking transfers, whatever the step time says of them.
+    """Whether the record shows the waits of blocking transfers, independent of the step time.
 
     Asked are ops that could have begun earlier, by more than a clock's noise, had their worker not waited.
     If it waited, they begin as soon as it is done; if not, their starts hardly ever fall on that instant.

@@ -18,7 +18,7 @@ from udfs.kernel.replay.masked import STACKED_VALUES, op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
 _PLACES: Final = 2**20
-"""More than there are stages or dp ranks."""
+"""Larger than any number of stages or dp ranks."""
 _CHUNKS: Final = 2**12
 
 
