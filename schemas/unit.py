@@ -13,8 +13,8 @@ class Unit(NamedTuple):
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":
-        """Key of what a day's folder holds beside its runs: the health of hosts. No folder has an empty
-        name.""" return cls(log_date, "", "")
+        """Key of the health of hosts, beside the runs in a day's folder; no folder has an empty name."""
+        return cls(log_date, "", "")
 
     @property
     def is_of_day(self) -> bool:

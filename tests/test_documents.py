@@ -1,4 +1,4 @@
-"""References in docstrings lead somewhere, and the contract names what the code declares."""
+"""References in docstrings lead somewhere, and the contract names everything that the code declares."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""One run analysed from its folder: the figures of a night, what it prints, what it says of other folders."""
+"""One run analysed from its folder: the figures of a night, its output, its errors for other folders."""
 
 import json
 import math
@@ -43,7 +43,7 @@ FACTS = ("log_date", "job_id", "run_id")
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two generated jobs on one day; to look at, not to write to."""
+    """Two generated jobs on one day; read-only."""
     folder = tmp_path_factory.mktemp("fleet") / "landing"
     assert make_fleet.main(["--landing", str(folder), *SLOW_JOB]) == 0
     return folder
@@ -51,13 +51,13 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart library takes seconds to put together: its tests do that."""
+    """The chart library takes seconds to build: its tests do that."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
 
 
 @pytest.fixture
 def run(landing: Path, tmp_path: Path) -> Path:
-    """A copy of one run's folder, to spoil."""
+    """A copy of one run's folder, to damage."""
     return shutil.copytree(run_folders(landing)[0], tmp_path / "run")
 
 
@@ -174,7 +174,7 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
 ) -> None:
-    """Where a cause must save the whole step to hold, all that is lost is unexplained."""
+    """If a cause must save the whole step to hold, all loss is unexplained."""
     monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
     _, said, _ = analyse(run)
     (found,) = json.loads(analyse(run, "--format", "json")[1])

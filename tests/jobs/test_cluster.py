@@ -1,4 +1,5 @@
-"""The project on a real standalone cluster: master and worker processes, executors without our folder."""
+"""The project on a real standalone cluster: master and worker processes, executors without the project's
+folder."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The console command: all commands by what they are for, and what each says of wrong arguments."""
+"""The console command: all commands by purpose, and the error of each for wrong arguments."""
 
 import shlex
 import subprocess
@@ -120,7 +120,7 @@ timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
 timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
 job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
 """
-"""Command lines, and how the one line begins that each gives."""
+"""Command lines, and how the one-line error of each begins."""
 
 
 @pytest.fixture(scope="module")

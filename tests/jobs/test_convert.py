@@ -1,4 +1,4 @@
-"""The command that makes rank logs of other tools' logs, or only says what is in them."""
+"""The command that converts other tools' logs to rank logs, or only prints their contents."""
 
 import gzip
 import json

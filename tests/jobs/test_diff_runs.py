@@ -52,7 +52,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a night makes of the landing, before it revises; recorded ops of the first day have expired."""
+    """Night results of the landing, before it revises; recorded ops of the first day have expired."""
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
     jobs: list[dict[str, Any]] = []
     for run in runs_in(landing):

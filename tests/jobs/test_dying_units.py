@@ -30,7 +30,7 @@ def simulate(rows, facts, *more, **named):
     return simulated(rows, facts, *more, **named)
 content.UnitFiles.content, batches.simulate_job = killing, simulate
 """
-"""What Python reads first in every worker of Spark's."""
+"""The module that Python reads first in every worker of Spark's."""
 
 JOBS: Final = ("good-1", "good-2", "good-3", "kills-ingest", "kills-simulate")
 KILLED: Final = "it ended the process that did it: killed by SIGKILL, with"

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def grown_slow() -> dict[str, list[Row]]:
-    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays as it is."""
+    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays the same."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
         for job_id in ("llm", "vision"):
@@ -69,7 +69,7 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
 
 
 def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
-    """Read without a session, as few rows are; of a day with too few before it there is no table."""
+    """Read without a session, as few rows are; a day with too few before it has no table."""
     stored = Warehouse(cast("SparkSession", None), warehouse)
     last = DAY + timedelta(DAYS - 1)
     rows = changes_so_far(stored, [last], 14)[JOB_CHANGES].to_pylist()

@@ -1,4 +1,4 @@
-"""The command mitigate: what it prints of a folder and of a unit of the warehouse, and of wrong arguments."""
+"""The command mitigate: its output for a folder and for a unit of the warehouse, and for wrong arguments."""
 
 import json
 from pathlib import Path

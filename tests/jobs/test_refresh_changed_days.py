@@ -1,4 +1,4 @@
-"""Late and corrected data: what has changed is done again, and the tables are those of data on time."""
+"""Late and corrected data: changed units are processed again, and the tables are those of data on time."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
 
 
 ONE_UNIT = {"ingest": 1, "simulate": 1, "revise": 4, "aggregate": 4}
-"""Done where one unit of the first day has changed: itself, and all of that day and of the next."""
+"""Work if one unit of the first day has changed: the unit itself, and all of that day and of the next."""
 ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 

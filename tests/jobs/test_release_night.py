@@ -111,7 +111,7 @@ def test_a_release_of_what_cannot_be_released_or_without_a_reason_is_a_wrong_arg
 def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_run(
     warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another name, misspelt or of another warehouse, would only seem to have worked."""
+    """A misspelt name, or one of another warehouse, would only seem to have worked."""
     with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
         publish_bad(warehouse)
 

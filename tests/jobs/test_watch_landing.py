@@ -1,4 +1,4 @@
-"""The command watch: how often, and what ends it."""
+"""The command watch: how often it runs, and how it ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Rounds without Spark, each of which fails; the third ends the process. Returns what is slept."""
+    """Rounds without Spark, each of which fails; the third ends the process. Returns the times slept."""
     slept: list[float] = []
 
     @contextmanager

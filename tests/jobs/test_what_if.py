@@ -1,4 +1,4 @@
-"""The what_if command: what it prints, and what it says of units that cannot be replayed."""
+"""The what_if command: its output, and its errors for units that cannot be replayed."""
 
 import csv
 import io

@@ -136,7 +136,7 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
 
 
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
-    """Of one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
+    """For one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
     host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
     link = culprit(0.25, reach="link", pp_rank=1, lost_s=3.0)
     unexplained = {"cause": "unexplained", "is_cause": False, "culprits": []}
@@ -213,7 +213,7 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
-    """Of another cause or culprit, or after a day that did not name it, a row of days begins anew."""
+    """With another cause or culprit, or after a day that did not name it, a row of days begins anew."""
     days = [date(2026, 1, number) for number in (3, 4, 6, 7, 8)]
     host = culprit(0.5, reach="host", slow_host="x")
     named = [[host], [worker("x", 0.5), STAGE], [host, host], [STAGE], [host]]

@@ -44,7 +44,7 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 
 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
-    """Of a host what lies in it, over both days; of a cause without a host, by job."""
+    """For a host the part that lies in it, over both days; for a cause without a host, by job."""
     rows = view(
         "fix_first",
         {

@@ -28,7 +28,7 @@ FROM_ARCHIVE: Final = f"'-XX:SharedArchiveFile={ARCHIVE}' {_QUIETLY}"
 
 
 def main() -> int:
-    """Start Spark once, run a query, and keep what was loaded."""
+    """Start Spark once, run a query, and save the loaded classes."""
     with tempfile.TemporaryDirectory() as folder:
         overlay = Path(folder) / "settings.toml"
         made = Path(folder) / ARCHIVE.name

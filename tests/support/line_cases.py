@@ -38,7 +38,7 @@ def line(*left_out: str, **changes: object) -> bytes:
 
 
 def row(**changes: object) -> dict[str, Any]:
-    """What rank_steps holds of a good line, without its unit and file."""
+    """Columns of rank_steps for a good line, without its unit and file."""
     fields = GOOD | changes
     stored = {name: value for name, value in fields.items() if name not in {"format", "job_id", "run_id"}}
     times = {name: [float(value) for value in fields[name]] for name in ("start_us", "duration_us")}
@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """A line, the reason for which it must be rejected, and a part of what the detail must say."""
+    """A line, the reason for which it must be rejected, and a part of the expected detail."""
 
     text: bytes
     reason: str

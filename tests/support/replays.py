@@ -1,4 +1,5 @@
-"""Durations, delays and replay as the model says them: what the kernel's faster ones are compared with."""
+"""Durations, delays and replay by the model's definition: the kernel's faster ones are compared with these.
+"""
 
 import numpy as np
 

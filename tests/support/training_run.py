@@ -1,4 +1,4 @@
-"""A real run: two stages, three replicas, a process each, that wait for each other and write rank logs."""
+"""A real run: two stages, three replicas, a process each, which wait for each other and write rank logs."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Blocking transfers: found where the record shows them, nowhere else, and replayed as the twin does."""
+"""Blocking transfers: found where the record shows them, nowhere else, and replayed as by the reference."""
 
 from dataclasses import replace
 from functools import cache
@@ -67,7 +67,7 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
 
 
 def twin_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
-    """The twin's layout of a job, with what was found to block."""
+    """The reference's layout of a job, with the types found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
     return replace(layout_of_twin(facts), blocking=blocking, eager=eager)
@@ -102,7 +102,7 @@ def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, 
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """Waits would explain three quarters of what the replay misses, in all steps alike."""
+    """Waits would explain three quarters of the replay's error, in all steps equally."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE
@@ -241,7 +241,7 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
-    """What is said of blocking in a published trace and in a job of each kind."""
+    """The result on blocking for a published trace and a job of each kind."""
     jobs = {kind: (drawn(kind).rank_steps, drawn(kind).manifest) for kind in SHOWN}
     jobs["SE"] = published.rank_steps(TRACES, "SE"), published.manifest(TRACES, "SE")
     columns = ("blocking", "discrepancy_nonblocking", "discrepancy_blocking")

@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins: buffered where one clock says so, clocks or not where two do."""
+"""Sends that end before their recv begins: buffered if on one clock, buffered or clocks if on two."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """The same job with sends that take 0.1 ms at most, whatever their recv does, all on one host."""
+    """The same job with sends that take 0.1 ms at most, independent of their recv, all on one host."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"
@@ -98,7 +98,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """Each rank has a host of its own, and all clocks agree: ends of replicas are fooled alike."""
+    """Each rank has its own host, and all clocks agree: ends of replicas mislead in the same way."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

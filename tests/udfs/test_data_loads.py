@@ -49,7 +49,7 @@ def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
 
 
 def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
-    """Recorded behind the forward, replayed beside it; loads of 2 + 3 s, whatever the forward does."""
+    """Recorded after the forward, replayed beside it; loads of 2 + 3 s, independent of the forward."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )

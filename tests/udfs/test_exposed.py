@@ -1,4 +1,5 @@
-"""Exposed communication: timelines drawn by hand, and the scalar twin on random layouts."""
+"""Exposed communication: timelines drawn by hand, and the scalar reference implementation on random layouts.
+"""
 
 from dataclasses import astuple
 from typing import Any
@@ -102,7 +103,7 @@ def test_a_unit_without_communication_has_no_rows() -> None:
 
 
 def test_only_steps_that_have_an_op_type_count_for_it() -> None:
-    """Two graphs: the second step has no clip; its rows say the mean over both."""
+    """Two graphs: the second step has no clip; its rows state the mean over both."""
     ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
     rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))
     assert figures(rows, manifest())["optimizer-clip-main-grad", -1] == close(0.5, 0.5, 0.0, 0.5)
@@ -119,7 +120,7 @@ def test_communication_is_what_the_model_calls_so() -> None:
 
 
 def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
-    """Compare; layout is the twin's, with what blocks, None if nothing does."""
+    """Compare; layout is the reference's, with the blocking types, None if nothing blocks."""
     found = figures(rows, facts | STREAMS if layout is None else facts)
     wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()

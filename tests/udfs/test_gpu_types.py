@@ -1,4 +1,5 @@
-"""Types of GPU: by a timeline drawn by hand, against the scalar twin, and where no two are stated."""
+"""Types of GPU: by a timeline drawn by hand, against the scalar reference implementation, and where no two
+are stated."""
 
 from typing import Any, Final
 
@@ -128,7 +129,7 @@ def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
-    """Else history would take the hosts of a slower type for slow ones."""
+    """Otherwise history would take the hosts of a slower type for slow ones."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
     types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
     rows = [
@@ -164,7 +165,7 @@ def test_equal_types_have_rows_and_cost_nothing() -> None:
 @pytest.mark.parametrize("name", ["usual", "no_pipeline", "virtual_pipeline", "data_loads"])
 @pytest.mark.parametrize("seed", [3, 4])
 def test_against_the_twin(name: str, seed: int) -> None:
-    """Dp rank 1 is on slower hosts; of one host, which there is only with a pipeline, nothing is stated."""
+    """Dp rank 1 is on slower hosts; with one host, which exists only with a pipeline, no type is stated."""
     slow = [WeakGpu(1, stage, 3.0) for stage in range(LAYOUTS[name].pp_size)]
     job = generate_job(LAYOUTS[name], [*FAULTS[:2], *slow], seed, workload=NOISY)
     rows = job.rank_steps.to_pylist()

@@ -1,4 +1,4 @@
-"""What stands beside a culprit, and what of that explains it: small fleets drawn by hand."""
+"""Spans beside a culprit, and which of them explain it: small fleets made by hand."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +37,7 @@ def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
 
 
 def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
-    """A culprit on the host that is sick, slow from some minutes after noon on."""
+    """A culprit on the sick host, slow from some minutes after noon on."""
     return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
 
 

@@ -1,4 +1,5 @@
-"""The four ideals against a slow, readable twin of the simulator, and where their difference is known."""
+"""The four ideals against a slow, readable reference implementation, and cases in which they differ in a
+known way."""
 
 from functools import cache
 from pathlib import Path
@@ -47,7 +48,7 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """ST has a heavy last stage: with stages kept apart its 1.18 becomes 1.01 (model, section 7)."""
+    """ST has a heavy last stage: with separate stages its 1.18 becomes 1.01 (model, section 7)."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
     twin = oracle_job(published_traces, name).with_ideal(ideal)

@@ -1,4 +1,4 @@
-"""Mitigations against the very same job run with them, and what is said where there is none."""
+"""Mitigations against reruns of the same job with them, and the reasons if there is none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -178,7 +178,7 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
 
 
 def test_of_calls_both_ways_neither_is_overlapped() -> None:
-    """One call waits for sends and receives of both ways: which of them takes long is not known."""
+    """One call waits for sends and receives in both directions: which of them is slow is not known."""
     link = FlappingLink(direction="both", pp_rank=1, extra_s=0.05, step_share=1.0, transfer_share=0.5)
     assert "-pp-comm beside computes" in answer(found(link), OVERLAP).plan
     assert OVERLAP in found(link, shape=replace(SHAPE, batched=True)).without
@@ -338,7 +338,8 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """What each dp rank gets in each step: the heaviest goes to the one with the least work that has room."""
+    """Microbatches of each dp rank in each step: the heaviest goes to the one with the least work that has
+    room."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape

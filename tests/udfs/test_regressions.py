@@ -1,4 +1,4 @@
-"""Inputs named by the mistake they show: against the twin, whole and by blocks of steps, for every ideal."""
+"""Inputs named by their mistake: against the reference, whole and by blocks of steps, for every ideal."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""The server as its clients meet it, by the SDK's own client: what its tools answer, and what they refuse."""
+"""The server as its clients see it, by the SDK's own client: what its tools answer, and what they refuse."""
 
 import asyncio
 import json

@@ -32,7 +32,7 @@ HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
     "waited_for_if_on_the_path": [{"waited_for_s": 0.0, "is_waited_for": True}],
     "revised_rows_say_so": [{"evidence": {"revised_from": 1.0}}, {"flag_reason": "judged_by_history"}],
 }
-"""What breaks rules on fields within lists, and those that ask for several columns."""
+"""Values that break rules on fields within lists, and rules over several columns."""
 
 
 def _values(kind: pa.DataType) -> tuple[Any, ...]:
@@ -56,7 +56,7 @@ def _values(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def _rows(table: Table) -> pa.Table:
-    """The good row, and rows with one column changed, or as HELD has it."""
+    """The good row, and rows with one column changed, or changed as in HELD."""
     changes: list[dict[str, Any]] = [{}]
     for column in table.columns:
         changes += [{column.name: value} for value in _values(column.type)]
@@ -77,7 +77,7 @@ def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterat
 
 @pytest.fixture(scope="module")
 def by_spark(spark: SparkSession) -> dict[str, pa.Table]:
-    """What Spark says of each rule and row, by table, in one query."""
+    """Spark's result for each rule and row, by table, in one query."""
     frames = {
         table.name: spark.createDataFrame(_rows(table), spark_schema(table))
         .coalesce(1)

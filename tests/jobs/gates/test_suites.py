@@ -49,7 +49,7 @@ def between(column: str = "slowdown", **kwargs: object) -> dict[str, Any]:
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """What a folder's suites say of rows, without ours."""
+    """Results of a folder's suites for rows, without the built-in suite."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 

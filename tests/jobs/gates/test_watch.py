@@ -1,4 +1,4 @@
-"""What a night warns of: coverage, losses and hosts, against settings and their past; and its summary."""
+"""Warnings of a night: coverage, losses and hosts, against settings and their past; and its summary."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta

@@ -1,4 +1,5 @@
-"""The picture of a culprit beside a peer: who and which steps are drawn, and that it shows what is slow."""
+"""The picture of a culprit beside a peer: which workers and steps are drawn, and that it shows the slow part.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The job page: what it says of a slow host, of published traces, of jobs that were not replayed."""
+"""The job page: of a slow host, of published traces, of jobs that were not replayed."""
 
 import re
 import shlex
@@ -80,7 +80,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """Also of causes that other jobs revised: the command replays this day alone, and the page says so."""
+    """Also for causes that other jobs revised: the command replays this day alone, and the page says so."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -195,7 +195,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
 
 
 def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unexplained() -> None:
-    """A heavy stage beside a worker that is as slow: even stages alone make that worker slower."""
+    """A heavy stage beside an equally slow worker: even stages alone make that worker slower."""
     place = {"culprits": [culprit(0.14, pp_rank=3, reach="stage")], "is_cause": False}
     hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
@@ -344,7 +344,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """SE is hot all over, by sequences of uneven length; ST in its last row, by the loss layer."""
+    """SE is hot everywhere, because of uneven sequences; ST in its last row, because of the loss layer."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"

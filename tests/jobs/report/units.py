@@ -23,7 +23,7 @@ HOST_RECORD = {"host": "sick", "jobs": 3, "jobs_slow": 2, "pattern": "chronic", 
 
 
 def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "job") -> UnitTables:
-    """All rows of one unit as reads would give them."""
+    """All rows of one unit, as reads would return them."""
     found = {
         name: table.to_pylist(maps_as_pydicts="strict")
         for name, table in simulate_job(rank_steps, manifest).items()

@@ -1,4 +1,4 @@
-"""Work in a process of its own: what ends it costs one piece."""
+"""Work in a separate process: a crash costs one piece."""
 
 import os
 from pathlib import Path

@@ -141,7 +141,7 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
 
 
 def without_delta(folder: Path) -> Path:
-    """Settings that ask for a Delta that does not exist, from a resolver that never leaves this machine."""
+    """Settings that require a Delta that does not exist, from a resolver that never leaves this machine."""
     ivy = folder / "ivy-settings.xml"
     ivy.write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'

@@ -1,4 +1,4 @@
-"""What changed on its disk is an error, not other figures."""
+"""A file that changed on its disk is an error, not a wrong figure."""
 
 import re
 import shutil
@@ -81,7 +81,7 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    """Else readers would see the tables as they were, or without rows."""
+    """Otherwise readers would see the tables as they were, or without rows."""
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()

@@ -1,4 +1,4 @@
-"""Commits of a paused writer to several tables that land while the next writer publishes these."""
+"""Commit to a table that a writer was about to make when it was paused: the day's rows replaced."""
 
 from collections.abc import Sequence
 from datetime import date

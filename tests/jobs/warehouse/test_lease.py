@@ -1,4 +1,4 @@
-"""The lock of a warehouse in a store: one writer, that renews it, and that finds out when it has lost it."""
+"""The lock of a warehouse in a store: one writer, which renews it and notices when it has lost it."""
 
 import time
 from dataclasses import replace

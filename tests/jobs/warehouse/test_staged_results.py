@@ -43,7 +43,8 @@ UNITS = [Unit(day, f"job-{number}", "r0") for day in (DAY, NEXT_DAY) for number 
 
 
 def batches(shares: Shares) -> list[pa.RecordBatch]:
-    """What tasks make of the units, whose places are these; the last first, as a shuffle may bring them."""
+    """Results of tasks for the units, whose places are these; the last first, as a shuffle may deliver them.
+    """
     return [batch for unit in reversed(UNITS) for batch in results_batches(_only(unit), shares.place)([])]
 
 
@@ -103,7 +104,7 @@ def test_units_that_share_row_groups_are_simulated_once_each_with_those_without_
 
 
 def test_a_task_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
-    """The second place holds what is no table, when the first is written."""
+    """The second place holds something that is not a table, when the first is written."""
     shares = shares_of(UNITS, 2)
     made = pa.Table.from_batches(batches(shares))
     broken = pc.if_else(pc.equal(made["place"], 1), b"no rows", made["rows"])

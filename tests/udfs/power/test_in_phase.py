@@ -1,4 +1,4 @@
-"""Pairs of units in phase: against a double loop, and in cases whose answer is plain."""
+"""Pairs of units in phase: against a double loop, and in cases with an obvious answer."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Wholes of several roles: by hand, and random ones beside the scalar twin."""
+"""Wholes of several roles: by hand, and random ones beside the scalar reference implementation."""
 
 from datetime import date
 from typing import Any
@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Rows of role_iteration, and of role_effect by role; changes are of all runs."""
+    """Rows of role_iteration, and of role_effect by role; changes apply to all runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}
@@ -66,7 +66,7 @@ def one_after_the_other(iterations: int = 3) -> Rows:
 
 
 def test_roles_one_after_the_other() -> None:
-    """41 s; half of the rollout returns 9 s, of the critic 1 s each time: then the reward is as long."""
+    """41 s; half of the rollout saves 9 s, of the critic 1 s each time: then the reward is as long."""
     rows, effects = answered(one_after_the_other())
     assert {role: (row["waits_for"], row["waits_for_before"]) for role, row in effects.items()} == {
         "rollout": ([], ["actor"]),
@@ -158,7 +158,7 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
 
 
 def test_spans_without_length_at_one_instant() -> None:
-    """They do not wait for each other in a circle, and where nothing takes time nothing is said."""
+    """They do not wait for each other in a circle, and if nothing takes time there is no answer."""
     rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
     rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
     found, effects = answered(rows)

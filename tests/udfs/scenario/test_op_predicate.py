@@ -1,4 +1,4 @@
-"""Predicates over ops: what they choose, against the log itself, and what is refused."""
+"""Predicates over ops: which ops they choose, compared with the log itself, and which are refused."""
 
 from collections.abc import Callable
 from functools import cache

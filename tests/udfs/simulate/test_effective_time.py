@@ -1,4 +1,5 @@
-"""What became of a run's GPU-hours: days drawn by hand, random days beside the twin, and what has no row."""
+"""How a run's GPU-hours were spent: days made by hand, random days beside the reference implementation, and
+units without a row."""
 
 import math
 import random
@@ -46,7 +47,7 @@ def rows(
 def seconds(
     events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
 ) -> dict[str, float]:
-    """Seconds of each part that is not 0, and contradictions where there are some.
+    """Seconds of each part that is not 0, and contradictions if there are any.
 
     step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
     """
@@ -109,7 +110,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """However the parts round when they are added up; more than was allocated stays visible."""
+    """However the parts round when added up; an excess over the allocation stays visible."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -273,7 +274,7 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
 
 
 def random_events(draw: random.Random) -> list[Event]:
-    """Mostly what a run does: starts, works, saves, fails, goes back; and sometimes anything."""
+    """Mostly the usual course of a run: starts, works, saves, fails, goes back; and sometimes anything."""
     events: list[Event] = []
     at_s, step, kind = draw.uniform(-300, 300), draw.randrange(50), draw.choice(EVENTS)
     for _ in range(draw.randrange(1, 16)):

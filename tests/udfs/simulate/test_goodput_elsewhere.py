@@ -1,4 +1,4 @@
-"""Runs for which another project publishes what it counts, beside what is counted here.
+"""Runs for which another project publishes its counts, beside the counts here.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
 ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), told in events of a run: five steps of 3 s
@@ -16,7 +16,7 @@ from tests.udfs.simulate.test_effective_time import Event, event, seconds
 
 
 class Scenario(NamedTuple):
-    """Events of a run, and what became of its time. [s]
+    """Events of a run, and how its time was spent. [s]
 
     source : the test in which its figures are expected
     """

@@ -1,4 +1,4 @@
-"""A profile of some of a job's ranks: how long their steps take, and what communication leaves bare."""
+"""A profile of some of a job's ranks: how long their steps take, and how much communication is exposed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ OPS = [
 
 
 SCALE = 1000
-"""Of the times above, so that a step takes 0.1 s."""
+"""Multiple of the times above, so that a step takes 0.1 s."""
 
 
 def rows(ranks: Sequence[int], steps: int = 3, ops: Sequence[Op] = OPS) -> pa.Table:

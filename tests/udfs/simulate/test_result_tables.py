@@ -37,7 +37,7 @@ def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
 
 
 def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate that it would not pass refuses whole nights."""
+    """A gate that would not pass it refuses whole nights."""
     monkeypatch.setattr(result_tables, "_by_op_type", lambda *_: {"waste_fraction": np.array([-np.inf])})
     with pytest.raises(result_tables.NotFiniteError, match="of op_type_slowdown is not finite"):
         simulate_job(rank_steps(*unit_rows()), LAYOUT)

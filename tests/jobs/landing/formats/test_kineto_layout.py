@@ -1,4 +1,4 @@
-"""Whose a trace of torch.profiler is, and which are refused."""
+"""Ranks of torch.profiler traces, and which traces are refused."""
 
 import json
 import re

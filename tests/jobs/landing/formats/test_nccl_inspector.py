@@ -1,4 +1,4 @@
-"""NCCL Inspector's logs: who came last."""
+"""NCCL Inspector's logs: which rank came last."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Logs of tools that no replay can be made of are named, and what to switch on instead."""
+"""Logs of tools that cannot be replayed are named, with what to switch on instead."""
 
 import pickle
 from typing import Any

@@ -1,4 +1,4 @@
-"""Health of hosts: what one line is, how events fold into spans, and a day's files beside its runs."""
+"""Health of hosts: single lines, how events fold into spans, and a day's files beside its runs."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""One mechanism at a time, and what is easily mistaken for another: what is said against what is so."""
+"""One mechanism at a time, and others that are easily mistaken for it: the diagnosis against the truth."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,7 @@ from jobs.synthetic.shape import JobShape
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
 
 NEAR: Final = 0.005
-"""Of the true saving; and twice as much may be claimed of a cause that is not there, as a share of T."""
+"""As a part of the true saving; twice that may be claimed for an absent cause, as a share of T."""
 
 UNEVEN_DATA: Final = PackedSequences(token_limit=32768, median_tokens=2000, spread=1.2)
 SHAPES: Final = {"usual": USUAL, "virtual": VIRTUAL, "overlapped": OVERLAPPED}

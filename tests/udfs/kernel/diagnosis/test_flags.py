@@ -1,4 +1,4 @@
-"""Every flag on a job that must have it, and not on one that differs in what the flag is about."""
+"""Every flag on a job that must have it, and not on one that differs in the flagged property."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 ALL_CAUSES: Final = [code for code, name in enumerate(CAUSES) if name not in LOGGED_CAUSES]
-"""Of a log that records nothing beyond the usual."""
+"""A log that records nothing beyond the usual."""
 ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
 COLLECTIVES: Final = frozenset(
     {"params-all-gather", "grads-reduce-scatter", "embedding-grads-all-reduce", "optimizer-clip-main-grad"}
@@ -56,7 +56,7 @@ NINE_SLOW: Final = [
     WeakGpu((stage + place) % 4, stage, 1.3, 0.3)
     for place, stage in [*((place, stage) for place in range(2) for stage in range(4)), (2, 0)]
 ]
-"""Of sixteen workers; the nine each at moments of its own."""
+"""Nine of sixteen workers, each slow at different moments."""
 EVERY_HOST: Final = [SickHost(f"node-000{host}", 1.4, window=Window(6)) for host in range(2)]
 TWO_TYPES: Final = {"H100": (1.0, 1.0), "A100": (1.4, 1.4)}
 FOUR_OF_EIGHT: Final = {f"node-{number:04d}": "H100" if number % 2 else "A100" for number in range(8)}

@@ -1,4 +1,4 @@
-"""What is slow together, on workers written by hand: three stages, four dp ranks, two hosts."""
+"""Groups that are slow together, on workers written by hand: three stages, four dp ranks, two hosts."""
 
 from typing import Final
 

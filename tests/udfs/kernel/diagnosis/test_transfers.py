@@ -42,7 +42,7 @@ def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
 
 
 def fixed(blocks: list[BlockTimes]) -> list[Floats]:
-    """Durations of each block with its transfers as they should be. [s]"""
+    """Durations of each block with usual transfers. [s]"""
     found = []
     for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
         assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])
@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Found as they are where nothing else is said; one calm step alone must be far from the others."""
+    """Found unchanged if nothing else is known; one calm step alone must be far from the others."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 

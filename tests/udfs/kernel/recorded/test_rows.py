@@ -54,7 +54,7 @@ def compute_order(row: Row) -> tuple[int, ...]:
 
 
 def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
-    """Every row in one class, its ops by (type, start, place in the line), rows of a class alike."""
+    """Every row in one class, its ops by (type, start, place in the line), with equal rows in a class."""
     classes = classify(stage_of(rows, before))
     assert sorted(np.concatenate([found.rows for found in classes]).tolist()) == list(range(len(rows)))
     for found in classes:
@@ -116,7 +116,7 @@ def test_rows_of_one_program_stay_in_the_room_they_were_given(name: str) -> None
 
 
 COMPUTE_S = (1.0, 2.0)
-"""Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s where nothing else is said."""
+"""Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s by default."""
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
