@@ -116,8 +116,9 @@ LOG_DATE = "{{ dag_run.partition_key or ds | default('') }}"
 
 
 def alert_deadline(context: Mapping[str, Any]) -> None:
-    """Post that a night is late. It stands here because Airflow finds a deadline's callback by the DAG's own
-    file.
+    """Post that a night is late.
+
+    It stands here because Airflow finds a deadline's callback by the DAG's own file.
     """
     alert_late(context["dag_run"], DEADLINE_HOURS)
 

@@ -1,5 +1,6 @@
-"""Facts about hosts from other sources: host_health, spans of failed checks; cause_evidence, the spans beside
-culprits.
+"""Facts about hosts from other sources: host_health, spans of failed checks.
+
+Cause_evidence, the spans beside culprits.
 """
 
 from typing import Final
@@ -80,7 +81,8 @@ CAUSE_EVIDENCE: Final = Table(
     "that the culprit holds, or at an end of its link; begun before the culprit was slow, or with it, and "
     "not ended by then. Says how often such spans occur on slow hosts, compared with others, over the days "
     "that history looks back on, and whether the span explains the culprit. Beside does not mean because: "
-    "lift and chance say how likely a coincidence is. Culprits without times of day, and stages or replicas, have no rows.",
+    "lift and chance say how likely a coincidence is. Culprits without times of day, and stages or replicas, "
+    "have no rows.",
     grain=(*UNIT_KEY, "cause", "culprit", "host", "component", "device", "check_name", "peer", "first_at"),
     columns=col.declared(
         f"""

@@ -178,8 +178,9 @@ class Table:
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return each difference of a schema from this table as a sentence; order and nullability do not
-        count.
+        """Return each difference of a schema from this table as a sentence.
+
+        Order and nullability do not count.
         """
         found = []
         for field in self.arrow_schema:

@@ -388,7 +388,10 @@ NOT_STATED: Final = "(not stated)"
 
 
 class Exit:
-    """Exit statuses of every entry point; a retry can help only after FAILED. SLOWER belongs to `diff` alone."""
+    """Exit statuses of every entry point; a retry can help only after FAILED.
+
+    SLOWER belongs to `diff` alone.
+    """
 
     DONE: Final = 0
     FAILED: Final = 1

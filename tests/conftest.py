@@ -56,7 +56,7 @@ def published_traces() -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten_tables() -> Iterator[None]:
-    """Delta caches its state of each table for an hour: hundreds of tables in a run do not fit into memory."""
+    """Delta caches each table's state for an hour: hundreds of tables in a run do not fit into memory."""
     yield
     session_of_tests = SparkSession.getActiveSession()
     if session_of_tests is not None:

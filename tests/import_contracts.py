@@ -10,8 +10,7 @@ from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class OnlyContract(Contract):
-    """The modules import the standard library, the packages in `allowed` with their submodules, and nothing
-    else.
+    """The modules import only the standard library and the packages in `allowed` with their submodules.
 
     An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
     """

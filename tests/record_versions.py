@@ -38,8 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """Things with a version: the present version, where it is raised, and the results on the golden inputs.
-    """
+    """A versioned component: its version, where it is raised, and its results on the golden inputs."""
 
     version: str
     raised_in: str

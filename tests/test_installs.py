@@ -1,5 +1,4 @@
-"""The installed packages are enough, and missing ones are named, in a fresh environment of the wheel and
-here."""
+"""Installed packages are enough, and missing ones are named, in a fresh environment and here."""
 
 import os
 import subprocess

@@ -1,5 +1,4 @@
-"""Interfaces that users build on: tables and views, commands and their options, Python functions (contract,
-section 6).
+"""Public interfaces: tables and views, commands and options, Python functions (contract, section 6).
 
 tests/data/public_faces.txt records them, a line each. After an intended change,
 `python -m tests.test_public_faces` records it again, and jobs/CHANGELOG.md says what changed.

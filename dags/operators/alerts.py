@@ -53,7 +53,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post changes, hosts to drain and warnings of a night, or of a round of `watch`, from the task's XCom."""
+    """Post changes, hosts to drain and warnings of a night, or of a round of `watch`, from its XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):

@@ -82,7 +82,10 @@ def entry_point(
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session; if it writes the warehouse at `root`, under the warehouse's lock and logged."""
+    """Do the work in a session.
+
+    If it writes the warehouse at `root`, under the warehouse's lock and logged.
+    """
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):
             spark = stack.enter_context(

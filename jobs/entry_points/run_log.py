@@ -35,8 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def one_line(error: Exception) -> str:
-    """Return the root cause of an error on one line; the first lines of Java's and workers' errors are
-    uninformative."""
+    """Return the root cause of an error on one line.
+
+    The first lines of Java's and workers' errors are uninformative.
+    """
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
         while java.getCause() is not None:

@@ -63,8 +63,10 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it covers only some units or tables of its days; such a page is stored beside the whole
-        day's page."""
+        """Whether it covers only some units or tables of its days.
+
+        Such a page is stored beside the whole day's page.
+        """
         return self.phase.endswith(LATER)
 
     @property

@@ -62,8 +62,10 @@ class _Stated(BaseModel):
 
 
 class StatedExpectation(_Stated):
-    """An expectation as its file states it; fields that Great Expectations only renders or remembers are not
-    read."""
+    """An expectation as its file states it.
+
+    Fields that Great Expectations only renders or remembers are not read.
+    """
 
     type: str
     kwargs: dict[str, Any] = {}
@@ -148,8 +150,10 @@ class Suites:
 
 
 def read_suites(folder: str | None) -> list[Suite]:
-    """Read the built-in suite and those in a folder; without Great Expectations there are none, and a folder
-    is an error."""
+    """Read the built-in suite and those in a folder.
+
+    Without Great Expectations there are none, and a folder is an error.
+    """
     if find_spec(_LIBRARY) is None:
         if folder is not None:
             raise SettingsError(f"gates.suites: {missing(ModuleNotFoundError(name=_LIBRARY))}")
@@ -207,8 +211,9 @@ def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
 
 @cache
 def _process() -> subprocess.Popen[bytes]:
-    """Start the process that runs suites; it ends when this one does, because its standard input is then
-    closed.
+    """Start the process that runs suites.
+
+    It ends when this one does, because its standard input is then closed.
 
     By itself, because an import of Great Expectations changes logging and takes seconds of both cores' time.
     """

@@ -1,5 +1,4 @@
-"""Logs that still grow: the last whole lines of each, of runs whose logs have all grown since they were last
-read.
+"""Logs that still grow: the last whole lines of each, if all logs of the run have grown.
 
 What is read of a run does not depend on how long it has been going on. A last line without its end is left
 for later. Packed logs and those of other tools are left to the night: they are written when a run ends.

@@ -224,8 +224,10 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 
 def store_of(root: str) -> Store:
-    """Return the store for a local path or a URL. Raises StoreError for a URL that cannot be reached from
-    here."""
+    """Return the store for a local path or a URL.
+
+    Raises StoreError for a URL that cannot be reached from here.
+    """
     if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):

@@ -116,8 +116,10 @@ def _write_job_page(
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the local folder of all publications; for a report in a store, a folder that is uploaded
-    afterwards."""
+    """Yield the local folder of all publications.
+
+    For a report in a store, a folder that is uploaded afterwards.
+    """
     if settings.report_folder is not None:
         yield settings.report_folder
     else:

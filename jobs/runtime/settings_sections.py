@@ -127,8 +127,10 @@ class WattSettings(Section):
 
 
 class GateSettings(Section):
-    """`suites` is the folder of a team's own suites of Great Expectations; without it, only the built-in
-    suite runs."""
+    """`suites` is the folder of a team's own suites of Great Expectations.
+
+    Without it, only the built-in suite runs.
+    """
 
     suites: Annotated[str, Field(min_length=1)] | None = None
 
@@ -143,8 +145,10 @@ _Cost = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
 class DrainSettings(Section):
-    """Assumptions by which the command drain, the night and its report name hosts to drain; see
-    schemas.drain."""
+    """Assumptions by which the command drain, the night and its report name hosts to drain.
+
+    See schemas.drain.
+    """
 
     days: Annotated[int, Field(ge=1, le=HISTORY_DAYS)]
     restart_minutes: _Cost

@@ -96,7 +96,10 @@ class Pages:
             return self._known()[::-1]
 
     def page(self, path: str) -> bytes:
-        """Return the page of a path. Raises NoPageError if there is none, BusyError if it cannot be made now."""
+        """Return the page of a path.
+
+        Raises NoPageError if there is none, BusyError if it cannot be made now.
+        """
         if path == f"/{INDEX_NAME}":
             return files.list_of({day.isoformat(): "" for day in self._all_days()})
         asked = _PATH.fullmatch(path)

@@ -56,7 +56,10 @@ class FileRows:
 
     @cached_property
     def in_store(self) -> "pa.Table | Dataset":
-        """Rows of files in a store for DuckDB: few files are fetched once; of many, it reads what it needs."""
+        """Rows of files in a store for DuckDB: few files are fetched once.
+
+        Of many, it reads what it needs.
+        """
         schema = TABLES[self.path.rpartition("/")[2]].arrow_schema
         if self.size <= _KEPT_BYTES:
             return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])

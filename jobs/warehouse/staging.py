@@ -110,7 +110,7 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Append rows to a partition, in a separate row group, so that each row group has rows of one unit."""
+        """Append rows to a partition, in a separate row group, so that each has rows of one unit."""
         if not rows.num_rows:
             return
         declared = TABLES[table]
@@ -203,7 +203,10 @@ def _remove(root: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
-    """Remove staged files if the block raises. If removing them fails too, the error of the block is raised."""
+    """Remove staged files if the block raises.
+
+    If removing them fails too, the error of the block is raised.
+    """
     try:
         yield
     except BaseException:
@@ -216,8 +219,9 @@ def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) -> Iterator[list[StagedFile]]:
-    """Yield a list for the files that a run stages; its other files, of failed or repeated tasks, are
-    removed.
+    """Yield a list for the files that a run stages.
+
+    Its other files, of failed or repeated tasks, are removed.
 
     All are where the block raises.
     """

@@ -36,8 +36,7 @@ class Piece(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Rows of the tables jobs and run_events, of many units or of one: Python objects take ten times as much
-    memory.
+    """Rows of jobs and run_events, of many units or of one: Python objects take ten times the memory.
 
     events : in their order
     """

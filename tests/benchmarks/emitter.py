@@ -68,8 +68,7 @@ def busy_s(step: Callable[[], None]) -> float:
 
 
 def loop_with_waits(writer: RankLogWriter) -> None:
-    """Print how much one recorded step of EVERY costs a loop in which ops wait, over the same without a
-    recorder.
+    """Print how much a recorder for one step in EVERY costs a loop in which ops wait.
 
     Steps of both take turns, and medians count: the machine may be busy with other things.
     """

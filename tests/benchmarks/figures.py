@@ -101,8 +101,9 @@ _HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass
 class Peak:
-    """Highest resident memory [MiB]: of the JVM, of all Python workers, of the driver; of all at a time. CPU
-    time of all.
+    """Highest resident memory [MiB]: of the JVM, of all Python workers, of the driver; of all at a time.
+
+    CPU time of all.
 
     Linux itself keeps the highest of each process (VmHWM), so that nothing between two samples is missed.
 
@@ -151,7 +152,7 @@ def _program(process: psutil.Process) -> str:
 
 
 def _is_forking(child: psutil.Process, driver: int) -> bool:
-    """Whether this is a JVM beneath a JVM, or a Python process directly beneath the driver: not started yet."""
+    """Whether this is a JVM beneath a JVM, or a Python process right beneath the driver: not started yet."""
     above = child.parent()
     can_be = above is not None and (_program(child) == _JVM or above.pid == driver)
     return can_be and above.exe() == child.exe()

@@ -1,5 +1,7 @@
-"""Alerts: what is posted to a webhook, when, and that nothing else is. They are posted to a server in the
-test."""
+"""Alerts: what is posted to a webhook, when, and that nothing else is.
+
+They are posted to a server in the test.
+"""
 
 import json
 from collections.abc import Iterator

@@ -39,8 +39,10 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """A diagnosis that gives these savings for any job, and labels causes that save 2.5 %; other causes save
-    0."""
+    """A diagnosis that gives these savings for any job, and labels causes that save 2.5 %.
+
+    Other causes save 0.
+    """
     rows = [
         {
             "cause": cause,

@@ -88,7 +88,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record calls beyond chance: a week counts as a job of all hosts, failing hosts as slow."""
+    """Hosts that host_record calls beyond chance, with a week as a job of all hosts, failing ones as slow."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [

@@ -1,5 +1,4 @@
-"""How well the costs of different GPUs are known: generated jobs with mixed types, and the same with equal
-GPUs.
+"""Evaluate costs of different GPUs: generated jobs with mixed types, and the same with equal GPUs.
 
 python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
 """

@@ -149,8 +149,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """Events of a check of a host: beginning and end, only the beginning, samples, or both ten times a
-    second."""
+    """Events of a host's check: beginning and end, only the beginning, samples, or ten times a second."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]

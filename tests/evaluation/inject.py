@@ -71,8 +71,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Some microbatches take 1 + excess times as long on all stages, the step's others are shortened to
-    compensate."""
+    """Some microbatches take 1 + excess times as long on all stages, the step's others less to compensate."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -84,8 +83,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Computes of the last stage take 1 + excess times as long, those of the others are shortened to
-    compensate."""
+    """Computes of the last stage take 1 + excess times as long, those of the others less to compensate."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1

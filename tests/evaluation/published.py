@@ -103,8 +103,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
 
 @cache
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
-    """A trace split into durations and launch delays, its mean step time [s], and its diagnosis without a
-    fault."""
+    """A trace as durations and launch delays, its mean step time [s], and its diagnosis without a fault."""
     trace = read_published(folder)
     recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
     answers = diagnosed(diagnose, recording.rank_steps(), trace.manifest)

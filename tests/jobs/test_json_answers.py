@@ -1,5 +1,4 @@
-"""Answers for programs: every command that answers can do so in JSON, as described on the page of commands.
-"""
+"""Answers for programs: every command that answers can do so in JSON, as its page describes."""
 
 import json
 import re

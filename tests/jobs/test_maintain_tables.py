@@ -1,5 +1,7 @@
-"""Maintenance: old ops expire, small files are merged, unused ones deleted; the tables' contents stay the
-same."""
+"""Maintenance: old ops expire, small files are merged, unused ones deleted.
+
+The tables' contents stay the same.
+"""
 
 import os
 import shutil

@@ -65,7 +65,9 @@ def workers(tmp_path: Path) -> Iterator[Cluster]:
 def submit(
     cluster: Cluster, where: History, server: Server, folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Backfill a history by the killer on the cluster; executors have the project's code only from the zip.
+    """Backfill a history by the killer on the cluster.
+
+    Executors have the project's code only from the zip.
     """
     archive = write_zip(folder / "straggler-fleet.zip")
     killer = folder / "killer.py"

@@ -64,8 +64,10 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes and blocking transfers by start; an op without duration comes before others with the same
-        start."""
+        """Computes and blocking transfers by start.
+
+        An op without duration comes before others with the same start.
+        """
         transfers = [
             op
             for op_type in self.layout.blocking

@@ -1,5 +1,4 @@
-"""Durations, delays and replay by the model's definition: the kernel's faster ones are compared with these.
-"""
+"""Durations, delays and replay by the model's definition, for comparison with the kernel's faster ones."""
 
 import numpy as np
 

@@ -1,5 +1,4 @@
-"""An S3 server on the loopback interface, in a separate process: moto's, which counts requests and may fail
-them.
+"""A local S3 server in a separate process: moto's, which counts requests and may fail them.
 
 It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
 """

@@ -24,7 +24,7 @@ from tests.support import published
 from tests.support.random_jobs import FAULTS, USUAL, generate_job
 from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import assert_equal_results
+from tests.udfs.reference import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints
@@ -66,7 +66,7 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
     return read(replayed_rows(rows, layout), layout, OPS_TOGETHER, diagnosed=False)
 
 
-def twin_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
+def reference_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
     """The reference's layout of a job, with the types found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
@@ -144,7 +144,7 @@ def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
 @pytest.mark.parametrize("kind", SHOWN)
 def test_the_twin_agrees(kind: str) -> None:
     found = simulate_job(drawn(kind).rank_steps, drawn(kind).manifest)
-    layout = twin_layout(drawn(kind).rank_steps, drawn(kind).manifest)
+    layout = reference_layout(drawn(kind).rank_steps, drawn(kind).manifest)
     assert sorted(layout.blocking) == sorted(found["job_slowdown"]["blocking"][0].as_py())
     assert_equal_results(found, what_if(read_rank_steps(drawn(kind).rank_steps), layout))
 

@@ -10,7 +10,7 @@ from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import what_if
 from tests.support.random_jobs import named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import assert_equal_results
+from tests.udfs.reference import assert_equal_results
 from udfs.kernel.recorded.durations import SENDS
 from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job

@@ -1,5 +1,4 @@
-"""Change points: against all splits and ruptures, small and chance changes, and the description of a change.
-"""
+"""Change points: against all splits and ruptures, small and chance changes, and their description."""
 
 from datetime import date, timedelta
 from itertools import combinations

@@ -338,8 +338,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """Microbatches of each dp rank in each step: the heaviest goes to the one with the least work that has
-    room."""
+    """Microbatches of each dp rank and step: the heaviest goes to the rank with least work and room."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape

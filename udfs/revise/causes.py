@@ -192,8 +192,7 @@ def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
 
 
 def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row:
-    """Bounds around another value: as far from it as the row's bounds are from its own, plus the origin's
-    error."""
+    """Bounds around another value, as far away as the row's from its own, plus the origin's error."""
     halves = [half_width(each, name) for each in (row, origin) if each is not None]
     known = [half for half in halves if half is not None]
     return around(name, value, fsum(known) if len(known) == len(halves) else None)

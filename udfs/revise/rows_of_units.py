@@ -1,5 +1,4 @@
-"""Rows of many units, converted to Python objects for a few at a time: as objects they take ten times as much
-memory."""
+"""Rows of many units, as Python objects for only a few at a time: these take ten times the memory."""
 
 from collections.abc import Iterator
 from itertools import islice

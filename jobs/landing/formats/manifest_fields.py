@@ -1,4 +1,4 @@
-"""Parse the manifest fields that hold many values: `labels`, and `iterations`, the whole's iteration by step."""
+"""Parse the manifest fields with many values: `labels`, and `iterations`, the iteration of each step."""
 
 import re
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Health that other tools write as JSON: events of NVSentinel, and node-problem-detector's reports on nodes."""
+"""Health that other tools write as JSON: events of NVSentinel, reports of node-problem-detector."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -59,7 +59,10 @@ def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read `scontrol show node`: nodes that are out of service, with reason and time; others pass, by --time."""
+    """Read `scontrol show node`: nodes that are out of service, with reason and time.
+
+    Others pass, by --time.
+    """
     for block in re.split(r"(?m)^(?=[ \t]*NodeName=)", "\n".join(lines)):
         name, state = (re.search(rf"\b{key}=(\S+)", block) for key in ("NodeName", "State"))
         if name is None or state is None:
@@ -79,7 +82,10 @@ def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def nodes(listed: str) -> Iterator[str]:
-    """Names of a list of Slurm's, such as gpu[001-003,7],login. Raises SourceError for a list without an end."""
+    """Names of a list of Slurm's, such as gpu[001-003,7],login.
+
+    Raises SourceError for a list without an end.
+    """
     if _BRACKETS.sub("", listed).strip(","):
         raise SourceError(f"not a list of nodes: {listed[:60]!r}")
     count = 0

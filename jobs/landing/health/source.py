@@ -116,8 +116,10 @@ def record(
 
 
 class Grown:
-    """Earlier values of counters: a counter counts if it is higher than at the last look; its level does not
-    matter."""
+    """Earlier values of counters: a counter counts if it is higher than at the last look.
+
+    Its level does not matter.
+    """
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}

@@ -120,7 +120,10 @@ class Warehouse:
         return Rows(self._reader.rows(question))
 
     def table(self, name: str) -> Rows:
-        """Return all rows of a table or view. Raises QuestionError for an unknown name, with the closest one."""
+        """Return all rows of a table or view.
+
+        Raises QuestionError for an unknown name, with the closest one.
+        """
         return self.sql(f"SELECT * FROM {name}")
 
     def unit(self, job_id: str, run_id: str | None = None, log_date: date | str | None = None) -> "Unit":

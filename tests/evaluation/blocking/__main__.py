@@ -30,8 +30,8 @@ TITLES: Final = (
     "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
 )  # fmt: skip
 CAUSE_TITLES: Final = (
-    "kind", "faults", "named", "on twins", "of several replicas", "named", "on twins", "jobs",
-    "wrong names in", "on twins", "without a flag in", "on twins",
+    "kind", "faults", "named", "on controls", "of several replicas", "named", "on controls", "jobs",
+    "wrong names in", "on controls", "without a flag in", "on controls",
 )  # fmt: skip
 
 
@@ -96,17 +96,17 @@ class Pair(NamedTuple):
     """A job, and its control, which waits for no transfer."""
 
     job: Outcome
-    twin: Outcome
+    control: Outcome
 
     @property
     def is_worse(self) -> bool:
         """Whether causes are further from the truth than on the control."""
-        job, twin = self
-        missed = job.cause is not None and twin.is_named and not job.is_named
+        job, control = self
+        missed = job.cause is not None and control.is_named and not job.is_named
         return (
             missed
-            or (job.has_wrong_name and not twin.has_wrong_name)
-            or (job.is_wrong_and_sure and not twin.is_wrong_and_sure)
+            or (job.has_wrong_name and not control.has_wrong_name)
+            or (job.is_wrong_and_sure and not control.is_wrong_and_sure)
         )
 
     def compared(self) -> str:
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
             ", ".join(name if name in each.sure else f"({name})" for name in sorted(each.causes)) or "none"
             for each in self
         )
-        return f"  causes {', on the twin '.join(names)}\n"
+        return f"  causes {', on the control '.join(names)}\n"
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -164,8 +164,8 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
     """In how many jobs, and in how many controls, something holds."""
-    of_jobs, of_twins = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
-    return str(of_jobs), str(of_twins)
+    of_jobs, of_controls = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
+    return str(of_jobs), str(of_controls)
 
 
 def main() -> int:
@@ -181,8 +181,8 @@ def main() -> int:
     for number in range(options.jobs):
         kind, seed = kinds[number % len(kinds)], options.seed + number
         job = outcome(draw(seed, kind))
-        # Without blocking or eager transfers a twin is the job itself.
-        pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_twin=True)))
+        # Without blocking or eager transfers a control is the job itself.
+        pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_control=True)))
         by_kind[kind].append(pair)
         if options.list_wrong and (job.is_wrong or pair.is_worse):
             sys.stdout.write(f"{job}\n{pair.compared() if pair.is_worse else ''}")

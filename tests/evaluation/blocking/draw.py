@@ -93,7 +93,7 @@ def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
     )
 
 
-def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
+def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
     """Draw one job; its control has the same layout, schedule, times and fault, and waits for no transfer."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
@@ -108,7 +108,7 @@ def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
         is_fused=is_fused,
         is_gpipe=is_gpipe,
     )
-    if is_twin:
+    if is_control:
         job = job._replace(blocking=frozenset(), is_eager=False, is_fused=False)
     fault = FAULTS[int(rng.integers(len(FAULTS)))]
     healthy = _times(job, rng)

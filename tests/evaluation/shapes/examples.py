@@ -46,8 +46,10 @@ def job_on(dp: int, pp: int, fault: Callable[[Layout], Fault], optimizer: float 
 
 
 def slow_backwards() -> Job:
-    """A worker 1.3 times as slow in its backwards, always: 11.9 %; the answer was: uneven stages 2.5 %, move
-    layers."""
+    """A worker 1.3 times as slow in its backwards, always: 11.9 %.
+
+    The answer was: uneven stages 2.5 %, move layers.
+    """
     return job_on(2, 2, lambda layout: _worker(layout, "backward", ALWAYS, 1.3), optimizer=2.0)
 
 
@@ -57,7 +59,9 @@ def slow_backwards_from_step_10() -> Job:
 
 
 def slow_host_from_step_10() -> Job:
-    """A host 1.3 times as slow from step 10 of 20: 12.4 %; the answer was: uneven data 9.3 %, without a flag.
+    """A host 1.3 times as slow from step 10 of 20: 12.4 %.
+
+    The answer was: uneven data 9.3 %, without a flag.
     """
     return job_on(
         4,

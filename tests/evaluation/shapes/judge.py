@@ -149,7 +149,9 @@ def implied_workers(culprit: Row, layout: Layout) -> Workers:
 
 
 def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers]) -> bool:
-    """Whether its workers were named, and only those of its cause; one end of a link or one stage is enough.
+    """Whether its workers were named, and only those of its cause.
+
+    One end of a link or one stage is enough.
     """
     named: Workers = frozenset().union(*said)
     true: Workers = frozenset().union(*(each.workers for each in alike))

@@ -106,8 +106,7 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """Noise that the ops of a worker share in a step, and half of it in the next, shape (stage, step,
-    dp_rank)."""
+    """Noise shared by a worker's ops in a step, and half of it in the next; (stage, step, dp_rank)."""
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

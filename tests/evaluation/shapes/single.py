@@ -83,8 +83,7 @@ def draw_computes(layout: Layout, times: Times, onset: str, rng: np.random.Gener
 
 
 def _share_of_step_s(layout: Layout, times: Times, rng: np.random.Generator) -> float:
-    """A length from 2 to 25 % of the computes of a step: a fault that strikes once a step has to be very
-    slow. [s]"""
+    """A length from 2 to 25 % of a step's computes: a fault that strikes once a step has to be long. [s]"""
     computes_s = (layout.computes + layout.pp - 1) * float(
         np.median(times.compute, axis=(1, 2, 3, 4, 5)).sum()
     )

@@ -71,7 +71,9 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Why the fault cannot be known from its day; empty if it can. The rules are in the package's docstring.
+    """Why the fault cannot be known from its day; empty if it can.
+
+    The rules are in the package's docstring.
     """
     if fault.cause is None:
         return NO_CAUSE_FITS

@@ -1,5 +1,4 @@
-"""Events of a run as a training job writes them: the strict reader reads them, and they never disturb the
-job."""
+"""Events of a run as a training job writes them: strictly valid, and never disturbing the job."""
 
 import json
 import logging

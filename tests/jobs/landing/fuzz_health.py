@@ -74,8 +74,7 @@ def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -
 
 
 def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
-    """Convert a tool's changed output: to events that can be written and judged as lines, or to its own
-    error."""
+    """Convert a tool's changed output to events that can be written and judged, or to its own error."""
     cases = [case for case in test_sources.CASES.values() if case[0] == tool]
     _, text, given, *_ = chance.choice(cases)
     content = _other_value(text, chance) if chance.random() < 0.5 else mutate(text.encode(), chance)

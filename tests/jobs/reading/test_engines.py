@@ -1,5 +1,4 @@
-"""DuckDB and Spark give the same answers: to expressions whose meaning differs, and to all SQL of this
-project."""
+"""DuckDB and Spark give the same answers to differing expressions, and to all SQL of this project."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -58,8 +58,7 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 
 
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
-    """Tables of the fleet's page, with rows that differ in these columns from the good ones of
-    tests.support.examples."""
+    """Tables of the fleet's page: the good rows of tests.support.examples with these columns changed."""
     with duckdb.connect(":memory:") as connection:
         for statement in (IN_ORDER, WHOLE):
             connection.execute(statement)

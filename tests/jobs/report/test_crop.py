@@ -1,5 +1,4 @@
-"""The picture of a culprit beside a peer: which workers and steps are drawn, and that it shows the slow part.
-"""
+"""The picture of a culprit beside a peer: which workers and steps it shows, and the slow part in it."""
 
 from dataclasses import replace
 from typing import Any

@@ -39,8 +39,7 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
 def test_what_pages_are_written_from_is_answered_by_one_thread(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
-    """Several threads add the rows of a sum in any order: its last bits, and so the page, differ from run to
-    run."""
+    """Several threads add rows in any order: a sum's last bits, and so the page, differ from run to run."""
     connection, threads = Database.connection, []
 
     def noted(

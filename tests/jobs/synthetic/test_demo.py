@@ -1,5 +1,4 @@
-"""The demo's fleet: the same bytes each time, valid except for the planted damage, with the faults it claims.
-"""
+"""The demo's fleet: the same bytes each time, valid except for planted damage, with its faults."""
 
 import gzip
 import hashlib

@@ -1,5 +1,4 @@
-"""Plans of fleets: when jobs run, on which hosts, which are sick, and that every job has its planned outcome.
-"""
+"""Plans of fleets: when jobs run, on which hosts, which are sick, and the outcome of every job."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace

@@ -25,7 +25,9 @@ def sampled() -> list[JobPlan]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_simulator_reads_every_job(seed: int) -> None:
-    """It explains the step times except for late data; less well where transfers are batched (see test_job).
+    """It explains the step times except for late data.
+
+    Less well where transfers are batched (see test_job).
     """
     plan = sample_job(seed, most_ops=20_000)
     simulation = Simulation(plan)

@@ -43,7 +43,9 @@ UNITS = [Unit(day, f"job-{number}", "r0") for day in (DAY, NEXT_DAY) for number 
 
 
 def batches(shares: Shares) -> list[pa.RecordBatch]:
-    """Results of tasks for the units, whose places are these; the last first, as a shuffle may deliver them.
+    """Results of tasks for the units, whose places are these.
+
+    The last first, as a shuffle may deliver them.
     """
     return [batch for unit in reversed(UNITS) for batch in results_batches(_only(unit), shares.place)([])]
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tests.oracle import power as twin
+from tests.oracle import power as reference
 from udfs.power import days as searched
 from udfs.power.days import Swings, in_phase
 
@@ -29,7 +29,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", together)
     drawn = units(together % 7, count)
     pairs, found = in_phase(Swings(*np.array(drawn).T), np.zeros(count), count**2)
-    wanted = twin.in_phase(drawn)
+    wanted = reference.in_phase(drawn)
     assert pairs == len(wanted)
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == list(wanted)
     wanted_figures = np.array([*wanted.values()]).reshape(-1, 2).T

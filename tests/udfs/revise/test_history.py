@@ -1,5 +1,4 @@
-"""Evidence of other runs about a unit: each conclusion with a unit where it must be drawn, and one where not.
-"""
+"""Evidence of other runs about a unit: for each conclusion, a unit with it and one without."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -172,9 +172,9 @@ def test_steps_without_length_have_nothing_to_save() -> None:
     rows = [step("actor", 1, 10, 10) if row["iteration"] == 1 and row["role"] == "actor" else row
             for row in one_after_the_other()]  # fmt: skip
     _, effects = answered(rows)
-    twin = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
+    reference = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
     for role, row in effects.items():
-        assert row["saved_fraction_if_ideal"] == pytest.approx(twin.saved[role, "if_ideal"])
+        assert row["saved_fraction_if_ideal"] == pytest.approx(reference.saved[role, "if_ideal"])
 
 
 def random_whole(seed: int) -> Rows:
@@ -205,25 +205,25 @@ def random_whole(seed: int) -> Rows:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_wholes_beside_the_twin(seed: int) -> None:
+def test_random_wholes_beside_the_reference(seed: int) -> None:
     rows = random_whole(seed)
     iterations, effects = answered(rows)
     if len({row["iteration"] for row in rows}) < 3:
         assert iterations == []
         return
-    twin = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
+    reference = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
     for role, row in effects.items():
-        assert row["whole_s"] == pytest.approx(twin.whole_s, rel=1e-11)
-        for (of_role, name), saved in twin.saved.items():
+        assert row["whole_s"] == pytest.approx(reference.whole_s, rel=1e-11)
+        for (of_role, name), saved in reference.saved.items():
             if of_role == role:
                 assert row[f"saved_fraction_{name}"] == pytest.approx(saved, abs=1e-11)
-        assert set(row["waits_for"]) <= twin.waits_for[role]
-        assert set(row["waits_for_before"]) <= twin.waits_for_before[role]
+        assert set(row["waits_for"]) <= reference.waits_for[role]
+        assert set(row["waits_for_before"]) <= reference.waits_for_before[role]
     for row in iterations:
         span = row["role"], row["iteration"]
-        assert row["busy_s"] == pytest.approx(twin.busy_s[span], abs=1e-9)
-        assert row["waited_for_s"] == pytest.approx(twin.waited_for_s.get(span, 0.0), abs=1e-9)
-        gap_s = twin.gap_s.get(span)
+        assert row["busy_s"] == pytest.approx(reference.busy_s[span], abs=1e-9)
+        assert row["waited_for_s"] == pytest.approx(reference.waited_for_s.get(span, 0.0), abs=1e-9)
+        gap_s = reference.gap_s.get(span)
         assert row["transition_s"] == (None if gap_s is None else pytest.approx(gap_s, abs=1e-9))
     on_path = sum(row["waited_for_s"] + row["transition_s"] for row in effects.values())
-    assert on_path == pytest.approx(twin.whole_s, abs=1e-9)
+    assert on_path == pytest.approx(reference.whole_s, abs=1e-9)

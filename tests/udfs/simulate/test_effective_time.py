@@ -1,5 +1,4 @@
-"""How a run's GPU-hours were spent: days made by hand, random days beside the reference implementation, and
-units without a row."""
+"""How GPU-hours were spent: days made by hand, random days against the reference, units without a row."""
 
 import math
 import random
@@ -10,7 +9,7 @@ import pytest
 
 from schemas.effective_time import KNOWN_PARTS
 from schemas.vocabulary import EVENTS, JOB_TIME
-from tests.oracle import effective_time as twin
+from tests.oracle import effective_time as reference
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.simulate.effective_time import StepTimes, time_rows
@@ -304,7 +303,7 @@ def random_events(draw: random.Random) -> list[Event]:
     return events
 
 
-def test_random_days_beside_the_twin() -> None:
+def test_random_days_beside_the_reference() -> None:
     draw = random.Random(5)  # noqa: S311  # nothing is secret here
     for _ in range(600):
         events = [each for each in random_events(draw) for _ in range(draw.choice([1, 1, 1, 1, 1, 2]))]
@@ -316,7 +315,7 @@ def test_random_days_beside_the_twin() -> None:
         facts = {"events": events, "log_date": DAY, "ended_at": datetime.fromtimestamp(ended, UTC)}
         (row,) = time_rows(facts, job, times, None)
         window = (MIDNIGHT_S, min(ended, MIDNIGHT_S + 24 * HOUR_S))
-        wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
+        wanted = reference.parts(events, window, times, gpus, hours, is_split=status == "analysed")
         waited = wanted.pop("queued")
         assert row["queued_gpu_hours"] == (None if math.isinf(waited) else pytest.approx(waited, abs=ROUNDED))
         for name, value in wanted.items():

@@ -182,7 +182,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> dict[int, list[int]]:
-    """Ops after which a worker may begin a collective: its last transfers, and for gathers its computes too."""
+    """Ops after which a worker may begin a collective: its last transfers, for gathers its computes too."""
     found: dict[int, list[int]] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops

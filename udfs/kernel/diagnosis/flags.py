@@ -107,8 +107,10 @@ def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
 
 
 def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
-    """Whether a heavy stage could be a slow worker, if no worker is named; slowness since mid-run is not
-    work."""
+    """Whether a heavy stage could be a slow worker, if no worker is named.
+
+    Slowness since mid-run is not work.
+    """
     factors = found.factors
     if factors is None or not _is_worker_or_stage(found, savings):
         return False

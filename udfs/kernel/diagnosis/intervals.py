@@ -31,8 +31,7 @@ what is usual."""
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return how many steps the day had: as many as its GPU-hours allow, and at least as the step numbers
-    show.
+    """Return how many steps the day had, by its GPU-hours, and at least by the step numbers.
 
     Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
 

@@ -163,8 +163,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches distinguish heavy microbatches from slow workers, if there are
-    both."""
+    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist."""
     is_both = factors.data.is_real and _has_slow(factors)
     return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
 

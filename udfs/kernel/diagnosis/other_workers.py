@@ -64,7 +64,10 @@ class Lightened(NamedTuple):
 
 
 def host_exchanged(replays: Replays) -> Exchanged | None:
-    """Find the host whose exchange for a healthy one saves most; None where no slow worker's host is known."""
+    """Find the host whose exchange for a healthy one saves most.
+
+    None where no slow worker's host is known.
+    """
     found = replays.found
     lost_s = _lost(found)
     hosts = found.job.hosts

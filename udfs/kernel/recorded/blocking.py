@@ -206,8 +206,7 @@ def _may_be_seen(sample: Sample) -> bool:
 
 
 def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
-    """Whether no choice of types can bring the replay near enough to the record for them to count as
-    blocking.
+    """Whether no choice of types can bring the replay near enough to the record to count as blocking.
 
     Sends that are eager may: they take as long as recorded, which no bound holds for.
 

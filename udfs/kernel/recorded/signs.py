@@ -1,4 +1,4 @@
-"""Evidence of blocking transfers in the recorded times alone: overlaps, early ends, ops that begin at once."""
+"""Evidence of blocking transfers in the recorded times: overlaps, early ends, ops that begin at once."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -17,7 +17,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import Simulation
 from tests.support.random_jobs import random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
-from tests.udfs.twin import shapes, slow_job
+from tests.udfs.reference import shapes, slow_job
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -128,8 +128,7 @@ def relabelled(rank_steps: pa.Table, order: list[int]) -> pa.Table:
 
 
 def has_halves_on_hosts(rank_steps: pa.Table) -> bool:
-    """Whether two hosts hold half of a stage's replicas each: which is its usual one depends on their order.
-    """
+    """Whether two hosts hold half of a stage's replicas each: their order decides which is usual."""
     workers = rank_steps.select(["pp_rank", "dp_rank", "host"]).group_by(["pp_rank", "dp_rank", "host"])
     hosts_of = defaultdict(list)
     for row in workers.aggregate([]).to_pylist():

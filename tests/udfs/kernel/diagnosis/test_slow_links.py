@@ -81,8 +81,7 @@ def communication_of(job: Job, slow: Sequence[Link]) -> tuple[dict[str, Any], fl
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """All transfers of its type, of two stages: the other direction, or quiet steps, define the usual time.
-    """
+    """All transfers of its type, of two stages: the other direction, or quiet steps, show the usual time."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
