@@ -233,8 +233,8 @@ def mitigations(tables: UnitTables) -> Section | None:
     return Section(
         cause_words.ANCHOR,
         "What can be done, by replay",
-        "A fix removes all that is uneven, a mitigation only what can be changed in practice. Savings of several "
-        "do not add up; below 0 it costs more than it saves. Removing a replica also frees its GPUs.",
+        "A fix removes all that is uneven, a mitigation only what can be changed in practice. Savings of "
+        "several do not add up; below 0 it costs more than it saves. Removing a replica also frees its GPUs.",
         ("what to do", "saves", "GPU-hours"),
         [
             (

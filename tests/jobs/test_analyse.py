@@ -121,7 +121,7 @@ def test_events_of_the_run_say_what_its_hours_were_spent_on(
     status, said, _ = analyse(run)
     assert status == 0
     assert "2 starts, 1 failure, 0 checkpoints." in said
-    assert "What its GPU-hours were spent on" in (tmp_path / "page.html").read_text()
+    assert "How its GPU-hours were spent" in (tmp_path / "page.html").read_text()
     (row,) = analysis(runs_in(run)[0]).tables.further[JOB_TIME]
     assert row["startup_gpu_hours"] == pytest.approx(0.6 * fields["world_size"])
     assert row["outage_s"] == 36 * 60
@@ -257,7 +257,7 @@ def test_odd_names_are_spelt_out_and_end_nothing(run: Path, analyse: Analyse, jo
 
 def test_a_day_is_no_name_of_a_run_outside_a_landing(run: Path, analyse: Analyse) -> None:
     status, _, said = analyse(run, "--log-date", f"{FIRST_DAY}")
-    assert (status, "no folder here names a log date: leave --log-date out" in said) == (2, True)
+    assert (status, "no folder here names a log date: omit --log-date" in said) == (2, True)
 
 
 def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_the_current_folder(

@@ -208,5 +208,5 @@ def test_without_recorded_ops_the_page_has_the_parts_alone(ask: Ask, warehouse: 
     said = ask(main, f"llm@{DAYS[0]}", f"llm@{DAYS[2]}", "--page", file)
     assert said.status == 0
     page = Page(file.read_bytes())
-    assert "What the difference is made of" in page.text
+    assert "Parts of the difference" in page.text
     assert not page.all("svg", "aria-label")

@@ -79,7 +79,7 @@ def test_only_a_new_or_a_regular_file_is_replaced(ask: Ask, tmp_path: Path, kind
     before = target.lstat()
     status, out, said = ask(main, target)
     assert (status, out) == (2, "")
-    only = "only a new or a regular file is written, no link, folder or device"
+    only = "only a new or a regular file can be written, not a link, folder or device"
     assert said == f"export_database: error: {target}: {only}\n"
     assert (target.lstat().st_ino, target.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert {*tmp_path.iterdir()} == {target, other}

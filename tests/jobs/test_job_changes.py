@@ -24,7 +24,7 @@ DAYS = 8
 SLOW_FROM = 5
 SINGLE = "diff JOB@DAY JOB@DAY compares two days"
 ANYWAY = (
-    f"and by more than neighbouring days do anyway: a step that grows from day to day shows none; {SINGLE}\n"
+    f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}\n"
 )
 Row = dict[str, Any]
 

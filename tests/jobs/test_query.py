@@ -63,8 +63,8 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
 
 
 ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
-TOO_LONG = "no answer within 1 s (--timeout 0 waits for ever)"
-TOO_DEEP = "its parentheses, or operators, lie too deep in each other"
+TOO_LONG = "no answer within 1 s (--timeout 0: no limit)"
+TOO_DEEP = "its parentheses or operators are nested too deeply"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
 def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:
     status, _, err = ask(main, "SELECT nosuch(steps) FROM job_slowdown")
     assert status == 2
-    assert "nosuch does not exist! (--engine spark may know it)" in err
+    assert "nosuch does not exist! (it may work with --engine spark)" in err
 
 
 @pytest.mark.usefixtures("spark")

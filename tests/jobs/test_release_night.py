@@ -121,7 +121,7 @@ def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_ru
         return release_night.main(["--log-date", "2026-01-05", *accept, *reason])
 
     assert released("several.complet") == Exit.WRONG_SETTINGS
-    message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
+    message = f"no gate has refused that in {warehouse.root}; these were refused: {RULE}, {REFUSED}"
     assert f"--accept several.complet: {message}" in capsys.readouterr().err
     assert released(REFUSED, RULE) == 0
     assert publish_bad(warehouse) == 2

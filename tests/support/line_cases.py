@@ -77,7 +77,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "a comma too many": BadLine(line()[:-1] + b",}", "not_json"),
     "a comment": BadLine(line()[:-1] + b"/* end */}", "not_json"),
     "a leading zero": BadLine(_in("rank", "01"), "not_json"),
-    "a key twice": BadLine(line()[:-1] + b', "rank": 0}', "not_json", '"rank" is there twice'),
+    "a key twice": BadLine(line()[:-1] + b', "rank": 0}', "not_json", '"rank" occurs twice'),
     "a key twice, equal": BadLine(line()[:-1] + b', "gpu": 3}', "not_json", "twice"),
     "a key twice, one escaped": BadLine(line()[:-1] + b', "r\\u0061nk": 0}', "not_json", "twice"),
     "a key twice, one null": BadLine(line(gpu=None)[:-1] + b', "gpu": null}', "not_json", "twice"),

@@ -15,8 +15,8 @@ from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.records import Layout
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.test_blocking import SHOWN, drawn, reference_layout
 from tests.udfs.reference import SAME, STREAMS, shapes, slow_job
+from tests.udfs.test_blocking import SHOWN, drawn, reference_layout
 from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import SimulationSettings, simulate_job
 

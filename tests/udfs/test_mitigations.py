@@ -192,7 +192,7 @@ def test_slow_workers_are_mitigated() -> None:
         answer(of, name) for name in (HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA)
     )
     assert exchanged.time_saved_fraction == pytest.approx(1 - step_s() / now_s, abs=0.003)
-    assert removed.plan == "go on without dp rank 2: 3 replicas instead of 4"
+    assert removed.plan == "continue without dp rank 2: 3 replicas instead of 4"
     # Without it a step is as short as a healthy one, but it takes four thirds of one for as many samples.
     assert removed.time_saved_fraction == pytest.approx(1 - step_s() * 4 / 3 / now_s, abs=0.003)
     assert removed.gpu_hours_saved == pytest.approx(100 * (1 - step_s() / now_s), abs=0.3)
@@ -296,18 +296,19 @@ def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> flo
 def test_of_what_is_not_there_the_reason_is_said() -> None:
     calm, even = (
         found(),
-        "no microbatch is known to be heavier than others, by its data and not by a slow worker",
+        "no microbatch is known to be heavier than others because of its data and not of a slow worker",
     )
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
         OVER_DP_RANKS: f"each has too few microbatches, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "no worker is known to pause, rather than to be slow or to have heavier data",
-        HOST_EXCHANGED: "no worker on a known host is slow, rather than to have heavier data",
+        COLLECTIONS: "no worker is known to pause; it may be slow or have heavier data",
+        HOST_EXCHANGED: "no worker on a known host is slow; it may have heavier data",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow",
-        OVERLAP: "too little of any communication lengthens steps, or of transfers which way is not known",
+        OVERLAP: "too little of any communication lengthens steps, or "
+        "the direction of transfers is not known",
         CHECKPOINTS: "its events show no interval, or fewer than 2 failures",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))

@@ -65,7 +65,7 @@ def test_where_two_files_differ_neither_is_believed_and_both_are_named(
     assert (steps, reasons) == ([(0, step) for step in STEPS], {"contested_rank_step"})
     names = (f"{name} (of user {os.getuid()})" for name in ("rank-00001.jsonl", "rank-1.jsonl"))
     said = " and ".join(names)
-    assert claims == [f"{said} contradict each other about 3 steps of a rank: neither is believed"]
+    assert claims == [f"{said} contradict each other about 3 steps of a rank: both are rejected"]
 
 
 def test_where_two_files_agree_the_first_stays(landing: Landing, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     folder = made.root / f"log_date={DAY}" / swapped
     folder.rename(tmp_path / "moved")
     folder.symlink_to(outside.root / f"log_date={DAY}" / swapped)
-    with pytest.raises(OSError, match=f"{folder.name}.* is none any more"):
+    with pytest.raises(OSError, match=f"{folder.name}.* is no longer a folder"):
         store_of(str(made.root)).open(file.path)
 
 

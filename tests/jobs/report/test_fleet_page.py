@@ -163,7 +163,7 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
     page = Page(fleet_page(FLEET, publication(FLEET)))
     rows = FLEET.drain.to_pylist()
     assert rows
-    assert f"As of {LAST}: hosts by what a drain saves, GPU-hours" in page.text
+    assert f"As of {LAST}: hosts by the saving of a drain, GPU-hours" in page.text
     for row in rows[:10]:
         shown = drain_row(row)
         line = " ".join(

@@ -147,7 +147,7 @@ def test_the_charts_have_the_rows() -> None:
 def test_it_says_how_far_to_trust_it() -> None:
     for name in ("steps replayed", "discrepancy", "transfers below -10 ms", "launch delays below -10 ms"):
         assert name in PAGE.text
-    assert "100 % of those recorded" in PAGE.text
+    assert "100 % of the recorded ones" in PAGE.text
     assert "others lack a worker" not in PAGE.text
     ((_, _, some),) = [
         each for each in trust({**SICK.job, "steps_dropped": 1}) if each[0] == "steps replayed"
@@ -224,9 +224,9 @@ def test_the_ends_of_a_slow_link_are_named() -> None:
 @pytest.mark.parametrize(
     ("struck", "advice"),
     [
-        ([(0, 4, 8)] * 4, "look at what pauses these workers"),
-        ([(0, 4), (0, 4), (0, 4), (1, 4)], "look at what pauses these workers"),
-        ([(3, 7)], "look at what pauses these workers"),
+        ([(0, 4, 8)] * 4, "check what pauses these workers"),
+        ([(0, 4), (0, 4), (0, 4), (1, 4)], "check what pauses these workers"),
+        ([(3, 7)], "check what pauses these workers"),
         ([(0, 4), (1, 5), (2, 6), (3, 7)], "collect garbage on all workers in the same steps"),
         ([(0, 4), (1, 5)], "collect garbage on all workers in the same steps"),
     ],
@@ -261,8 +261,8 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     causes = [dict(row, lost_fraction=None, lost_gpu_hours=None) for row in SICK.causes]
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
-        "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). What "
-        "follows is still the best estimate" in text
+        "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). The "
+        "rest of this page is still the best estimate" in text
     )
     assert "is lost" not in text
     assert "GPU-hours lost" not in text
@@ -329,7 +329,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
     }
     job = dict.fromkeys(SICK.job) | {"log_date": DAY, "job_id": "job", "run_id": "r1", **facts}
     page = Page(job_page(UnitTables(job=job)))
-    assert "Not analysed: our own defect (KeyError: 3)." in page.text
+    assert "Not analysed: a defect of this software (KeyError: 3)." in page.text
     assert facts["failure_traceback"] in page.words
     assert "Where it failed" not in PAGE.text
 
@@ -364,7 +364,7 @@ def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
 
 
 def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None:
-    assert "What its GPU-hours were spent on" not in PAGE.text
+    assert "How its GPU-hours were spent" not in PAGE.text
     at_us = 1_767_600_000_000_000
     minutes = {"start": 0, "first_step": 60, "failure": 120, "restart": 180}
     events = [{"event": name, "at_us": at_us + 60_000_000 * minute} for name, minute in minutes.items()]

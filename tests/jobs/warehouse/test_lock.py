@@ -253,14 +253,14 @@ def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
 ) -> None:
     """Libraries make URLs of paths: the tables were looked for in another folder, or the library crashed."""
     root = tmp_path / name
-    with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot lie in a folder with"):
+    with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))
     assert not root.exists()
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a\nb", "a\\b"])
 def test_a_warehouse_that_questions_would_not_reach_is_one_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(QuestionError, match="cannot be read: Delta tables cannot lie in a folder with"):
+    with pytest.raises(QuestionError, match="cannot be read: Delta tables cannot be in a folder with"):
         Database(str(tmp_path / name))
 
 

@@ -170,7 +170,7 @@ def test_ever_new_hosts_and_types_do_not_fill_the_memory(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("stated", "reason", "detail"),
     [
-        ("A100", "identity_mismatch", 'gpu_type is "A100", not "H100" as job.json says of host "node-0123"'),
+        ("A100", "identity_mismatch", 'gpu_type is "A100", but job.json says "H100" for host "node-0123"'),
         ("", "bad_type", 'gpu_type is "", not a name'),
         (7, "bad_type", "gpu_type is 7, not text of at most 1000 bytes"),
     ],
