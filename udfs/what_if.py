@@ -97,7 +97,7 @@ def analysed(
     facts     : its manifest. before_s : as simulate_job takes it.
     layers    : of each chunk of the model; None: as the manifest says, if it does.
     mitigated : causes of which mitigations are replayed; None: those that are found.
-    memory    : their bound: so many times the most layers of a stage, or samples of a microbatch, now.
+    memory    : their bound: a multiple of the most layers of a stage, or samples of a microbatch, now.
     raises    : TraceError where the recorded ops contradict each other.
     """
     rows = choice.rows

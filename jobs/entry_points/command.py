@@ -114,7 +114,7 @@ def tables_of(settings: Settings) -> Iterator[TableReader]:
 
 
 def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:
-    lend = cast(
+    open_reader = cast(
         "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
     )
-    return lend(settings, name)
+    return open_reader(settings, name)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
-from jobs.gates.lent import lend
+from jobs.gates.registered import register
 from jobs.warehouse.delta_tables import ALONE, quoted
 from jobs.warehouse.dialect import SETTINGS, WHOLE, condition
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
@@ -87,7 +87,7 @@ def _lent(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnec
     with duckdb.connect(":memory:", config=ALONE) as connection:
         for statement in (*SETTINGS, WHOLE):
             connection.execute(statement)
-        lend(connection, _ROWS, table, rows)
+        register(connection, _ROWS, table, rows)
         yield connection
 
 

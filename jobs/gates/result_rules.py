@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 
 from jobs.gates.checks import GateError, Rule
-from jobs.gates.lent import lend
+from jobs.gates.registered import register
 from jobs.warehouse.rows import Rows
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
@@ -175,7 +175,7 @@ def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
         with duckdb.connect() as connection:
             for each, rows in tables.items():
                 if each in query:
-                    lend(connection, each, TABLES[each], rows)
+                    register(connection, each, TABLES[each], rows)
             try:
                 return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
             except duckdb.Error as error:

@@ -115,7 +115,8 @@ class Database:
         if stored is None:
             return f"{empty} WHERE false"
         columns = ", ".join(f"CAST({each} AS {kind}) AS {each}" for each, kind in sql_types(table))
-        return f"SELECT {columns} FROM ({empty} WHERE false UNION ALL BY NAME FROM {stored.lend(connection)})"
+        rows = stored.register(connection)
+        return f"SELECT {columns} FROM ({empty} WHERE false UNION ALL BY NAME FROM {rows})"
 
     def _home(self, name: str) -> DeltaTables:
         return self._ingested if name in INGESTED_TABLES else self._own

@@ -49,7 +49,7 @@ class Part:
     """One part of the difference.
 
     a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
-    share         : of the difference; None where that is none.
+    share         : of the difference; None if that is 0.
     low_s, high_s : of the difference; None with too few steps. [s]
     """
 

@@ -116,7 +116,7 @@ def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
     """Read the stored results of the named units.
 
-    Raises NoSuchUnitError where there is none, QuestionError where none was simulated.
+    Raises NoSuchUnitError if there is no such unit, QuestionError if none was simulated.
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)

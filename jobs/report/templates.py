@@ -28,7 +28,7 @@ from schemas.views import VIEWS
 _ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
 OF_FILES_BESIDE: Final = (
-    # 'self' of a page that was opened from disk is none of the files beside it to some browsers.
+    # 'self' of a page that was opened from disk does not include the files beside it in some browsers.
     f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:"
 )
 """Policy of a page whose script and style are beside it."""

@@ -30,7 +30,7 @@ class RunHabits:
     slow_first_s : what the first step after a start takes longer
     evaluate_every, evaluate_s : how often and how long it evaluates; 0: never
     names_evaluations : whether its events tell evaluations
-    queued_s    : from its submission to its start; 0: no event tells it
+    queued_s    : from its submission to its start; 0: in no event
     """
 
     startup_s: float = 240.0

@@ -62,7 +62,7 @@ class Stored(NamedTuple):
     files: tuple[str, ...] = ()
     dataset: Any = None
 
-    def lend(self, connection: duckdb.DuckDBPyConnection) -> str:
+    def register(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Register the dataset, if any, with a connection; returns the source for SQL."""
         if self.dataset is not None:
             connection.register(self.source, self.dataset)
@@ -124,7 +124,7 @@ class DeltaTables:
         found = None
         if stored is not None:
             with duckdb.connect(":memory:", config=ALONE) as connection:
-                columns = f"SELECT publication, versions FROM {stored.lend(connection)}"
+                columns = f"SELECT publication, versions FROM {stored.register(connection)}"
                 latest = f"{columns} ORDER BY publication DESC LIMIT 1"
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0

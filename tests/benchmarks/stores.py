@@ -1,7 +1,7 @@
 """Commands over a folder, a store, and a store that answers 20 ms later: seconds, requests, memory.
 
 `python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
-of so many tiny units again and again. `--requests FILE` keeps every request, to see what they are for.
+of that many tiny units repeatedly. `--requests FILE` keeps every request, to see what they are for.
 """
 
 import argparse

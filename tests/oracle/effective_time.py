@@ -154,7 +154,7 @@ def parts(
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
     """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict others.
 
-    A wait since minus infinity is of a start that tells no submission.
+    A wait since minus infinity belongs to a start without a submission.
     """
     tries: list[Try] = []
     outages: list[Span] = []

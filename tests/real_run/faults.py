@@ -70,11 +70,11 @@ class FaultOutcome(NamedTuple):
 
     def __str__(self) -> str:
         worst = self.worst or {}
-        told = ", ".join(
+        found = ", ".join(
             f"{name} {worst.get(name)}" for name in ("dp_rank", "pp_rank", "direction", "course")
         )
         return (
-            f"{self.run}: {', '.join(sorted(self.causes)) or 'no cause'} ({told}, from step "
+            f"{self.run}: {', '.join(sorted(self.causes)) or 'no cause'} ({found}, from step "
             f"{worst.get('first_step')}, true {self.steps[0]}); healthy {self.healthy_s:.4f} s, mended "
             f"{self.mended_s:.4f} s ({self.off:+.1%}); "
             f"{'wrong: ' + ', '.join(self.failures()) if self.failures() else 'ok'}"

@@ -2,7 +2,8 @@
 
     python -m tests.support.class_archive
 
-A JVM compares the archive with itself and with its JARs. It does without where one differs or there is none.
+A JVM compares the archive with itself and with its JARs. It starts
+without an archive if one differs or is missing.
 """
 
 import shutil

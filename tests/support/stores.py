@@ -58,7 +58,7 @@ class Server:
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": _REGION,
-            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_ACCESS_KEY_ID": "anyone",
             "AWS_SECRET_ACCESS_KEY": "anything",
             "AWS_EC2_METADATA_DISABLED": "true",
         }

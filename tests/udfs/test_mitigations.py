@@ -256,7 +256,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     again = best_interval(sorted([*slow.events, *loaded], key=lambda each: each["at_us"]))
     assert again is not None
     assert again.between_s == pytest.approx(found.between_s, rel=1e-3), (
-        "before the first step nobody was at work"
+        "before the first step no attempt was at work"
     )
     once = run_through(replace(habits, failures=1), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     assert best_interval(once.events) is None

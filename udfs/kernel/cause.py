@@ -67,7 +67,7 @@ class Culprit(NamedTuple):
     course         : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     direction      : BOTH, or the op type that is slow.
     reach          : WORKER, HOST, STAGE, REPLICA, LINK or RACK.
-    host           : number of the host or rack, ALL where it is none.
+    host           : number of the host or rack, ALL for other culprits.
     lost_s         : what its ops took longer in the mean step, all of them together. [s]
     workers        : its workers, (stage, dp_rank), where it is more than one.
     """

@@ -84,7 +84,7 @@ class WhatIf(NamedTuple):
     diagnosis        : causes and what their fixes save; None where it was not wanted.
     types            : what types of GPU cost; None where fewer than two are known.
     exposed          : what communication costs; none without any, or where no diagnosis was wanted.
-    mitigated        : what mitigations save; None where there is none to replay.
+    mitigated        : savings of mitigations; None without any to replay.
     calls_both_ways  : whether a worker waits for transfers forward and backward in one call.
     """
 

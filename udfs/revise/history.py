@@ -77,7 +77,7 @@ class SlowStages(NamedTuple):
     factors : pp_rank -> how many times as long as elsewhere; without stages that are not slow.
     saved_s : what a step would take less without. [s]
     kept    : part of the imbalance between stages that remains without.
-    largest : the largest factor, also where it is none.
+    largest : the largest factor, also if it is not slow.
     runs, jobs : how many runs of the model, and other jobs on the hosts, that rests on.
     """
 

@@ -53,9 +53,8 @@ LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
     """Rows of the unit's log date, and the number of rows of other days; all rows if unknown.
 
-    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but some are
-    within a year of it, the log has another calendar: its lines are counted, and those kept, as differences
-    hold.
+    A zero of 0 does not count: producers without a calendar write it. If no line is of the day, but some are
+    within a year of it, the log has another calendar: its lines are counted and stored, as differences hold.
 
     facts    : the manifest, with log_date as a date where it is known.
     margin_s : how long before and after that day, in UTC, a line may be. [s]

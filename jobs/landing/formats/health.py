@@ -43,7 +43,7 @@ _END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 class Check(NamedTuple):
     """Key of a check, by which its events are folded.
 
-    device : NO_DEVICE where it is not one of several;  peer : the other end of a link, empty where it is none
+    device : NO_DEVICE if it is not one of several;  peer : the other end of a link, else empty
     """
 
     host: str

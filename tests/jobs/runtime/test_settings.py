@@ -71,8 +71,10 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
         (
             "[power.watts]\nH100 = { computing = 100.0, otherwise = 250.0 }\n",
-            "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: "
-            "computing must not be less",
+            (
+                "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: "
+                "computing must not be less"
+            ),
         ),
         (
             "[power.watts]\nH100 = { computing = inf, otherwise = 250.0 }\n",

@@ -121,7 +121,7 @@ root = sys.argv[1]
 settings = load_settings(None, warehouse=root)
 with writing(settings, root, "run_nightly", wait=False) as spark:
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when nobody holds it
+    open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when no process holds it
     child = subprocess.Popen(["sleep", "600"], pass_fds=[open_input])  # without Python's lock
     nap = "java_method('java.lang.Thread', 'sleep', cast(8000 as bigint))"
     rows = spark.range(1).selectExpr("id", f"cast({nap} as string) AS nap")

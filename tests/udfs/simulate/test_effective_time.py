@@ -189,12 +189,12 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
 
 def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -> None:
     again = [*RUN[:4], event("submitted", 1700), *RUN[4:]]
-    told = [event("submitted", -500), *again]
-    (row,) = rows(told, 1.0)
+    queued = [event("submitted", -500), *again]
+    (row,) = rows(queued, 1.0)
     assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), "that of the day before in full"
     assert (row["outage_s"], row["contradictions"]) == (300, 0)
-    assert seconds(told, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
-    assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start tells no submission"
+    assert seconds(queued, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
+    assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start has no submission"
     assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs none"
     started = datetime.fromtimestamp(MIDNIGHT_S + 2000, UTC)
     assert rows(again, 1.0, started_at=started)[0]["queued_gpu_hours"] == 0

@@ -51,7 +51,7 @@ def mitigate(replays: Replays, causes: Causes, layers: Ints | None, memory: floa
 
     causes : those of which mitigations are asked for.
     layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
-    memory : no stage has more layers, no microbatch more samples than so many times the most now.
+    memory : no stage has more layers, no microbatch more samples than this multiple of the most now.
     """
     if not causes & OF_ALL_CAUSES:
         return None

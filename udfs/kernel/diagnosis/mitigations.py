@@ -70,8 +70,8 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
     the loss or an embedding, stays where it is.
 
     layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
-    memory  : no stage gets more than so many times the layers of the one that has most now.
-    returns : None without a pipeline, where computes could not be told apart, or where a chunk hardly takes
+    memory  : no stage gets more than this multiple of the layers of the fullest now.
+    returns : None without a pipeline, if computes could not be separated, or where a chunk hardly takes
               time and so has no factors.
     """
     factors = replays.found.factors
@@ -139,7 +139,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
-    returns : None where microbatches are even or not told from slow workers, where there is one rank, or
+    returns : None where microbatches are even or not separable from slow workers, where there is one rank, or
               where each has too few microbatches.
     """
     factors = replays.found.factors

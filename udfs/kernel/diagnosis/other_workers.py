@@ -125,7 +125,7 @@ def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
 def replica_removed(replays: Replays) -> Removed | None:
     """Find the replica without which the others are fastest; None if there are too few, or none is slow.
 
-    Its ops take no time, so that nobody waits for it; collectives of the others take as long as they did.
+    Its ops take no time, so that no worker waits for it; collectives of the others take as long as they did.
     """
     found, replicas = replays.found, replays.found.job.layout.dp_size
     lost_s = _lost_with_type(found).max(axis=0)
@@ -186,7 +186,7 @@ def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | N
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
-    computes could not be told apart. memory : bound on what microbatches of others weigh, relative to now.
+    computes could not be separated. memory : bound on what microbatches of others weigh, relative to now.
     """
     found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:

@@ -148,7 +148,7 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
     # Of few, a sorted copy answers all at once.
     ordered = np.sort(values) if values.size <= MANY else None
     low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
-    # Quiet steps take at least what the fastest one does: mostly that tells enough.
+    # Quiet steps take at least what the fastest one does: mostly that is enough.
     if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
         # Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
         logs = np.log(median_s[np.isfinite(median_s)])

@@ -167,9 +167,9 @@ def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_st
     first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
     at = np.arange(steps)[:, None]
     inside = (at >= first) & (at < end)
-    told = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
-    level = np.array([median_of_all(each) if each.size else 0.0 for each in told])
-    number = np.array([max(each.size, 1) for each in told])
+    known = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
+    level = np.array([median_of_all(each) if each.size else 0.0 for each in known])
+    number = np.array([max(each.size, 1) for each in known])
     errors = np.where(end - first == steps, ERRORS_OF_DP_RANK, ERRORS)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, errors * error / np.sqrt(number))
     if dp_ranks >= ENOUGH_DP_RANKS:

@@ -154,7 +154,7 @@ STEPS: Final[dict[str, tuple[list[Launched], list[tuple[str, int, int]], dict[st
         ],
         {"all-to-all without a place": 1},
     ),
-    "a step that begins amid its backward pass": (
+    "a step that begins within its backward pass": (
         [BACKWARD, FORWARD, BACKWARD, REDUCE],
         [],
         {"steps without a whole pass": 1},

@@ -8,7 +8,7 @@ from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Table
 
 
-def lend(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
     """Let a connection read rows of a table by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):
