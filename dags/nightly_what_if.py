@@ -55,8 +55,8 @@ its gates, warnings, and where the data docs and the report lie. `what_if_night_
 log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date. Where an event of
 `what_if_landing` starts the night, all of its events are of that partition, and start only such DAGs.
 
-**Lineage**: where Airflow's provider of OpenLineage has a transport, each task reports which tables it read and
-published, as datasets named by their paths or URLs.
+**Lineage**: where Airflow's provider of OpenLineage has a transport, each task reports which tables it read
+and published, as datasets named by their paths or URLs.
 
 ## Settings
 Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
