@@ -13,7 +13,7 @@
 -- $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
 -- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays),
 -- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
--  and days.
+-- and days.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown

@@ -3,7 +3,8 @@
 -- its other parts null: measured_gpu_hours are those of units with a row. kept_gpu_hours, in steps that stayed, and
 -- stepped_gpu_hours, these steps at the mean recorded time, are sums beside the parts; elapsed_gpu_hours are
 -- measured_gpu_hours with all outages, whether the GPUs were allocated or not; queued_gpu_hours come before the start.
--- All figures of effective time over a period start here. SELECT
+-- All figures of effective time over a period start here.
+SELECT
     log_date, job_id, run_id, jobs.team,
     jobs.gpu_hours AS scheduled_gpu_hours,
     coalesce(job_time.scheduled_gpu_hours, 0) AS measured_gpu_hours,

@@ -1,6 +1,7 @@
 -- One row per day, length of window (1, 7 and 30 days, which end with it) and team: how the GPU-hours of its units were
 -- spent, as in effective_time_month. A window that begins before the first day holds only the existing days: `days`
--- counts them. SELECT
+-- counts them.
+SELECT
     last_day, window_days, team,
     count(DISTINCT log_date) AS days,
     count(DISTINCT job_id) AS jobs,
