@@ -95,7 +95,7 @@ SUMMARY: Final = (
            FROM rejects GROUP BY reason ORDER BY lines DESC, reason""",
     ),
 )
-"""What the demo prints: titles and queries."""
+"""Output of the demo: titles and queries."""
 
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"

@@ -8,7 +8,7 @@ from schemas.vocabulary import Status
 
 FLEET: Final = "fleet"
 DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
-"""What units are grouped by; the fleet is one group."""
+"""Dimensions by which units are grouped; the fleet is one group."""
 
 IS_ANALYSED: Final = f"(status = '{Status.ANALYSED}')"
 IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {words.STRAGGLING_SLOWDOWN!r})"

@@ -31,7 +31,7 @@ HOURS_OF: Final = {
     "attributed_fraction": "attributed_gpu_hours",
     "lost_fraction": "lost_gpu_hours",
 }
-"""What has an interval, and its column in GPU-hours."""
+"""Figures that have an interval, and their columns in GPU-hours."""
 CULPRIT: Final = col.struct(
     f"{_WORKER}, effect real, lost_s real, share_of_steps real, pattern text, direction text, course text, "
     "first_step integer, last_step integer, first_time instant, last_time instant, reach text, "

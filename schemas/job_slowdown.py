@@ -157,7 +157,7 @@ _IDENTITIES: Final = (
             {col.agree("launch_slowdown * simulated_step_s", "actual_step_s", col.SAME_FORMULA)}
         """),
 )
-"""Of replayed units."""
+"""Rules that hold for replayed units."""
 
 JOB_SLOWDOWN: Final = Table(
     "job_slowdown",

@@ -51,7 +51,7 @@ ALL_STAGES: Final = -1
 
 
 class Scope:
-    """What a row of exposed_communication describes: the job, a stage, or an op type."""
+    """Scopes of a row of exposed_communication: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"
@@ -105,7 +105,7 @@ TRANSFER_OPS: Final = ("forward-send", "forward-recv", "backward-send", "backwar
 
 
 class Transfers:
-    """Where a unit's transfers come from: recorded, inferred from the gaps between computes, or absent."""
+    """Sources of a unit's transfers: recorded, inferred from the gaps between computes, or absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"

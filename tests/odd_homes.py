@@ -41,7 +41,7 @@ _READ_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a night runs: prefix of each command, and exported variables.
+    """Place in which a night runs: prefix of each command, and exported variables.
 
     lacks : why it is not to be had here; empty: it is
     home, python, owner : its checkout, and of a clone the Python and the user

@@ -54,7 +54,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 
 def writer_of(root: str) -> Holder | None:
-    """Holder of a warehouse's lock, or None. Only reads the lock, so that no writer has to wait."""
+    """Holder of a warehouse's lock, or None. Reads the lock only, so that no writer has to wait."""
     if is_url(root):
         return leaseholder(root)
     holder = holder_in(small_files(root).read(LOCK_NAME))

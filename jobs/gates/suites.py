@@ -87,7 +87,7 @@ class StatedExpectation(_Stated):
 
     @property
     def meaning(self) -> str:
-        """Its description, else a text made from its type and arguments."""
+        """The expectation's description, else a text made from its type and arguments."""
         return self.description or " ".join(
             [self.type, *(f"{key}={json.dumps(value)}" for key, value in self.kwargs.items())]
         )

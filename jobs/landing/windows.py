@@ -26,7 +26,7 @@ _TASKS_OF_A_CORE: Final = 4
 
 
 class Where(NamedTuple):
-    """Where and how windows are read. steps : most steps of each"""
+    """Paths and settings for reading windows. steps : most steps of each"""
 
     landing: str
     bounds: Bounds

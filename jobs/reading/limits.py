@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 _SHARE: Final = 4
 """A question may take this part of the machine's memory."""
 _LEAST: Final = 2**28
-"""Or this much, if that is more: with less, loading a library ends the process. [B]"""
+"""A question gets at least this much memory: with less, loading a library ends the process. [B]"""
 _GRACE_S: Final = 1.0
 """Time that an engine may take to stop: some of its steps check for an interrupt only at their end."""
 _GB: Final = 1e9

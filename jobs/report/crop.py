@@ -23,7 +23,7 @@ _OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
-    """What to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
+    """A crop to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
 
     culprit: Row
     peer: Row

@@ -22,7 +22,7 @@ _MOST_NAMED: Final = 8
 """Most jobs that the comparison of weeks names."""
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
-"""Its width and height, in the units of the drawing."""
+"""Width and height of the chart, in the units of the drawing."""
 _MOST_DRAINS: Final = 10
 """Most hosts in the table of drains."""
 _MOST_JOBS: Final = 4

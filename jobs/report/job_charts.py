@@ -204,7 +204,7 @@ _FIGURES: Final = {
     "swing": ("swing of the mean step", "swing_mw"),
     "step_swing": ("swing of a single step", None),
 }
-"""By columns of job_power, without `_share`: words, and the column of megawatts."""
+"""Rows of the section by columns of job_power, without `_share`: words, and the column of megawatts."""
 
 
 def power_section(tables: UnitTables) -> Section | None:

@@ -255,4 +255,4 @@ SECTIONS: Final[tuple[Callable[[UnitTables], Section | None], ...]] = (
     gpu_types,
     exposed_section,
 )
-"""In the order of the page; each returns None if the unit's logs cannot answer it."""
+"""Sections in the order of the page; each returns None if the unit's logs cannot answer it."""

@@ -51,7 +51,7 @@ _DIGITS: Final = 18
 
 
 class Stored(NamedTuple):
-    """Where DuckDB reads the rows of one table.
+    """Source from which DuckDB reads the rows of one table.
 
     source : what DuckDB reads them from, in its SQL
     files : those that it opens itself, as it is given them and as they are called; none of a store

@@ -26,7 +26,7 @@ _FILES: Final = pa.schema([("files", pa.binary())])
 
 
 class Shares(NamedTuple):
-    """Which task writes which rows: each task has some tables of some neighbouring units.
+    """Assignment of rows to the tasks that write them: each task has some tables of some neighbouring units.
 
     firsts : the first unit of every part of the units, but for that of the first part
     writers : tasks that share the tables of a part

@@ -38,7 +38,7 @@ _HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JV
 
 @dataclass(frozen=True)
 class Place:
-    """Where a landing and a warehouse lie, and how they are reached."""
+    """Paths of a landing and a warehouse, and how they are reached."""
 
     name: str
     root: str

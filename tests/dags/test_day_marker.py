@@ -23,7 +23,7 @@ class FirstLook:
     """The attributes of a task instance that a sensor uses."""
 
     def get_first_reschedule_date(self, _: object) -> None:
-        """Not looked before."""
+        """The first look of the sensor."""
 
 
 FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}

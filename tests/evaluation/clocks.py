@@ -27,7 +27,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 FROM_ONE_CLOCK: Final = SimulationSettings(
     clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=True
 )
-"""As if no clock were ever off."""
+"""Settings as if no clock were ever off."""
 
 RIGHT: Final = 1e-3
 WRONG: Final = 5e-3
@@ -45,7 +45,7 @@ class Answer:
 
 
 def kind_of(plan: JobPlan) -> str:
-    """What joins the hosts of a job."""
+    """Connections between the hosts of a job."""
     shape = plan.shape
     pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
     replicas = "replicas" if shape.dp_size > 1 else ""

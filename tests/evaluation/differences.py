@@ -89,7 +89,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """By how much a fault slows the same run, as a share of its step time without it."""
+    """Slowdown of the same run by a fault, as a share of its step time without it."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1

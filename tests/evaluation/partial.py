@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """By how much other clocks change a bound."""
+        """Largest change of a bound by other clocks."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:

@@ -128,7 +128,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
-    """Also of a later day, whose report depends on it."""
+    """Reports of a later day, which depend on it, are rewritten too."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
         whole_night.run(history.spark, history.settings, [day])

@@ -14,7 +14,7 @@ Transfers = set[tuple[int, int]]
 
 
 def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Of a call only the member that was ready last shows its length: others take the usual time, or less.
+    """Only the member of a call that was ready last shows its length: others take the usual time, or less.
 
     Of members that were ready together one does, that of the clearly slower link or each in turn; it is the
     slower one, and says nothing of the usual.

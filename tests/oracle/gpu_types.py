@@ -11,7 +11,7 @@ COMPUTES = ("forward-compute", "backward-compute")
 
 
 class TypesCost(NamedTuple):
-    """By type, None if a host's type is not known.
+    """Slowdowns by type, None if a host's type is not known.
 
     slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
     fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]

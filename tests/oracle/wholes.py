@@ -26,7 +26,7 @@ class Answer:
     waited_for_s: dict[Span, float] = field(default_factory=dict)
     busy_s: dict[Span, float] = field(default_factory=dict)
     saved: dict[tuple[str, str], float] = field(default_factory=dict)
-    """By role and scenario."""
+    """Savings by role and scenario."""
 
 
 class OracleWhole:

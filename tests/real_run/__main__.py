@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Results outside their bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,

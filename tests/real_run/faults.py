@@ -56,7 +56,7 @@ class FaultOutcome(NamedTuple):
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Results outside their bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,

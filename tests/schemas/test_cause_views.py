@@ -245,7 +245,7 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
 
 
 def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
-    """By job: lost on DAY and NEXT_DAY; a cause holds from 0.025 on."""
+    """Losses by job on DAY and NEXT_DAY; a cause holds from 0.025 on."""
     lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
     rows = [
         cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)

@@ -237,7 +237,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "bytes": 4096, "ops": 800, "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
     },
 }  # fmt: skip
-"""By table name; columns not named are null."""
+"""Good rows by table name; columns not named are null."""
 
 
 def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:

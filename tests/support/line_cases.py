@@ -176,7 +176,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "sign before finiteness": BadLine(line(start_us=[float("nan"), -1, 0]), "negative_time"),
     "range before identity": BadLine(line(rank=99, job_id="gpt2"), "rank_out_of_range"),
 }
-"""By defect; none of them may become a row."""
+"""Bad lines by defect; none of them may become a row."""
 
 
 class GoodLine(NamedTuple):

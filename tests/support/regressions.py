@@ -139,7 +139,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """Of five workers one varies within steps, one from step to step alone, one in a single direction.
+    """One of five workers varies within steps, one from step to step alone, one in a single direction.
 
     The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.

@@ -111,7 +111,7 @@ def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
-    """A call shows its slower member: medians were too long by that. In the last job a link is slow."""
+    """A call shows its slower member: medians were too long by that. A link is slow in the last job."""
     job = draw(seed, "fused")
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]

@@ -16,7 +16,7 @@ from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job
 
 LATE: Ops = [("forward-recv", 0.5, 0.5), ("forward-compute", 1, 1)]
-"""On the second stage: the recv begins 0.4 s after its send has ended."""
+"""A buffered send on the second stage: the recv begins 0.4 s after its send has ended."""
 EARLY: Ops = [("forward-compute", 0, 0.05), ("forward-send", 0.05, 0.05)]
 
 

@@ -93,7 +93,10 @@ def test_no_other_split_leaves_less() -> None:
 
 
 def test_ruptures_finds_the_same_changes() -> None:
-    """Its PELT over long series of up to six levels; what a change must explain is known beforehand."""
+    """PELT of ruptures over long series of up to six levels.
+
+    What a change must explain is known beforehand.
+    """
     rng, error, spread = np.random.default_rng(36), 0.004, 0.02
     with_changes = 0
     for days in range(20, 140, 3):

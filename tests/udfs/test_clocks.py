@@ -199,7 +199,7 @@ def test_causes_stay_what_they_are() -> None:
 
 
 def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None:
-    """By 5 ms each time, with no course to correct: late gathers seemed to save 3 %, without a flag."""
+    """Clocks jump by 5 ms each time, with no course: late gathers seemed to save 3 %, without a flag."""
     job = table("replicas")
     began, rng = began_us(job.rank_steps), np.random.default_rng(4)
     off_us = {host: rng.normal(0.0, 5 * MS, len(began)) for host in hosts_of(job.rank_steps)}

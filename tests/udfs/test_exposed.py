@@ -25,7 +25,7 @@ NAMES = ("exposed_s", "busy_s", "hidden_s", "overlap_saved_s")
 
 
 def figures(rows: pa.Table, facts: dict[str, Any]) -> dict[tuple[str, int], tuple[float, ...]]:
-    """By op type and stage: exposed, busy, hidden, saved by overlap."""
+    """Figures by op type and stage: exposed, busy, hidden, saved by overlap."""
     found = simulate_job(rows, facts)[EXPOSED_COMMUNICATION]
     return {(row["op_type"], row["pp_rank"]): tuple(row[name] for name in NAMES) for row in found.to_pylist()}
 

@@ -117,7 +117,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
-    """Of 101 host-days that are not slow it fails on two, 0.0245; of 50 hosts on one, 0.0294: that counts."""
+    """It fails on two of 101 host-days that are not slow, 0.0245; on one of 50 hosts, 0.0294: that counts."""
     before = date(2026, 1, 4)
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))

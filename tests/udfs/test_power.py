@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """Also where ranks and steps disagree, and by blocks of steps."""
+    """This holds also where ranks and steps disagree, and by blocks of steps."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()

@@ -51,7 +51,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-"""By the kernel's code; without a flag there is no reason."""
+"""Flags by the kernel's code; without a flag there is no reason."""
 
 _MANY_STEPS: Final = 0.1
 """Causes are flagged from this share of steps on in which all wait and no worker is late."""

@@ -39,7 +39,7 @@ IDEAL: Final = "ideal"
 KINDS: Final = (RECORDED, REPLAYED, IDEAL)
 FACTS: Final = ("rank", "dp_rank", "pp_rank", "microbatch", "model_chunk", "host")
 UNKNOWN: Final = -1
-"""In the facts of an op: not logged, or without a meaning there."""
+"""Value in the facts of an op: not logged, or without a meaning there."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _ELEMENTS: Final = {
     **dict.fromkeys(TIMES, ("a number", (int, float, NotANumber))),
     **dict.fromkeys(("microbatch", "model_chunk"), ("an integer of 32 bits", (int,))),
 }
-"""What the elements of each array must be."""
+"""Description of valid elements of each array."""
 
 
 class LineError(Exception):

@@ -124,7 +124,7 @@ COORDINATES: Final = {
 }
 """Rank and coordinates, each with the size of a manifest that limits it."""
 LIMITS: Final = tuple(COORDINATES.values())
-"""Those sizes of a valid manifest; all null without one."""
+"""The sizes of a valid manifest that limit ranks; all null without one."""
 
 
 class Bounds(NamedTuple):

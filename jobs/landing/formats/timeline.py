@@ -27,7 +27,7 @@ _OP: Final = re.compile(rb'"name"\s*:\s*"(?:%s)"' % "|".join(OP_CODES).encode())
 _THREAD: Final = re.compile(rb'"PP rank \d+, TP rank \d+, ')
 _STAGE: Final = re.compile(r"PP rank (\d{1,9}), TP rank (\d{1,9}), ")
 _LANES: Final = 5
-"""Threads of a rank: compute, pp, tp, dp, misc. Their numbers are rank x 5 + lane."""
+"""Threads of a rank: compute, pp, tp, dp, misc. Numbers of these threads are rank x 5 + lane."""
 
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)

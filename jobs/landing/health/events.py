@@ -40,7 +40,8 @@ _XID_SEVERITY: Final = {
     "79": HEALTH_FATAL,
     **dict.fromkeys(("13", "31", "43", "45"), HEALTH_INFO),
 }
-"""By NVIDIA's list: errors of memory, NVLink and the GPU's controller; XIDs that programs cause are info."""
+"""XIDs that are errors by NVIDIA's list: of memory, NVLink and the GPU's controller; XIDs that programs cause
+are info."""
 
 _COLUMNS: Final = ("time", "host", "component", "check")
 _OPTIONAL: Final = ("state", "severity", "index", "value", "unit", "message", "peer")

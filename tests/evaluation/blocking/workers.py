@@ -47,7 +47,7 @@ Call = tuple[Transfer, ...]
 
 
 class Job(NamedTuple):
-    """What runs how.
+    """Settings of one simulated job.
 
     blocking  : op types that a worker waits for before it goes on.
     is_eager  : sends are done when copied, whether their recvs are posted or not.

@@ -1,4 +1,4 @@
-"""Which faults a job has: drawn by direction, onset, reach and size."""
+"""Faults of a job, drawn by direction, onset, reach and size."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -142,7 +142,7 @@ def _pause(layout: Layout, times: Times, onset: str, rng: np.random.Generator) -
 
 
 def _struck(layout: Layout, rate: float, rng: np.random.Generator, direction: str) -> Floats:
-    """Which computes a pause hits: at most one of a worker in a step, shape of the computes."""
+    """Mask of the computes that a pause hits: at most one of a worker in a step."""
     lanes = (layout.pp, *layout.lanes)
     flat = np.zeros((2, layout.computes, *lanes))
     kind = rng.choice(DIRECTIONS[direction], lanes)

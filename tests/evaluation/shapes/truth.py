@@ -136,7 +136,7 @@ def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bo
 
 
 def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArray[np.bool_]:
-    """Which workers are slow in the fault's ops, by this or other faults, shape (stage, step, dp_rank)."""
+    """Mask of workers slow in the fault's ops, by any fault, shape (stage, step, dp_rank)."""
     slow = np.zeros((layout.pp, *layout.lanes), bool)
     for each in faults:
         if each.cause == fault.cause and same_ops(each, fault):
@@ -154,7 +154,7 @@ def same_ops(one: Fault, other: Fault) -> bool:
 
 
 def _excess(fault: Fault) -> Floats:
-    """By how much ops are longer, shape (step,)."""
+    """Additional length of ops, shape (step,)."""
     return np.asarray((fault.size - 1) * fault.strength if fault.size > 1 else fault.strength)
 
 

@@ -21,9 +21,9 @@ MB: Final = 1 << 20
 MOST_MB: Final = 1300
 """Limit of address space, half of which is libraries and stacks. Read whole, the files take more."""
 MANIFESTS: Final = 50
-"""Number of each kind. As rows of jobs those with hosts, iterations and defects took 3 MB each."""
+"""Number of each kind. Rows of jobs with hosts, iterations and defects took 3 MB each."""
 MOST_OF_MANIFESTS_MB: Final = 350
-"""Without any, 160 MB are taken; the rows alone of 200 took 600."""
+"""Most memory [MB]: without rejects 160 are taken; the rows alone of 200 took 600."""
 
 LAND: Final = """
 import json, re, sys

@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """So no night, publication, sum or fingerprint can have a preliminary row."""
+    """No night, publication, sum or fingerprint can have a preliminary row, because live tables are apart."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 

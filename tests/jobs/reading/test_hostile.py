@@ -50,7 +50,7 @@ FILES = [
     "SELECT getenv('HOME')",
     "SELECT * FROM a_variable_of_python",
 ]
-"""To DuckDB; each is also tried without the check before it."""
+"""Questions refused by DuckDB; each is also tried without the check before it."""
 
 STATEMENTS = [
     "SELECT 1; SELECT 2",

@@ -80,7 +80,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """Also for causes that other jobs revised: the command replays this day alone, and the page says so."""
+    """The page says that the command replays this day alone, also for causes that other jobs revised."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {

@@ -43,7 +43,7 @@ ODD = "a\n1,2\x1b[31m\x9bü"
     ],
 )
 def test_no_format_lets_a_terminal_obey_a_name(form: str, cell: str) -> None:
-    """Not in a value, nor in a column that a question names."""
+    """Neither a value nor a column that a question names can forge a line."""
     out = Terminal()
     write(Result([ODD, "n"], [[ODD, 1]]), form, out)
     printed = out.getvalue()

@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
-    """Without them its fingerprint is the same as before they existed."""
+    """Without watts, the fingerprint is the same as before they existed."""
     watts = load_settings(
         overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
     )

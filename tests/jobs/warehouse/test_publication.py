@@ -80,7 +80,10 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
 def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    """At every step, also while it is undone; for the first publication of a warehouse, and a later one."""
+    """The process ends at every step, also of an undo.
+
+    For the first publication of a warehouse, and a later one.
+    """
     before = [[], []] if first else [[1.0], [1.0]]
     outcomes: list[list[list[float]]] = []
     taken: list[str] = []

@@ -165,7 +165,7 @@ def test_an_error_is_the_one_raised_where_its_files_cannot_be_removed_either(tmp
 def test_gates_judge_staged_rows_as_those_of_the_driver(
     kept_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder; in a store, file by file or fetched once."""
+    """Rows are read in a folder; in a store, file by file or fetched once."""
     monkeypatch.setattr(rows, "_KEPT_BYTES", kept_bytes)
     root = str(tmp_path) if kept_bytes is None else tmp_path.as_uri()
     tables = results_of(batches(shares_of(UNITS, 1)))

@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Of the year 9999, of 1970, and of a clock that states nothing at all."""
+    """Zeros of the year 9999, of 1970, and of a clock that states nothing at all."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}

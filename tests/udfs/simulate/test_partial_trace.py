@@ -44,7 +44,10 @@ def line(step: int, dp_rank: int, stage: int, ops: list[tuple[str, float, float,
 def gpipe(
     slow: dict[tuple[int, int], float], dp_size: int = 1, order: tuple[int, ...] = (0, 1, 2, 3)
 ) -> pa.Table:
-    """Two stages, all forwards and then all backwards; some workers are slower. Only computes are logged."""
+    """Two stages, all forwards and then all backwards; some workers are slower.
+
+    The log holds only computes.
+    """
     rows = []
     for step in range(STEPS):
         for dp_rank in range(dp_size):

@@ -19,7 +19,7 @@ LAYOUT = manifest(dp_size=2, pp_size=2)
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-300, 1e-320])
 def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
-    """Their sums are lost beside the times of day: a gate refused the figures, and with them the night."""
+    """Sums of short times are lost beside times of day: a gate refused the figures, and the whole night."""
     rows = unit_rows()
     for row in rows:
         row["duration_us"] = [each * scale for each in row["duration_us"]]

@@ -26,7 +26,7 @@ much."""
 
 
 LEAST_STEPS: Final = 4
-"""In fewer steps noise looks like clocks."""
+"""With fewer steps, noise looks like clocks."""
 
 FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3

@@ -23,7 +23,7 @@ _CHUNKS: Final = 2**12
 
 
 class Match(Enum):
-    """Which attributes must agree for ops of two runs to be compared."""
+    """Attributes that must agree for ops of two runs to be compared."""
 
     WORKERS = "op type, chunk, stage and dp rank"
     STAGES = "op type, chunk and stage"

@@ -27,7 +27,7 @@ TIMERS = "(min, max) time across ranks (ms):\n    forward-backward ...: (700.1, 
 
 
 def line(step: int, elapsed_ms: float, clock: str = "", prefix: str = "") -> str:
-    """As Megatron's newer versions print it; older ones omit the clock."""
+    """A line as Megatron's newer versions print it; older ones omit the clock."""
     stamp = f"[{clock}] " if clock else ""
     return (
         f"{prefix} {stamp}iteration {step:8d}/   50000 | consumed samples: {step * 64:12d} | elapsed time "

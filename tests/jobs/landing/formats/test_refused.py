@@ -37,7 +37,7 @@ OTHERS = {
     "rocprof": b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}, "buffer_records": {}}]}',
     "rocprof: kernels": b'{"traceEvents":[{"ph":"X","name":"k","args":{"BeginNs":"17","EndNs":"19"}}]}',
 }
-"""As their sources describe them: recorded by profilers that give no op of a step."""
+"""Logs as their sources describe them: recorded by profilers that give no op of a step."""
 
 
 @pytest.mark.parametrize("tool", OTHERS)

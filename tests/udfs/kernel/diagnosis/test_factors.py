@@ -62,7 +62,7 @@ def test_without_long_computes_there_is_no_array_of_pauses() -> None:
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
-    """Stages that differ, data that do, and noise."""
+    """Computes with stages that differ, data that differ, and noise."""
     rng = np.random.default_rng(5)
     work_s, weight = drawn()
     workers = Workers(
@@ -82,7 +82,8 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
-    """Of each stage, direction and chunk if data are balanced, of each direction if stages are."""
+    """The sum of work stays: for each stage, direction and chunk if data are balanced, for each direction if
+    stages are."""
     factors = uneven(is_real=is_real)
     before = factors.work_s.copy(), factors.noise.copy()
     as_is_s, data_s, stage_s, both_s = works(factors)

@@ -45,7 +45,7 @@ ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
 COLLECTIVES: Final = frozenset(
     {"params-all-gather", "grads-reduce-scatter", "embedding-grads-all-reduce", "optimizer-clip-main-grad"}
 )
-"""Without them nothing joins the clocks of replicas on several hosts."""
+"""Without these collectives nothing joins the clocks of replicas on several hosts."""
 QUICK_COLLECTIVES: Final = replace(WORKLOAD, usual_s={**WORKLOAD.usual_s, **dict.fromkeys(COLLECTIVES, 1e-5)})
 ONE_REPLICA: Final = replace(USUAL, dp_size=1)
 SLOW: Final = [WeakGpu(0, 1, 1.3)]
@@ -152,7 +152,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """Which is the better guess, and flagged as one."""
+    """The better of both guesses is named, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck
@@ -163,7 +163,7 @@ def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_work
 
 
 def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
-    """They are corrected, so that nothing is left to flag."""
+    """The clocks are corrected, so that nothing is left to flag."""
     found = diagnosed(USUAL, ClockSkew(0.02))
     assert "clock_skew" not in found.flags.values()
     assert found.labels == []

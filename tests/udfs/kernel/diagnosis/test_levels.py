@@ -17,7 +17,7 @@ from udfs.kernel.diagnosis.levels import (
 
 STAGES, KINDS, STEPS, DP_RANKS = 3, 2, 12, 4
 BASE: Final = np.log(np.array([[1.0, 2.0], [1.0, 2.0], [1.5, 2.5]]))
-"""By stage and direction; the last stage has more work."""
+"""Times by stage and direction; the last stage has more work."""
 ERROR: Final = np.full(KINDS, 0.001)
 EVEN: Final = np.ones(STEPS, dtype=bool)
 ALONE: Final = np.arange(STAGES * DP_RANKS).reshape(STAGES, DP_RANKS)
@@ -71,7 +71,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """Three of four, always: their host's workers are no longer peers of the usual one."""
+    """With three of four workers slow always, their host's workers are no longer peers of the usual one."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -193,7 +193,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
-    """By too little for its quiet steps to be clearly faster than what is usual."""
+    """Slow by too little for its quiet steps to be clearly faster than usual."""
     level = level[:stages]
     grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
     shuffled = np.random.default_rng(3).permutation(STEPS)

@@ -74,7 +74,7 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
+    """Jobs of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
 
     Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
     """

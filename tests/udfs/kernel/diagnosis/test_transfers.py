@@ -18,7 +18,7 @@ from udfs.kernel.graph.graph import OpGraph
 
 USUAL_S: Final = 0.002
 LONG_S: Final = 0.04
-"""Of pipeline transfers, and of gathers and scatters of replicas."""
+"""Kinds of pipeline transfers, and of gathers and scatters of replicas."""
 SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=6, noop_transfers="all")
 COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """Of the pipeline alone: collectives have a separate network."""
+    """Congestion of the pipeline alone: collectives have a separate network."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:

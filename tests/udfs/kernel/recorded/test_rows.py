@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """Over all rows there may be as many of a type as if each row were like the first."""
+    """Counts of a type over all rows may be the same as if each row were like the first."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)

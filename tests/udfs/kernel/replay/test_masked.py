@@ -25,7 +25,7 @@ def trace_of(job: GeneratedJob) -> Trace:
 
 
 def recorded_of(job: GeneratedJob) -> Recorded:
-    """By the graph of `trace_of`, in which nothing blocks."""
+    """The graph is that of `trace_of`, in which nothing blocks."""
     layout = read_layout(job.manifest | {"blocking_transfers": []})
     return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
 
