@@ -82,8 +82,7 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
-    """The sum of work stays: for each stage, direction and chunk if data are balanced, for each direction if
-    stages are."""
+    """The sum stays by stage, direction and chunk if data are balanced, by direction if stages are."""
     factors = uneven(is_real=is_real)
     before = factors.work_s.copy(), factors.noise.copy()
     as_is_s, data_s, stage_s, both_s = works(factors)
