@@ -99,9 +99,9 @@ CAUSE_EVIDENCE: Final = Table(
         lead_s (seconds): by how much the span began earlier; below 0: later by that much, within the
             tolerance
         slow_host_days (count): hosts that were slow, by day, over the days looked back on
-        slow_host_days_with (count): of these, with a span of this check
+        slow_host_days_with (count): slow_host_days with a span of this check
         other_host_days (count): hosts that trained and were not slow, by day
-        other_host_days_with (count): of these, with a span of this check
+        other_host_days_with (count): other_host_days with a span of this check
         lift (ratio >= 0): how often the check fails on slow hosts against others: (slow_host_days_with +
             1/2) / (slow_host_days + 1) over (other_host_days_with + 1/2) / (other_host_days + 1)
         chance (fraction >= 0 <= 1): how many unrelated spans, of checks that fail as rarely, are this near a

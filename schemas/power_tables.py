@@ -91,11 +91,11 @@ POWER_DAY: Final = Table(
     columns=col.declared("""
         log_date
         jobs (count): units in job_power
-        timed_jobs (count): of these, units that state how long they ran
-        powered_jobs (count): of these, units with megawatts
+        timed_jobs (count): units that state how long they ran
+        powered_jobs (count): timed units with megawatts
         in_phase_pairs (count): pairs of units that swing in phase; power_in_phase has the largest
         gpus (real [GPU] >= 0): GPUs in use
-        computing_gpus (real [GPU] >= 0): of these, GPUs that compute
+        computing_gpus (real [GPU] >= 0): GPUs in use that compute
         swing_gpus (real [GPU] >= 0): swing of computing_gpus if all units peak together
         independent_swing_gpus (real [GPU] >= 0): the same if each peaks at any time
         mean_mw (real? [MW] >= 0): sum of the units' mean_mw

@@ -90,7 +90,7 @@ ROLE_EFFECT: Final = Table(
         f"""
         log_date, part_of, role
         runs (count): units of the role
-        runs_left_out (count): of these, units without a row in role_step: not replayed, no iterations in
+        runs_left_out (count): units without a row in role_step: not replayed, no iterations in
             the manifest, or no absolute times (t0_us) on the log date; their time counts as transition
         iterations (count): recorded iterations of the whole in which the role has a span
         waits_for (text[]?): roles whose end in the same iteration it waits for; {_UNANSWERED}
