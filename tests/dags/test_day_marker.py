@@ -134,7 +134,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", Mock(side_effect=error))
     with pytest.raises(waiting) as raised:
         wait(str(bucket)).execute(FIRST_LOOK)
-    assert waiting is AirflowRescheduleException or "_SUCCESS may not be looked for: not" in str(raised.value)
+    assert waiting is AirflowRescheduleException or "_SUCCESS is not allowed: not" in str(raised.value)
     with pytest.raises(in_a_backfill):  # which the task's next try may not meet
         wait(str(bucket)).execute(IN_A_BACKFILL)
 

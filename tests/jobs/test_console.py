@@ -104,7 +104,7 @@ what-if --job-id zzz --fix TRUE => no job zzz: choose from bad, llm-a, llm-b
 what-if --job-id llm-b --fix TRUE => job llm-b has several runs, name one by --run-id: run r1 on DAY, ru
 what-if --job-id llm-a --log-date 2026-01-09 --fix TRUE => job llm-a has nothing on 2026-01-09: it has run
 what-if --job-id llm-a --run-id r1 --fix TRUE => job llm-a has no run r1: it has run r3 on DAY,
-what-if UNIT --fix pause --set 0.5 => --set (factor): scales the ops of a predicate, and pause is a cause
+what-if UNIT --fix pause --set 0.5 => --set (factor) scales the ops of a predicate, but pause is a cause
 what-if UNIT --fix FALSE => no op of this unit matches FALSE
 what-if UNIT --fix TRUE --fix 'pp_rank = 8' => no op of this unit matches pp_rank = 8: its pp_rank is 0 to 0
 what-if UNIT --fix "host = 'nod-1'" => no op of this unit matches host = 'nod-1': no host nod-1: did you
@@ -113,7 +113,7 @@ timeline UNIT --step 8 => no step 8 among the 1 complete ones, 7 to 7: next to i
 timeline UNIT --worker 2,0 => --worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0
 timeline UNIT --worker 7 => --worker 7: no worker is replayed by that rank; name it as DP,PP
 timeline UNIT --worker a => Invalid value for '--worker': 'a' is not a whole number
-drain --days 61 => Invalid value for '--days': 61 days are more than the 60 that hosts are judged by
+drain --days 61 => Invalid value for '--days': 61 days are more than the 60 by which hosts are judged
 drain --limit 99999999999999999999 => Invalid value for '--limit': 999999999999... is too large
 timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
 timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0

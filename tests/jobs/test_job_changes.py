@@ -92,11 +92,11 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
     says = "no change found: the job with most days of runs has 8, in which steps must differ by "
-    assert (out, err) == ("[]\n", f"{says}2.0 %, or what is lost by 3.0 % of the step, {ANYWAY}")
+    assert (out, err) == ("[]\n", f"{says}2.0 %, or losses by 3.0 % of the step, {ANYWAY}")
     few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
     assert few[0].endswith(f"has 2, and fewer than 3 show none; {SINGLE}\n")
     assert few[1].endswith(
-        f"has 3, in which steps must differ by 4.6 %, or what is lost by 9.2 % of the step, {ANYWAY}"
+        f"has 3, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}"
     )
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3

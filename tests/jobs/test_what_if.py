@@ -43,7 +43,7 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
         "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "
         "3.0 s ideal (T_ideal, pooled-mean-median); slowdown 1.333333"
     )
-    assert together == "all together: 1.0 s saved, as much as each alone in sum"
+    assert together == "all together: 1.0 s saved, as much as the sum of each alone"
     head, _, *rows = table
     assert head.split() == COLUMNS
     assert [row.split() for row in rows] == [

@@ -152,7 +152,7 @@ def test_it_says_how_far_to_trust_it() -> None:
     ((_, _, some),) = [
         each for each in trust({**SICK.job, "steps_dropped": 1}) if each[0] == "steps replayed"
     ]
-    assert some.endswith(" of those recorded; others lack a worker")
+    assert some.endswith(" of the recorded ones; others lack a worker")
 
 
 def test_lines_of_another_day_are_mentioned_where_there_are_any() -> None:
@@ -288,7 +288,7 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
 def test_it_says_what_can_be_done_about_a_cause() -> None:
     """One clause with one link at the cause, which leads to all of them, best first."""
     page = Page(job_page(SICK))
-    assert "What can be done: host exchanged (exchange sick for a healthy host) saves " in page.text
+    assert "What can be done: host exchanged (replace sick by a healthy host) saves " in page.text
     assert page.all("a", "href").count("#mitigations") == 1
     assert "mitigations" in page.all("section", "id")
     best, other = (
