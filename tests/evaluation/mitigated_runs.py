@@ -175,7 +175,7 @@ def _changed_s(mitigation: str, run: Run) -> float:
 
 
 def _host_exchanged(run: Run) -> float:
-    host, trouble = re.findall(r"exchange (\S+) for", run.advice or "exchange nothing for")[0], run.trouble
+    host, trouble = re.findall(r"replace (\S+) by", run.advice or "replace nothing by")[0], run.trouble
     own = [trouble.host] if isinstance(trouble, SickHost) else []
     if isinstance(trouble, OneWorker):
         rank = run.plan.shape.rank(trouble.dp_rank, trouble.pp_rank)

@@ -250,7 +250,7 @@ def test_every_tool_has_a_case() -> None:
         ),
         ("perfquery", PERFQUERY.format(minute=0, symbols=0) * 2, {}, "--host"),
         ("perfquery", "SymbolErrorCounter:..............15", {}, "# Port counters"),
-        ("dcgm", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="a"} 139 1767622920000000000', {}, "no time"),
+        ("dcgm", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="a"} 139 1767622920000000000', {}, "not a time"),
         ("nvsentinel", "{", {}, "not JSON"),
         ("npd", "[1]", {}, "not a JSON object"),
         ("csv", CSV, {}, "[health.csv]"),
