@@ -292,7 +292,7 @@ def test_it_says_what_can_be_done_about_a_cause() -> None:
     assert page.all("a", "href").count("#mitigations") == 1
     assert "mitigations" in page.all("section", "id")
     best, other = (
-        page.text.index(each) for each in ("host exchanged: exchange sick", "replica removed: go on")
+        page.text.index(each) for each in ("host exchanged: replace sick", "replica removed: continue")
     )
     assert best < other
     assert not [href for href in page.all("a", "href") if "dictionary" in href]
