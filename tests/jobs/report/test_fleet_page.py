@@ -338,4 +338,4 @@ def test_runs_that_are_slower_than_before_and_not_analysed_are_listed() -> None:
         ("b", 2.0, pytest.approx(50.0)),
         ("a", 1.25, pytest.approx(20.0)),
     ]
-    assert b"we cannot say why yet" in fleet_page(tables, publication(tables))
+    assert b"without a known cause" in fleet_page(tables, publication(tables))
