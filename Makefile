@@ -1,5 +1,5 @@
 # make demo · make test     each prepares what it needs, from nothing
-# make quick                what a change touches, in half a minute: lint, types, layers, nearest tests; SINCE=main
+# make quick what a change touches, in half a minute: lint, types, layers, nearest tests; SINCE=main
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
@@ -9,7 +9,7 @@
 # make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
 # make real-run             trains small models in processes and replays their logs: 8 minutes; the first time
 #                           it downloads torch with CUDA and megatron-core (3 GB) into .venv-torch
-# make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
+# make lock pins the packages named in pyproject.toml and conf/*.in; other pins change only where they must
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
 PYTHONS  := $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)

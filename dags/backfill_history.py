@@ -55,7 +55,7 @@ LINE_OR_NOTHING = r"^[^\r\n]*$"
 
 with DAG(
     dag_id="backfill_history",
-    description="Phases of the night over a range of days, where not done.",
+    description="Phases of the night over a range of days, where not yet done.",
     doc_md=__doc__,
     schedule=None,
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
@@ -64,7 +64,9 @@ with DAG(
     tags=["what-if", "backfill", "spark"],
     params={
         "first_day": Param(type="string", format="date", title="First day"),
-        "last_day": Param(type="string", format="date", title="Last day", description="not before the first"),
+        "last_day": Param(
+            type="string", format="date", title="Last day", description="not before the first day"
+        ),
         "stages": Param(
             [],
             type="array",
@@ -85,17 +87,17 @@ with DAG(
             type="string",
             pattern=LINE_OR_NOTHING,
             title="New warehouse",
-            description="results go there, and the current ones stay",
+            description="results go there; the current ones stay",
         ),
         "dry_run": Param(
-            default=False, type="boolean", title="Dry run", description="only say what would be done"
+            default=False, type="boolean", title="Dry run", description="only print what would be done"
         ),
     },
     default_args=of_tasks(timedelta(days=2)),
 ):
     backfill = SparkSubmitOperator(
         task_id="backfill",
-        doc_md="Does the chosen phases on the chosen days, where they are not done.",
+        doc_md="Runs the chosen phases on the chosen days, where they are not done.",
         entry_point="backfill",
         outlets=[HISTORY],
         arguments=ARGUMENTS,

@@ -1,4 +1,4 @@
-"""# Upkeep of the tables: small files together, unused files and old recorded ops away
+"""# Upkeep of the tables: compacts small files, removes unused files and old recorded ops
 
 Once a week, when the late data of Saturday has been looked for. Age is counted back from the run's logical
 date; results, manifests and rejects never expire.
@@ -28,7 +28,7 @@ from dags.operators.spark_submit import SparkSubmitOperator, of_tasks
 
 with DAG(
     dag_id="maintain_tables",
-    description="Small files together, unused files and old recorded ops away.",
+    description="Compacts small files, removes unused files and old recorded ops.",
     doc_md=__doc__,
     schedule=CronDataIntervalTimetable("0 15 * * 0", timezone="UTC"),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
@@ -37,7 +37,7 @@ with DAG(
     tags=["what-if", "upkeep", "spark"],
     params={
         "dry_run": Param(
-            default=False, type="boolean", title="Dry run", description="only say what would be done"
+            default=False, type="boolean", title="Dry run", description="only print what would be done"
         ),
     },
     default_args=of_tasks(timedelta(hours=12)),

@@ -55,7 +55,7 @@ its gates, warnings, and where the data docs and the report lie. `what_if_night_
 log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date. Where an event of
 `what_if_landing` starts the night, all of its events are of that partition, and start only such DAGs.
 
-**Lineage**: where Airflow's provider of OpenLineage has a transport, each task tells it which tables it read
+**Lineage**: where Airflow's provider of OpenLineage has a transport, each task reports which tables it read
 and published, as datasets named by their paths or URLs.
 
 ## Settings
@@ -116,13 +116,16 @@ LOG_DATE = "{{ dag_run.partition_key or ds | default('') }}"
 
 
 def alert_deadline(context: Mapping[str, Any]) -> None:
-    """Post that a night is late. Here, because Airflow finds a deadline's callback by the DAG's own file."""
+    """Post that a night is late.
+
+    It stands here because Airflow finds a deadline's callback by the DAG's own file.
+    """
     alert_late(context["dag_run"], DEADLINE_HOURS)
 
 
 with DAG(
     dag_id="nightly_what_if",
-    description="Rank logs of one day in, what stragglers cost out.",
+    description="From one day's rank logs to the cost of stragglers.",
     doc_md=__doc__,
     # The day that has just ended. "@daily" by itself would stand for the day that is about to begin.
     schedule=PartitionedAssetTimetable(assets=LANDING)
@@ -150,7 +153,7 @@ with DAG(
     )
     ingest_rank_logs = SparkSubmitOperator(
         task_id="ingest_rank_logs",
-        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, "
+        doc_md="Ingests the day: `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, "
         "`run_events`, `host_health`.",
         entry_point="ingest_rank_logs",
         inlets=[LANDING],
@@ -160,7 +163,7 @@ with DAG(
     )
     simulate_what_if = SparkSubmitOperator(
         task_id="simulate_what_if",
-        doc_md="What each job would have cost without stragglers: `job_slowdown` and its companions.",
+        doc_md="Simulates each job without stragglers: `job_slowdown` and its companions.",
         entry_point="simulate_what_if",
         inlets=INGESTED,
         outlets=RESULTS,

@@ -36,7 +36,7 @@ from dags.operators.spark_submit import SparkSubmitOperator, of_tasks
 
 with DAG(
     dag_id="refresh_changed_days",
-    description="Late and corrected data of the last days, done again where it changed.",
+    description="Late and corrected data of the last days: computed again where it changed.",
     doc_md=__doc__,
     # Noon: the night of the day that has just ended should be over, and what is late for it here.
     schedule=CronDataIntervalTimetable("0 12 * * *", timezone="UTC"),
@@ -48,7 +48,7 @@ with DAG(
 ):
     refresh_changed_days = SparkSubmitOperator(
         task_id="refresh_changed_days",
-        doc_md="Finds units of the last days whose files have changed, and does them again.",
+        doc_md="Finds units of the last days whose files have changed, and computes them again.",
         entry_point="refresh_changed_days",
         outlets=[HISTORY],
         log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",

@@ -1,1 +1,1 @@
-"""Entry points, one module each; the folders beside them hold what they use."""
+"""Entry points, one module each; the folders beside them hold their parts."""

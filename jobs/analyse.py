@@ -32,7 +32,7 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, REJE
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
 _SHOWN_REJECTS: Final = 3
-"""Of each, how many are printed; the page and the tables have all."""
+"""How many of each are printed; the page and the tables have all."""
 _COLUMNS: Final = ("cause", "time_saved", "gpu_hours", "culprits", "what to do")
 _NUMBERS: Final = ("time_saved", "gpu_hours")
 
@@ -83,7 +83,7 @@ def main(args: Arguments) -> int:
 
 
 def _for_programs(found: Analysis, page: Path) -> Result:
-    """The unit's row of job_slowdown, its causes and rejects as tables have them, and where the page lies."""
+    """The unit's row of job_slowdown, its causes and rejects as in the tables, and the path of the page."""
     (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
     causes = [
         {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes
@@ -113,7 +113,7 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
         how = "name the folder of one, or choose by --job-id, --run-id, --log-date"
         raise NoRunError(f"{len(fitting)} runs; {how}")
     if args.log_date and not any(run.has_day for run in runs):
-        raise NoRunError("no folder here names a log date: leave --log-date out")
+        raise NoRunError("no folder here names a log date: omit --log-date")
     for place, what in enumerate(("log date", "job", "run")):
         names = sorted({str(run.unit[place]) for run in runs})
         want = None if asked[place] is None else str(asked[place])

@@ -33,7 +33,7 @@ _COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "second
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Run what was planned; returns rows per table and the work of each phase."""
+    """Run the planned work; returns rows per table and the work of each phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
@@ -59,7 +59,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
-    """Print what the backfill did."""
+    """Print a summary of the finished backfill."""
     say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
@@ -93,7 +93,7 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
         return settings, log_dates, phases
     if args.phases and Phase.INGEST in args.phases:
         raise SettingsError(
-            "--phases: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
+            "--phases: ingest cannot run with --warehouse-new, which shares the ingested tables: omit it"
         )
     phases = [phase for phase in phases if phase != Phase.INGEST]
     return with_new_warehouse(settings, args.warehouse_new), log_dates, phases

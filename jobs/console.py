@@ -26,7 +26,8 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "analyse": _Entry("analyse", "print how slow a run is, why, and the time a fix saves, from its logs"),
         "convert": _Entry("convert", "convert another tool's logs to rank logs, or print a summary of them"),
         "convert-health": _Entry(
-            "convert_health", "convert what DCGM, NVSentinel, Slurm and others say of hosts, for a landing"
+            "convert_health",
+            "convert what DCGM, NVSentinel, Slurm and others report about hosts, for a landing",
         ),
         "diff": _Entry("diff_runs", "print what made one run slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "write the page of one job of the warehouse"),
@@ -48,7 +49,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "fix-effect": _Entry("fix_effect", "compare a job before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "write the report of a day, as the nightly run does"),
         "serve": _Entry(
-            "serve_pages", "serve the report to a browser: a page for every job, made when asked for"
+            "serve_pages", "serve the report to a browser: a page for every job, made on request"
         ),
         "mcp": _Entry("serve_agents", "serve the warehouse to agents by the Model Context Protocol"),
         "register": _Entry(

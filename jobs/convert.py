@@ -28,9 +28,9 @@ from udfs.simulate.odd_records import of_log_date
 from udfs.what_if import SimulationSettings
 
 _SAID: Final = ("source_format", "transfers", *SIZES, "manifest_status", "manifest_detail", "warm_up_steps")
-"""Of the row of jobs, for programs."""
+"""Columns of the row of jobs, for programs."""
 _NOT_CONVERTED: Final = dict.fromkeys((*_SAID, "ops", "rows", "ranks", "steps", "broken", "left_out"))
-"""What programs are given of logs that need no conversion: nothing was counted."""
+"""Output for programs if logs need no conversion: nothing was counted."""
 _MOST_LAST: Final = 3
 _MOST_RUNS: Final = 5
 
@@ -124,7 +124,7 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
             except (ValueError, RecursionError) as error:
                 raise click.UsageError(f"{file} is not JSON: {error}") from None
             if not isinstance(found, dict):
-                raise click.UsageError(f"{file} is no JSON object")
+                raise click.UsageError(f"{file} is not a JSON object")
             return found
     return {}
 
@@ -149,7 +149,7 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
 
 
 def _of_conversion(found: Conversion) -> dict[str, object]:
-    """What was understood of the logs, for programs."""
+    """Facts read from the logs, for programs."""
     return {
         **{name: found.job[name] for name in _SAID},
         "ops": found.ops,
@@ -167,7 +167,7 @@ def _report(found: Conversion) -> Iterator[str]:
     yield f"format: {job['source_format']}; transfers {job['transfers']}"
     yield f"layout: {sizes or 'unknown'}"
     if job["manifest_status"] in (Status.NO_MANIFEST, Status.BAD_LAYOUT):
-        yield f"job.json has to say: {job['manifest_detail']}"
+        yield f"job.json must say: {job['manifest_detail']}"
     yield (
         f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "
         f"in {_distinct(found, 'step'):,} steps, {found.rows.num_rows:,} rows"
@@ -184,7 +184,7 @@ def _report(found: Conversion) -> Iterator[str]:
 
 
 def _refuse_other_day(found: Conversion, log_date: date) -> None:
-    """Raise ConversionError if a daily run of that date would leave out every line."""
+    """Raise ConversionError if a night of that date would leave out every line."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
         day = datetime.fromtimestamp(min(found.rows["t0_us"].drop_null().to_pylist()) // 10**6, UTC).date()

@@ -1,4 +1,4 @@
-"""Convert health: writes what other tools say of hosts as health/1, into a day's folder of a landing.
+"""Convert health: writes other tools' reports about hosts as health/1, to a day's folder of a landing.
 
 Without --landing it prints the lines.
 """
@@ -27,7 +27,7 @@ from schemas.vocabulary import HEALTH_STARTS, Exit
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
 _MOST_BYTES: Final = 200_000_000
-"""Largest file [B]: a document is in memory as a whole."""
+"""Largest file [B]: a document is read into memory as a whole."""
 _MOST_EVENTS: Final = 1_000_000
 
 
@@ -47,15 +47,15 @@ def _instant(text: str) -> datetime:
     "convert_health",
     option("path PATH", "files of the tool's output", Path, nargs=-1, required=True),
     option("--from TOOL", _LISTED, dest="source", choices=tuple(SOURCES), required=True),
-    option("--landing DIR", "where to write; left out, lines are printed", Path),
-    option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
-    option("--host HOST", "whose output it is, where it does not say so"),
-    option("--time TIME", "when it was taken, ISO 8601, where it does not say so", _instant),
-    option("--zone ZONE", "time zone of times that state none; left out, UTC", _zone),
+    option("--landing DIR", "where to write; default: lines are printed", Path),
+    option("--log-date DATE", "the day under which to write, such as 2026-01-05", log_date),
+    option("--host HOST", "tool that wrote the output, if the output does not name it"),
+    option("--time TIME", "when the output was taken, ISO 8601, if it does not say so", _instant),
+    option("--zone ZONE", "time zone of times that state none; default: UTC", _zone),
     option("--settings FILE", "settings on top of conf/"),
 )
 def main(args: Arguments) -> int:
-    """Convert what another tool says of the health of hosts.
+    """Convert another tool's report on the health of hosts.
 
     Exits with 1 for output that cannot be read as that tool's.
     """
@@ -102,12 +102,12 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
     lines = text.split("\n")  # JSON may hold other ends of lines inside a text
     found = list(islice(SOURCES[source].convert(lines, given), most + 1))
     if len(found) > most:
-        raise SourceError(f"more than {_MOST_EVENTS:,} events, which no day's folder may hold: split it")
+        raise SourceError(f"more than {_MOST_EVENTS:,} events, the limit of a day's folder: split it")
     return found
 
 
 def of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
-    """Events of a day; what began before it, and may go on, begins with it."""
+    """Events of a day; one that began before the day, and may continue, is moved to its start."""
     midnight = datetime.combine(day, time(), UTC)
     for each in records:
         at = datetime.fromisoformat(each["time"])

@@ -37,7 +37,7 @@ from udfs.what_if import SimulationSettings
 
 WINDOW_DAYS: Final = 7
 _SHOWN: Final = 0.02
-"""Share of a difference from which a table for people has a part; other forms have all."""
+"""Least share of a difference that a part has in a table for people; other formats have all parts."""
 
 
 class SlowerError(PlainError):
@@ -76,7 +76,7 @@ def says(found: Found) -> str:
 
 
 def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
-    """Return the page of a comparison; without timelines where a side's recorded ops are not known."""
+    """Return the page of a comparison; without timelines if a side's recorded ops are not known."""
     steps: list[Step] = []
     try:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
@@ -172,7 +172,7 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
     ),
     option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
     option("--fail-above SHARE", "exit with status 4 if B is slower by more than this, such as 3%", limit),
-    option("--page FILE", "also write a page with a step of each, one above the other", Path),
+    option("--page FILE", "also write a page with one step of each run, one above the other", Path),
     option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
     AS_LISTS,

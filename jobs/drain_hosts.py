@@ -24,15 +24,15 @@ _NONE: Final = f"no host to drain: none that serves jobs has lost them time in t
 
 def _days(text: str) -> int:
     if (days := positive(text)) > HISTORY_DAYS:
-        raise ValueError(f"{days} days are more than the {HISTORY_DAYS} that hosts are judged by")
+        raise ValueError(f"{days} days are more than the {HISTORY_DAYS} by which hosts are judged")
     return days
 
 
 @reader_entry_point(
     "drain_hosts",
-    option("--days N", "over which a drain has to pay (left out: as the settings say)", _days),
+    option("--days N", "days over which a drain has to pay (default: as in the settings)", _days),
     option("--as-of DATE", "as if the warehouse ended with this day", log_date),
-    option("--limit N", "rows to show at most; 0: all", not_negative, default=_SHOWN),
+    option("--limit N", "most rows to show; 0: all", not_negative, default=_SHOWN),
     FORMAT,
     AS_LISTS,
 )

@@ -23,7 +23,7 @@ from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import RANK_STEPS
 
 OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in mentioned(name)))
-"""By far the largest table, and what reads it."""
+"""By far the largest table, and the view over it."""
 
 
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
@@ -33,7 +33,9 @@ def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
     cannot be written.
     """
     if target.is_symlink() or (target.exists() and not target.is_file()):
-        raise SettingsError(f"{target}: only a new or a regular file is written, no link, folder or device")
+        raise SettingsError(
+            f"{target}: only a new or a regular file can be written, not a link, folder or device"
+        )
     beside = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         database.write(beside, names)

@@ -94,8 +94,8 @@ def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], 
     ),
     option(
         "--worker DP,PP",
-        "show this worker, by dp rank and stage or by rank; repeatable. Default: those that "
-        "lose most in the step, each beside a worker of its stage and the stages before and after it",
+        "show this worker, by dp rank and stage or by rank; repeatable. Default: those that lose most in the "
+        "step, each beside another worker of its stage and the stages before and after it",
         _worker,
         multiple=True,
     ),

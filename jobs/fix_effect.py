@@ -70,14 +70,14 @@ def _of_host(host: str, of_window: str) -> str:
 
 
 def _is_chosen(args: Arguments) -> str:
-    """SQL condition: whether a row belongs to what the fix was meant for."""
+    """SQL condition: whether the fix applies to a row."""
     asked = {name: getattr(args, name) for name in ("job_id", "team", "host")}
     wanted = [f"{name} = {sql_strings([value])}" for name, value in asked.items() if value is not None]
     return " AND ".join(wanted) or "true"
 
 
 def _has_label(label: tuple[str, str] | None) -> str:
-    """SQL condition: whether a row has the label; null if no label is asked about."""
+    """SQL condition: whether a row has the label; null if no label is given."""
     if label is None:
         return "CAST(NULL AS BOOLEAN)"
     key, value = (sql_strings([each]) for each in label)

@@ -49,14 +49,14 @@ def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
 
 
 def none_found(days: int) -> str:
-    """Say that no change was found, and the least change that these days could show."""
+    """Print that no change was found, and the least change that these days could show."""
     begins = f"no change found: the job with most days of runs has {days}"
     if days < LEAST_DAYS:
         return f"{begins}, and fewer than {LEAST_DAYS} show none; {_SINGLE}"
     step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))
     return (
-        f"{begins}, in which steps must differ by {step}, or what is lost by {lost} of the step, and by more "
-        f"than neighbouring days do anyway: a step that grows from day to day shows none; {_SINGLE}"
+        f"{begins}, in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
+        f"neighbouring days usually do: a step that grows from day to day shows none; {_SINGLE}"
     )
 
 

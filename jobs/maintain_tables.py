@@ -81,7 +81,7 @@ def _own_tables(settings: Settings) -> list[Table]:
 
 
 def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, date]:
-    """Oldest day of which rows are kept, by table that expires. A log date in the future expires nothing.
+    """Oldest day whose rows are kept, by table that expires. A log date in the future expires nothing.
 
     last : latest ingested day
     """

@@ -95,12 +95,13 @@ SUMMARY: Final = (
            FROM rejects GROUP BY reason ORDER BY lines DESC, reason""",
     ),
 )
-"""What the demo prints: titles and queries."""
+"""Output of the demo: titles and queries."""
 
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""The JVM ends before thorough compilation pays; without a size, one night fills its code cache."""
+"""With these, the JVM ends before thorough compilation pays; without a size, one night fills its code cache.
+"""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units

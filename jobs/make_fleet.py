@@ -42,9 +42,9 @@ def main(args: Arguments) -> int:
     if args.landing.exists() and (not args.landing.is_dir() or any(args.landing.iterdir())):
         raise click.UsageError(f"{args.landing} is not an empty folder; name another --landing")
     if args.history and args.most_ops is not None:
-        raise click.UsageError("--most-ops goes with a fleet; a history has --ops")
+        raise click.UsageError("--most-ops is for a fleet; a history has --ops")
     if not args.history and args.ops is not None:
-        raise click.UsageError("--ops goes with --history; a fleet has --most-ops")
+        raise click.UsageError("--ops is for --history; a fleet has --most-ops")
     if not args.history and args.jobs is None:
         raise click.UsageError("a fleet needs --jobs")
     try:

@@ -38,7 +38,7 @@ def memory(text: str) -> float:
     """Parse a bound of memory, as a multiple of what is used now; raises ValueError."""
     value = float(text)
     if not value >= 1.0:
-        raise ValueError(f"{text!r} is less than what is used now, 1")
+        raise ValueError(f"{text!r} is less than 1, the present use")
     return value
 
 
@@ -54,7 +54,7 @@ def _of_folder(text: str) -> _Source:
 
 def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
     if of.first != of.last:
-        raise click.UsageError(f"{of.text} names several days: one unit is replayed")
+        raise click.UsageError(f"{of.text} names several days, but only one unit is replayed")
     with reader_of(settings, "mitigate", engine) as reader:
         unit = find_unit(reader, of.job_id, of.run_id, of.first)
         return unit, *read_unit(reader, unit), SimulationSettings(**settings.simulation.model_dump())

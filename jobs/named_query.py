@@ -17,7 +17,7 @@ from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 
 _HOSTS_SHOWN: Final = 10
-"""Hosts that matter: those that were slow, which chance explains least first; a fleet has thousands more."""
+"""Hosts that were slow, sorted by how rarely chance explains it; a fleet has thousands more."""
 
 
 @reader_entry_point(

@@ -1,4 +1,4 @@
-"""Refresh: repeat units with late or corrected data on the days before a log date.
+"""Repeat units that changed in the days before this one; returns rows per table and the phases' work.
 
 Only units with changed data are done: changes by another version or other settings are for a backfill, and
 for compare_versions before it. A day counts once its producers have written _SUCCESS.
@@ -38,7 +38,7 @@ def run(
     days = days_before([log_date], settings.history.look_back_days)  # the night itself does its own day
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
-        _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
+        _LOG.warning("no day of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
         leave(of_history([], {}), summary)
         return {}
     with working("refresh_changed_days: looking for changes"):

@@ -26,13 +26,13 @@ def _schema(text: str) -> str:
     option("catalog CATALOG", f"{', '.join(CATALOGS)}", choices=CATALOGS),
     option(
         "--schema NAME",
-        "where they go, as main.straggler with its catalog",
+        "target schema, such as main.straggler with its catalog",
         _schema,
         default="straggler",
     ),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print what a catalog needs to see tables and views as of the latest publication, as SQL.
+    """Print the SQL by which a catalog sees tables and views as of the latest publication.
 
     Nothing is written, and no catalog is asked: run the statements where it is.
     """

@@ -43,7 +43,8 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
     if unknown:
         listed = ", ".join(sorted(known)) or "nothing at all"
         raise SettingsError(
-            f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; refused were: {listed}"
+            f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; these were refused: "
+            f"{listed}"
         )
     record_release(warehouse, release, arguments)
     _LOG.info("%s: released %s; run the refused phase again", release.log_date, ", ".join(release.accepted))
@@ -71,9 +72,9 @@ def record_release(warehouse: Warehouse, release: Release, arguments: str) -> No
 def _refusal(text: str) -> str:
     table, dot, expectation = text.partition(".")
     if not (table and dot and expectation):
-        raise ValueError(f"{text!r} is not table.expectation, as the refusal named it")
+        raise ValueError(f"{text!r} is not table.expectation, as named in the refusal")
     if expectation in OF_EVERY_TABLE:
-        raise ValueError(f"{text}: without it the table cannot be written; nothing releases it")
+        raise ValueError(f"{text} cannot be released: without it the table cannot be written")
     return text
 
 

@@ -20,7 +20,7 @@ from jobs.warehouse.reader import Reader
     "report_job", *OF_UNIT, option("--out FILE", "write one self-contained file instead", Path), in_order=True
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Write the page of one job on one of its days; print its headline, then where it lies."""
+    """Write the page of one job on one of its days; print its headline, then its path."""
     unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
     says, page = write_job_page(reader, settings, unit, args.out)
     say(f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {says}", page)

@@ -20,7 +20,7 @@ _PORT = 8321
     "serve_pages", option("--port N", "port of 127.0.0.1; 0: a free one", not_negative, default=_PORT)
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Show the report in a browser: of any day, with a page for every job and run, made when asked for.
+    """Show the report in a browser: of any day, with a page for every job and run, made on request.
 
     Pages are as of the latest publication. Only this machine is answered, and nothing is written.
     """
@@ -29,7 +29,7 @@ def main(settings: Settings, args: Arguments) -> None:
         server = PageServer(pages, args.port)
     except (OSError, OverflowError) as error:
         raise WrongInputError(
-            f"--port: {LOOPBACK}:{args.port} cannot be had: {error}; 0 takes a free one"
+            f"--port: {LOOPBACK}:{args.port} is not available: {error}; 0 takes a free one"
         ) from error
     with server:
         say(f"{server.address}; Ctrl+C ends")

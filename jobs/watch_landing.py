@@ -38,14 +38,16 @@ def interval_s(text: str) -> float:
 
 @entry_point(
     "watch_landing",
-    option("--every TIME", "from the start of a round to that of the next", interval_s, default="10m"),
-    option("--once", "do one round, and end"),
+    option(
+        "--every TIME", "time from the start of a round to the start of the next", interval_s, default="10m"
+    ),
+    option("--once", "do one round, then end"),
     SUMMARY,
     writes_to=None,
     reads=inputs.a_landing,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Warn of causes that begin or end in runs in progress, until it is ended.
+    """Warn of causes that begin or end in runs in progress, until it is stopped.
 
     It can be ended at any moment: the next round makes up for it. A round is left out while a night, or
     another command that writes, is going on.
@@ -58,7 +60,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
             if args.once or isinstance(error, ConnectionError):  # the JVM has ended: no round can follow
                 raise
             said = str(error) if isinstance(error, PlainError) else one_line(error)
-            _LOG.warning("this round failed, and the next one makes up for it: %s", said)
+            _LOG.warning("this round failed, and the next one catches up: %s", said)
         if args.once:
             return {}
         time.sleep(max(started_s + args.every - time.monotonic(), 0.0))

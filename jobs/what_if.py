@@ -24,7 +24,7 @@ from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
 
 _SAME: Final = 1e-3
-"""Part by which a sum may differ from what all save together, and nothing be said of it."""
+"""Part by which a sum may differ from what all save together without a remark."""
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
@@ -46,18 +46,19 @@ def _overlap(answers: Answers, factor: float | None) -> str:
     alone_s = fsum(each.time_saved_s for each in single)
     said = f"{together.scenario}: {shown(together.time_saved_s)} s saved"
     if abs(alone_s - together.time_saved_s) <= _SAME * abs(alone_s):
-        return f"{said}, as much as each alone in sum\n"
+        return f"{said}, as much as the sum of each alone\n"
     if together.ops is None:  # all causes, also those not asked for
         return (
-            f"{said}, also those not asked for; those asked for, each alone, save {shown(alone_s)} s in sum\n"
+            f"{said}, including those not requested; those requested save {shown(alone_s)} s in sum, each "
+            "alone\n"
         )
     said += f", where each alone saves {shown(alone_s)} s in sum: "
     if together.time_saved_s > alone_s:
-        return f"{said}what one leaves slow hides what another saves\n"
-    said += "what one saves another cannot save again"
+        return f"{said}slowness that one fix leaves hides the saving of another\n"
+    said += "a saving of one fix cannot be saved again by another"
     both = sum(each.ops or 0 for each in single) - (together.ops or 0)
     said += f" ({both:,} ops are in more than one)" if both else ""
-    said += "" if factor is not None else "; ideal lengthens ops faster than is usual for their type"
+    said += "" if factor is not None else "; ideal lengthens ops that are faster than usual for their type"
     return f"{said}\n"
 
 

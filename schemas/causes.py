@@ -39,7 +39,7 @@ DECLARED: Final = (
     Cause(
         "slow_worker",
         words="slow worker",
-        advice="repair or replace the host, or leave it out",
+        advice="repair or replace the host, or exclude it",
         fix="computes, optimizer, clip, gc and entries into collectives are as its peers'",
         found_by="the level of a worker in each step, by direction, against the lower median of its stage in "
         "that step; of stages, against their own fast steps",
@@ -51,7 +51,7 @@ DECLARED: Final = (
         words="uneven stages",
         advice="move layers, or the loss, between pipeline stages",
         fix="the work is spread evenly over stages and chunks, its sum kept",
-        found_by="work per stage, direction and chunk: a constant, and a part that goes with the data",
+        found_by="work per stage, direction and chunk: a constant, and a part proportional to the data",
         indicator="with the last stage ideal, {share} of the waste goes (M_S)",
     ),
     Cause(
@@ -59,14 +59,14 @@ DECLARED: Final = (
         words="uneven data",
         advice="give every microbatch of a step the same work",
         fix="the work is spread evenly over microbatches and dp ranks within a step, its sum kept",
-        found_by="weights of microbatches that two halves of the stages agree on",
+        found_by="weights of microbatches on which two halves of the stages agree",
         indicator="forward and backward times of a microbatch rise and fall together with a correlation of "
         "{number}, where 1 is always",
     ),
     Cause(
         "pause",
         words="pauses",
-        advice="look at what pauses these workers: garbage collection, checkpoints, power, storage",
+        advice="check what pauses these workers: garbage collection, checkpoints, power, storage",
         fix="no additive spikes in computes, optimizer and clip",
         found_by="residuals above 16 % (a log factor of 0.15) and 6 MAD",
         in_seconds=True,
@@ -74,9 +74,9 @@ DECLARED: Final = (
     Cause(
         "communication",
         words="slow transfers",
-        advice="look at the links between these workers",
-        fix="transfers as usual of their kind",
-        found_by="transfers above 1.8 times the usual; steps in which all transfers of one traffic are slow, "
+        advice="check the links between these workers",
+        fix="transfers take the usual time of their kind",
+        found_by="transfers above 1.8 times the usual; steps in which all transfers of one kind are slow, "
         "against the fastest steps that agree",
         in_seconds=True,
         of_machine=True,
@@ -93,8 +93,8 @@ DECLARED: Final = (
     Cause(
         "data_loading",
         words="slow loading",
-        advice="load further ahead, with more loaders, or look at the storage that these workers read",
-        fix="data-loads as usual of their stage",
+        advice="load further ahead, with more loaders, or check the storage that these workers read",
+        fix="data-loads take the usual time of their stage",
         found_by="recorded data-loads above 1.8 times the usual, found as transfers are",
         only_where="the log has data-loads",
         in_seconds=True,
@@ -135,14 +135,14 @@ OF_FLAG: Final = {
     "slow_worker_or_stage_imbalance": "with one replica a slow worker and a heavy stage look the same",
     "slow_worker_or_data_imbalance": "with one stage a slow worker and longer data look the same",
     "no_usual_transfer": "no usual transfer to compare with",
-    "many_slow_workers": "too many workers are slow to say what is usual",
+    "many_slow_workers": "too many workers are slow to know the usual time",
     "clock_skew": "the clocks of the hosts are too far apart",
-    "mostly_unexplained": "most of the loss is explained by no cause",
+    "mostly_unexplained": "most of the loss has no known cause",
     "high_discrepancy": "replay and recording are more than 5 % apart",
     "mixed_hardware_or_stage_imbalance": "types of GPU share no stage: slow types look like heavy stages",
     "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
-    NOBODY_LATE: "all workers wait for long in reduce-scatters to which none comes late: one that is slow "
-    "in its own looks like a slow network",
+    NOBODY_LATE: "all workers wait for long in reduce-scatters, though no worker comes late: a worker that "
+    "is slow in its own reduce-scatter looks like a slow network",
     JUDGED_BY_HISTORY: "other jobs or earlier days decided",
 }
 """Why to trust a cause less than others, in words; all but the last two in the order of the kernel's codes

@@ -1,4 +1,4 @@
-"""Declarations of columns and rules as text; kinds of columns, and columns that several tables share."""
+"""Parser of columns and rules declared as text; kinds of columns; columns that several tables share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
     "share": {"type": pa.float64(), "unit": "fraction", "maximum": 1.0 + SAME_SUM},
     "gpu_hours": {"type": pa.float64(), "unit": "GPU h", "nullable": True},
 }
-"""Arguments of Column, by the name that texts have for a kind of column."""
+"""Arguments of Column, by the name of the kind in a declaration."""
 _COLUMN: Final = re.compile(
     r"(?P<name>\w+) \((?P<kind>\w+(?:\[\]| -> \w+)?)(?P<nullable>\??)(?: of (?P<allowed>\w+))?"
     r"(?: \[(?P<unit>[^]]+)\])?(?: >= (?P<minimum>[-.\w]+))?(?: <= (?P<maximum>[-.\w]+))?"
@@ -77,7 +77,7 @@ def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Col
             for name in entry.split(", "):
                 column = own.get(name, shared.get(name))
                 if not isinstance(column, Column):
-                    raise SchemaError(f"no shared column, and no declaration of one: {entry}")
+                    raise SchemaError(f"not a shared column, and not a declaration of one: {entry}")
                 yield column
             continue
         stated: dict[str, Any] = {key: value for key, value in found.groupdict().items() if value}
@@ -85,7 +85,9 @@ def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Col
             kind, values = _kind(stated.pop("kind"), own), stated.pop("allowed", None)
             stated |= {"allowed": tuple(map(str, {**vars(vocabulary), **own}[values]))} if values else {}
         except KeyError as error:
-            raise SchemaError(f"{error} is no kind of column, nor values of one: {entry}") from None
+            raise SchemaError(
+                f"{error} is not a kind of column, nor a set of allowed values: {entry}"
+            ) from None
         stated |= {key: _number(stated[key]) for key in ("minimum", "maximum") if key in stated}
         stated |= {"nullable": True} if "nullable" in stated else {}
         yield Column(**kind | stated)
@@ -122,7 +124,7 @@ def rules(text: str) -> tuple[Expectation, ...]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """Lines of a text, each with the indented ones below it."""
+    """Lines of a text, each joined with the indented lines below it."""
     for entry in re.split(r"\n(?! )", cleandoc(text)):
         yield " ".join(map(str.strip, entry.splitlines()))
 
@@ -149,8 +151,8 @@ _SHARED: Final[dict[str, Column]] = {
         gpu_hours (gpu_hours): GPU-hours allocated on this log date, from the manifest; null if it states none
         lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose: see job_causes; null if no unit
             states them
-        lost_s (seconds? >= 0): lost part of the recorded step time of analysed units, also without GPU-hours;
-            null: none is analysed
+        lost_s (seconds? >= 0): lost part of the recorded step time of analysed units, also of those without
+            GPU-hours; null: none is analysed
         analysed_s (seconds? >= 0): recorded step time of analysed units, summed over all steps; null: none is
             analysed
         """,
@@ -172,7 +174,7 @@ def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
 
 
 def in_order(*names: str) -> Expectation:
-    """Return the expectation that both bounds of an interval are there or neither, around the value."""
+    """Return the rule that an interval has both bounds or neither, and that the value lies between them."""
     each = (
         f"({name}_low IS NULL) = ({name}_high IS NULL)"
         f" AND ({name}_low IS NULL OR coalesce({name} BETWEEN {name}_low AND {name}_high, false))"
@@ -195,4 +197,4 @@ def agree(left: str, right: str, tolerance: float) -> str:
     -- waste_fraction = 1 - 1/slowdown
     waste_fraction_of_slowdown: {agree("waste_fraction", "1 - try_divide(1, slowdown)", SAME_FORMULA)}
     """)
-"""A slowdown of 0 breaks it."""
+"""A slowdown of 0 breaks the rule."""

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import Final
 
 HISTORY_DAYS: Final = 60
-"""Days up to the last one from which hosts are judged."""
+"""The last day on which a host is judged lies at most this many days back."""
 PRIOR_HOSTS: Final = 4
-"""Hosts that the prior counts as, beside those of the fleet's own history."""
+"""How many hosts the prior counts as, beside those of the fleet's own history."""
 AGAIN_ONCE: Final = 0.018
 AGAIN_OFTEN: Final = 0.025
-"""Chance a day that a host falls back after one spell, and after more: those of hosts back from repair for a
+"""Daily chance that a host falls back after one spell, and after several: of hosts back from repair for a
 day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
 
 NO_VERDICT: Final = ("no", "unknown")
-"""Verdicts of the view drain by which a host is left in."""
+"""Verdicts of the view drain that leave a host in service."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from schemas.vocabulary import UNIT_KEY
 
 KNOWN_PARTS: Final = {
     "productive": "training at ideal speed: kept steps, at the ideal step time",
-    "straggling": "what kept steps took longer than that, by their replay (T - T_ideal); negative where "
+    "straggling": "how much longer kept steps took than that, by their replay (T - T_ideal); negative where "
     "the ideal takes longer",
-    "late_start": "what kept steps took longer than their replay (T_actual - T): late starts; negative where "
-    "the replay takes longer",
+    "late_start": "how much longer kept steps took than their replay (T_actual - T): late starts; negative "
+    "where the replay takes longer",
     "lost_work": "steps that were done again after a restart, or have to be",
     "outage": "from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
     "startup": "GPU-hours from a start to the first step",
@@ -19,7 +19,7 @@ KNOWN_PARTS: Final = {
     "evaluation": "GPU-hours in which training stood still for an evaluation",
     "data_loading": "GPU-hours in which training stood still to load data, between steps",
 }
-"""Parts of a run's time that its events show, by the beginnings of their columns."""
+"""Parts of a run's time that its events show, by column prefix."""
 MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
 _SUM: Final = " + ".join(f"{name}_gpu_hours" for name in (*KNOWN_PARTS, "unknown"))
 
@@ -27,8 +27,8 @@ _EFFECTIVE: Final = "productive_gpu_hours + straggling_gpu_hours + late_start_gp
 
 JOB_TIME: Final = Table(
     "job_time",
-    "One row per replayed unit that has events and GPU-hours: what these were spent on. The parts add up; "
-    "what is not known is unknown, never productive. A unit without a row is wholly unknown.",
+    "One row per replayed unit that has events and GPU-hours: how these were spent. The parts add up; "
+    "unknown time is unknown, never productive. A unit without a row is wholly unknown.",
     grain=UNIT_KEY,
     columns=(
         *col.declared("""
@@ -45,24 +45,24 @@ JOB_TIME: Final = Table(
             unknown_gpu_hours (real [GPU h]): the rest, 0 where only rounding is left; negative, by 1 % at
                 most, where events show more than was allocated
             ettr (fraction): effective training time ratio: kept steps, stragglers and late starts included,
-                over scheduled_gpu_hours; at least, as unknown time counts as not effective. Over several
+                over scheduled_gpu_hours; a lower bound, as unknown time counts as not effective. Over several
                 units: the sums of both over rows of this table
             productive_fraction (fraction): productive_gpu_hours over scheduled_gpu_hours
-            lost_to_causes_gpu_hours (gpu_hours >= 0): of productive, straggling and late starts, what is
-                lost, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
-                looked for. A slow worker is part of the usual time, and so of what counts as ideal speed:
-                here it is lost
+            lost_to_causes_gpu_hours (gpu_hours >= 0): the lost part of productive, straggling and late
+                starts, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
+                looked for. A slow worker is part of the usual time, and so of ideal speed: here it counts as
+                lost
             steps_kept (real [steps] >= 0): steps done on this day that stayed, by marks in the events
             steps_lost (real [steps] >= 0): steps done on this day that were done again, or have to be
             outage_s (seconds >= 0): from failures to the next starts, by the events alone
             queued_gpu_hours (gpu_hours >= 0): what the run waited for before its starts on this day, from
-                submission to start, in full; no part of scheduled_gpu_hours; null: a start whose submission
-                is in no event
+                submission to start, in full; not part of scheduled_gpu_hours; null: a start has no submission
+                event
             starts (count): starts and restarts
             failures (count): failures
             checkpoints (count): checkpoints
-            contradictions (count): events that repeat the one before, which changes nothing, or cannot be
-                true after it, and one more where they show more than the GPU-hours: what these concern is
+            contradictions (count): events that repeat the one before, which changes nothing, or that cannot
+                be true after it, and one more if the events show more than the GPU-hours: time around them is
                 unknown
             """),
     ),

@@ -58,9 +58,9 @@ CAUSE_DAY: Final = Table(
     "cause_day",
     "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
     f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
-    "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not "
-    "set, but not over units that state none: attributed_gpu_hours adds up over causes to "
-    "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
+    "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not set, but "
+    "not over units that state none: attributed_gpu_hours adds up over causes to what all fixes together "
+    "save, recoverable_gpu_hours does not add up over causes. Of "
     f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",
@@ -70,9 +70,9 @@ CAUSE_DAY: Final = Table(
             log_date
             cause (text of CAUSES): see job_causes
             replayed (count): units of the day that were replayed, the same for all causes
-            jobs (count): of these, units with the cause (is_cause), flagged or not
-            flagged_jobs (count): of these, units in which the cause is flagged
-            attributed_gpu_hours (gpu_hours): its share of what all fixes together return; null if no unit
+            jobs (count): replayed units with the cause (is_cause), flagged or not
+            flagged_jobs (count): units with the cause in which it is flagged
+            attributed_gpu_hours (gpu_hours): its share of what all fixes together save; null if no unit
                 states GPU-hours
             recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null if no unit
                 states GPU-hours
@@ -145,10 +145,10 @@ GROUP_DAY: Final = Table(
         dimension (text of DIMENSIONS): what the units are grouped by
         value (text): the group; {words.NOT_STATED} if the manifest does not state it
         jobs (count): units of the group
-        replayed (count): of these, units that were replayed
-        analysed (count): of these, analysed units
-        straggling (count): of these, units with slowdown >= {words.STRAGGLING_SLOWDOWN}
-        worker_driven (count): of these, units with slow_worker_share > {words.WHOLE_SHARE}
+        replayed (count): units of the group that were replayed
+        analysed (count): analysed units of the group
+        straggling (count): analysed units with slowdown >= {words.STRAGGLING_SLOWDOWN}
+        worker_driven (count): straggling units with slow_worker_share > {words.WHOLE_SHARE}
         stage_driven (count): straggling units with last_stage_share >= {words.WHOLE_SHARE}
         sequence_driven (count): straggling units with forward_backward_correlation >=
             {words.MOST_SIMILAR_CORRELATION}
@@ -176,8 +176,8 @@ OP_TYPE_DAY: Final = Table(
         log_date
         op_type (text of COUNTED_OP_TYPES): see op_type_slowdown
         jobs (count): analysed units that have it
-        slowed (count): of these, units that it alone slows to at least {words.STRAGGLING_SLOWDOWN}
-        gpu_hours (gpu_hours): GPU-hours of these units; null if none states them
+        slowed (count): units that it alone slows to at least {words.STRAGGLING_SLOWDOWN}
+        gpu_hours (gpu_hours): GPU-hours of the units that have it; null if none states them
         wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction of the op type alone, summed; null if no unit
             states GPU-hours
         """),

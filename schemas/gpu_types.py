@@ -7,15 +7,15 @@ from schemas.table import Table
 from schemas.vocabulary import NOT_STATED, UNIT_KEY
 
 MOST_TYPES: Final = 16
-"""Of a unit, those of most workers: each is replayed, and no job is on more than a few."""
+"""The types of most workers of a unit: each is replayed, and no job is on more than a few."""
 
 GPU_TYPE_SLOWDOWN: Final = Table(
     "gpu_type_slowdown",
     "One row per type of GPU of a replayed unit, where its replayed workers are on two known types or more; "
-    f"workers on hosts of unknown type are the type {NOT_STATED}. A worker has the type of the host of "
-    "its replayed rank. Means per type mix stages; factors compare types within stages, on usual computes. "
-    "time_saved_fraction and saved_gpu_hours are of the unit, the same in each of its rows: never sum "
-    "them over types.",
+    f"workers on hosts of unknown type are the type {NOT_STATED}. A worker has the type of the host of its "
+    "replayed rank. Means per type mix stages; factors compare types within stages, on usual computes. "
+    "time_saved_fraction and saved_gpu_hours describe the whole unit, the same in each of its rows: never "
+    "sum them over types.",
     grain=(*UNIT_KEY, "gpu_type"),
     columns=col.declared(f"""
         log_date, job_id, run_id
@@ -23,11 +23,11 @@ GPU_TYPE_SLOWDOWN: Final = Table(
             workers
         workers (size >= 1): workers of the type
         hosts (size >= 0): hosts of their replayed ranks, where logged
-        forward_ideal_s (seconds? >= 0): mean forward-compute of its workers, the paper's ideal of them alone;
-            null without any
+        forward_ideal_s (seconds? >= 0): mean forward-compute of its workers: the paper's ideal for them
+            alone; null without any
         backward_ideal_s (seconds? >= 0): the same of backward-computes
         factor (ratio? >= 1): how many times as long its usual computes take as those of the fastest type in
-            the same stages, geometric mean of both directions; null if that cannot be known
+            the same stages, geometric mean of both directions; null if unknown
         forward_factor (ratio? >= 0): factor of forward-computes alone
         backward_factor (ratio? >= 0): factor of backward-computes alone
         is_slower (flag): the factor is beyond doubt: its log is above 0.03 and 3.5 standard errors

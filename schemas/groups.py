@@ -8,14 +8,14 @@ from schemas.vocabulary import Status
 
 FLEET: Final = "fleet"
 DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
-"""What units are grouped by; the fleet is one group."""
+"""Dimensions by which units are grouped; the fleet is one group."""
 
 IS_ANALYSED: Final = f"(status = '{Status.ANALYSED}')"
 IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {words.STRAGGLING_SLOWDOWN!r})"
 IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {words.WHOLE_SHARE!r})"
 IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {words.WHOLE_SHARE!r})"
 IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {words.MOST_SIMILAR_CORRELATION!r})"
-"""The paper's conditions on M_W, M_S and the correlation; of a unit, and of a run's sums."""
+"""The paper's conditions on M_W, M_S and the correlation, for a unit and for a run's sums."""
 
 SIZE_BUCKET: Final = (
     "CASE "

@@ -1,4 +1,7 @@
-"""What others know of hosts: host_health, spans of checks; cause_evidence, those beside culprits."""
+"""Facts about hosts from other sources: host_health, spans of failed checks.
+
+Cause_evidence, the spans beside culprits.
+"""
 
 from typing import Final
 
@@ -7,15 +10,15 @@ from schemas.table import Table
 from schemas.vocabulary import HEALTH_OK, UNIT_KEY
 
 EXPLAINS_CHANCE: Final = 0.02
-"""A span explains a culprit where chance alone puts such a one beside it this rarely, or more rarely."""
+"""A span explains a culprit if its `chance` is at most this."""
 LEAST_LIFT: Final = 2.0
-"""And where it stands beside slow hosts this many times as often as beside others."""
+"""A span explains a culprit if such spans are this many times as frequent on slow hosts as on others."""
 
 MOST_WORSE: Final = 100.0
-"""And where no other span explains it by so much better."""
+"""A span explains a culprit unless another span's `chance` is smaller by this factor."""
 WITH_IT_S: Final = 120.0
-"""A span that begins this much later than the culprit was slow, or has ended this much earlier, is with it:
-health is scraped once a minute or so, by other clocks than training's. [s]"""
+"""Tolerance for a span that begins after the culprit was slow, or ended before: health is scraped about once
+a minute, by other clocks than training's. [s]"""
 
 NO_DEVICE: Final = -1
 
@@ -23,14 +26,13 @@ _OF_SPANS: Final = {
     column.name: column
     for column in col.declared(f"""
         component (text of HEALTH_COMPONENTS): what was checked
-        device (integer >= {NO_DEVICE}): its number on the host, as gpu 3 or port 1; {NO_DEVICE}: not one of
-            several
+        device (integer >= {NO_DEVICE}): its number on the host, as in gpu 3 or port 1; {NO_DEVICE}: the host
+            has only one
         check_name (text): name of the check, as the landing's file says
-        peer (text): host at the other end of a link; empty if it is none, or not known
+        peer (text): host at the other end of a link; empty for other components, and if not known
         severity (text of HEALTH_SEVERITIES): the worst of its events
-        began_before (flag): it was going on before the day's first event of it: first_at is only when it was
-            seen
-        is_open (flag): the day has no end of it: last_at is only when it was last seen
+        began_before (flag): it had begun before the day's first event: first_at is only when it was seen
+        is_open (flag): no event of the day ends it: last_at is only when it was last seen
         """)
 }
 (_IN_ORDER,) = col.rules("""
@@ -52,7 +54,7 @@ HOST_HEALTH: Final = Table(
         first_at (instant): time of its first event
         last_at (instant): time of its last event
         began_before, is_open
-        events (count): events of the log that it was made of
+        events (count): events of the log in this span
         value_min (real? [as stated]): smallest value stated; null: none
         value_max (real? [as stated]): largest value stated; null: none
         unit (text?): unit of the values, as stated
@@ -76,32 +78,34 @@ HOST_HEALTH: Final = Table(
 CAUSE_EVIDENCE: Final = Table(
     "cause_evidence",
     "One row per culprit of a cause that holds and span of host_health beside it: on its host, on a host "
-    "that it holds, or at an end of its link; begun before the culprit was slow, or with it, and not ended "
-    "by then. Says how often such spans stand beside hosts that are slow, against others, over the days that "
-    "history looks back on, and whether it explains the culprit. Beside is not because: lift and chance say "
-    "how far coincidence goes. Culprits without times of day, and stages or replicas, have no rows.",
+    "that the culprit holds, or at an end of its link; begun before the culprit was slow, or with it, and "
+    "not ended by then. Says how often such spans occur on slow hosts, compared with others, over the days "
+    "that history looks back on, and whether the span explains the culprit. Beside does not mean because: "
+    "lift and chance say how likely a coincidence is. Culprits without times of day, and stages or replicas, "
+    "have no rows.",
     grain=(*UNIT_KEY, "cause", "culprit", "host", "component", "device", "check_name", "peer", "first_at"),
     columns=col.declared(
         f"""
         log_date, job_id, run_id
         cause (text of CAUSES): see job_causes
         culprit (integer >= 0): its place in job_causes.culprits, from 0
-        culprit_host (text?): its host, slow or that of its worker; null: several
+        culprit_host (text?): host of the culprit; null: several
         host (text): host of the span
         component, device, check_name, peer, severity
         first_at (instant): when the span began, or was first seen
         last_at (instant): when it ended, or was last seen
         began_before, is_open
         slow_from (instant): when the culprit was first slow
-        lead_s (seconds): by how much the span began earlier; below 0: so much later, within the tolerance
+        lead_s (seconds): by how much the span began earlier; below 0: later by that much, within the
+            tolerance
         slow_host_days (count): hosts that were slow, by day, over the days looked back on
-        slow_host_days_with (count): of these, with a span of this check
+        slow_host_days_with (count): slow_host_days with a span of this check
         other_host_days (count): hosts that trained and were not slow, by day
-        other_host_days_with (count): of these, with a span of this check
+        other_host_days_with (count): other_host_days with a span of this check
         lift (ratio >= 0): how often the check fails on slow hosts against others: (slow_host_days_with +
             1/2) / (slow_host_days + 1) over (other_host_days_with + 1/2) / (other_host_days + 1)
-        chance (fraction >= 0 <= 1): how many spans that have nothing to do with it, of checks that fail
-            as rarely, stand so near a culprit by chance; 1 at most
+        chance (fraction >= 0 <= 1): how many unrelated spans, of checks that fail as rarely, are this near a
+            culprit by chance; 1 at most
         explains (flag): chance is at most {EXPLAINS_CHANCE} and lift at least {LEAST_LIFT:g}, and no
             other span of the culprit has a chance {MOST_WORSE:g} times as small
         """,

@@ -46,9 +46,9 @@ _MANIFEST_STATUSES: Final = (
 
 JOBS: Final = Table(
     "jobs",
-    "One row per unit: what its manifest says. What is missing is null; a unit without a manifest is "
-    "a row of nulls, except for what its log has. Sizes of a manifest with bad layout are stored as they "
-    "came where they fit.",
+    "One row per unit: what its manifest says. What is missing is null; a unit without a manifest is a row "
+    "of nulls, except for what its log states. Sizes of a manifest with bad layout are stored unchanged "
+    "where they fit.",
     grain=UNIT_KEY,
     columns=col.declared(
         """
@@ -70,31 +70,31 @@ JOBS: Final = Table(
         gpu_hours
         restarts (size?): restarts of the run
         labels (text -> text?): free labels, as text
-        manifest_status (text? of MANIFEST_STATUSES): null: the manifest is good; otherwise the status
-            that it, or a log of no use, gives its unit
+        manifest_status (text? of MANIFEST_STATUSES): null: the manifest is good; otherwise the status that
+            it, or an unusable log, gives its unit
         manifest_detail (text?): what is wrong with the manifest or the log; null if manifest_status is
         source_format (text?): format of the log: rank-log/1, published-trace, or the tool that wrote it;
             null without a log and in rows of an earlier version
-        transfers (text? of TRANSFERS): whether the log's transfers were measured, inferred from gaps
-            between computes, or are absent; null like source_format, then taken as measured
+        transfers (text? of TRANSFERS): whether the log's transfers were measured, inferred from gaps between
+            computes, or are absent; null as for source_format, then taken as measured
         blocking_transfers (text[]?): op types of the transfers that workers wait for before they go on;
-            empty: none blocks; null: not stated, then the replay finds out
+            empty: none blocks; null: not stated, then the replay decides
         warm_up_steps (size? >= 0): first recorded steps that are stored and not replayed, because the job
             was still warming up; null: none
         left_out (text -> integer?): what a replay cannot use of another tool's log, and how often; also
-            fields that the manifest lacks and the log has; null: nothing
-        gpu_types (text -> text?): host -> type of its GPUs, from the manifest, and from rank logs for
-            hosts it does not name; of the manifest's hosts those that rows name, and one of each further
-            type; a host whose lines contradict each other is left out; null: nothing says so
-        part_of (text?): the whole of several roles that the run is part of; null: of none
+            fields that the log has and the manifest lacks; null: nothing
+        gpu_types (text -> text?): host -> type of its GPUs, from the manifest, and from rank logs for hosts
+            it does not name; the manifest's hosts are those that rows name, and one for each further type; a
+            host whose lines contradict each other is left out; null: no source states types
+        part_of (text?): the whole of several roles that the run is part of; null: not part of one
         role (text?): what the run does in that whole, such as actor or rollout
         iterations (integer -> integer?): iteration of the whole that each step with rows belongs to, by
             step number
-        step_times (step_times?): of a log with step times and no ops, in its order: step, its time in s
-            (or the mean of those since the line before), and the time of day as the log has it, in a zone
-            that it does not state; null for all others
-        refused_claims (text[]?): what the manifest or the logs claim and is not believed, in sentences;
-            null: nothing
+        step_times (step_times?): of a log with step times and no ops, in its order: step, its time in s (or
+            the mean of those since the line before), and the time of day as logged, in a zone that the log
+            does not state; null for all others
+        refused_claims (text[]?): claims of the manifest or the logs that are not believed, in sentences;
+            null: none
         """,
         own={
             "step_times": pa.list_(col.struct("step integer, step_s real, logged_at text")),
@@ -133,8 +133,8 @@ REJECTS: Final = Table(
 
 SOURCE_FILES: Final = Table(
     "source_files",
-    "One row per file of logs read. For every readable file of lines: lines = rows + rejects, the lines "
-    "counted by the text reader, not by the parser.",
+    "One row per file of logs read. For every readable file of lines: lines = rows + rejects; a text reader "
+    "counts the lines, not the parser.",
     grain=(*UNIT_KEY, "source_file"),
     columns=col.declared("""
         log_date, job_id, run_id, source_file
@@ -144,10 +144,10 @@ SOURCE_FILES: Final = Table(
         rejects (count): rows of rejects that name it
         modified_at (instant?): when it was last changed; null where its store does not say, as in rows of an
             earlier version
-        owner_uid (integer? >= 0): number of the user who owns it; null outside folders, as in rows of an
-            earlier version
+        owner_uid (integer? >= 0): number of the user who owns it; null in stores, and in rows of an earlier
+            version
         hard_links (count?): names of the file in its filesystem: more than one are usual where backups are
-            made by links; null like owner_uid
+            made by links; null as for owner_uid
         """),
     expectations=col.rules("""
         -- lines = rows stored + rejects
@@ -159,9 +159,9 @@ COLLECTIVE_ARRIVAL: Final = Table(
     "collective_arrival",
     "One row per communicator and rank in it, from logs of NCCL Inspector and traces of torch.profiler. "
     "All ranks leave a collective together, so the rank with the shortest time in it came last. "
-    "Only collectives with all ranks recorded count, or all that left any record in the communicator. "
-    "They do not show what a late rank did "
-    "before: they show where to look, not what it costs.",
+    "A collective counts only if all ranks recorded it, or all ranks that left any record in the "
+    "communicator. "
+    "They do not show what a late rank did before: they show where to look, not the cost.",
     grain=(*UNIT_KEY, "communicator", "rank"),
     columns=col.declared("""
         log_date, job_id, run_id
@@ -173,7 +173,7 @@ COLLECTIVE_ARRIVAL: Final = Table(
         times_last (count): collectives to which this rank came last; ties to the lower rank
         mean_late_us (real [us] >= 0): how long after the first rank it came, on average
         mean_wait_us (real [us] >= 0): how long it waited for the last rank, on average
-        unrecorded_ranks (number32? >= 0): ranks of the communicator without any record: last is then who came
+        unrecorded_ranks (number32? >= 0): ranks of the communicator without any record: the last is then the
             last of the others; null in rows of an earlier version, in which there were none
         """),
     expectations=col.rules("""
@@ -186,8 +186,8 @@ COLLECTIVE_ARRIVAL: Final = Table(
 
 RUN_EVENTS: Final = Table(
     "run_events",
-    "One row per event of a run, from its events.jsonl: what happened to it, and when. job_time says "
-    "what became of its GPU-hours.",
+    "One row per event of a run, from its events.jsonl: what happened to it, and when. job_time says how its "
+    "GPU-hours were spent.",
     grain=(*UNIT_KEY, "source_file", "line"),
     columns=col.declared("""
         log_date, job_id, run_id, source_file
@@ -197,7 +197,7 @@ RUN_EVENTS: Final = Table(
             still to save, to evaluate, to load data; failure: training ends without being asked to; stop: it
             ends for good; submitted: the run begins to wait for GPUs
         at_us (integer [us] >= 0): Unix time at which it happened, or began
-        step (integer?): the step that comes next: all before it are done; null if not logged
+        step (integer?): the next step: all before it are done; null if not logged
         duration_us (real? [us] >= 0): how long training stood still; null: not logged
         """),
 )

@@ -29,7 +29,7 @@ HOURS_OF: Final = {
     "attributed_fraction": "attributed_gpu_hours",
     "lost_fraction": "lost_gpu_hours",
 }
-"""What has an interval, and its column in GPU-hours."""
+"""Figures that have an interval, and their columns in GPU-hours."""
 CULPRIT: Final = col.struct(
     f"{_WORKER}, effect real, lost_s real, share_of_steps real, pattern text, direction text, course text, "
     "first_step integer, last_step integer, first_time instant, last_time instant, reach text, "
@@ -109,18 +109,17 @@ JOB_CAUSES: Final = Table(
     f"One row per replayed unit and cause; {_ONLY_WHERE}. "
     "Estimates from replays: the work stays, its uneven part is removed. "
     "Fractions are of T_actual, as computed, never clipped: a fix may "
-    "save less than nothing. None saves more than the step: where the replay is longer than the recorded "
-    "step and one would, all fractions of the unit are scaled down alike. "
-    "time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
-    "alone saves, and must not be added up: one cause can hide behind another. attributed_fraction and "
-    "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-    f"{CAUSE_UNEXPLAINED} the former are what steps would take less, beside all fixes, without deviations "
-    "that no cause explains and the job's noise does not either; its attributed values are 0. "
-    "lost_fraction and lost_gpu_hours are what the report and the views call lost: the recorded step time "
-    "less that with all causes fixed and without any other deviation beyond the job's own noise, of analysed "
-    "units only. "
-    "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
-    f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
+    "save less than nothing. None saves more than the step: if the replay is longer than the recorded step "
+    "and a fix would save more, all fractions of the unit are scaled down alike. time_saved_fraction and "
+    "recoverable_gpu_hours say what fixing this cause alone saves, and must not be added up: one cause can "
+    "hide behind another. attributed_fraction and attributed_gpu_hours share out what all fixes together "
+    "save, and may be added up. For the cause {CAUSE_UNEXPLAINED} the former are the further time that steps "
+    "would save, after all fixes, without deviations that neither a cause nor the job's noise explains; its "
+    "attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views call lost: "
+    "the recorded step time less that with all causes fixed and without any other deviation beyond the "
+    "job's own noise, for analysed units only. "
+    "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what is "
+    f"attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
     "still has the best estimate: the flag says why to trust it less.",
     grain=(*UNIT_KEY, "cause"),
     columns=(
@@ -192,8 +191,8 @@ JOB_CAUSES: Final = Table(
 
 JOB_BASELINE: Final = Table(
     "job_baseline",
-    "One row per replayed unit: the few numbers that judge other units of the same model and layout, and "
-    "other jobs on the same hosts, when their steps cannot decide (job_causes). Its values are "
+    "One row per replayed unit: the few numbers by which other units of the same model and layout, and other "
+    "jobs on the same hosts, are judged when their steps cannot decide (job_causes). Its values are "
     "never revised.",
     grain=UNIT_KEY,
     columns=col.declared(
@@ -213,10 +212,10 @@ JOB_BASELINE: Final = Table(
         actual_step_s (seconds >= 0): as in job_slowdown
         ideal_step_s
         stages (stages): each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers
-            in a step, median over steps, then lower median over dp ranks, on a slower type of GPU as on the
-            fastest; hosts: of its replayed ranks, each once, null if not logged
+            in a step, median over steps, then lower median over dp ranks, converted to the fastest type of
+            GPU; hosts: of its replayed ranks, each once, null if not logged
         op_types (op_types): op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if
-            they differ, and over send and recv; of transfers it may be a little below 0, as clocks differ
+            they differ, and over send and recv; for transfers it may be a little below 0, as clocks differ
         slow_hosts (slow_hosts): hosts of workers that the unit's steps show to be always slow, without a
             flag. effect: how much longer their ops take, as a share of the usual time
         """,

@@ -12,8 +12,8 @@ NO_CAUSE: Final = "no cause recorded"
 
 JOB_CHANGES: Final = Table(
     "job_changes",
-    "One row per job of the day and change of its step time, of what it loses, or of what one cause loses "
-    "it, among its days so far: the day itself and revision.days (a setting) before, over all its runs. A "
+    "One row per job of the day and change of its step time, of what it loses, or of what it loses to one "
+    "cause, among its days so far: the day itself and revision.days (a setting) before, over all its runs. A "
     "change is a new level that holds from a day on. Three or four days show only a large one (steps that "
     "differ by 5 %), two show none.",
     grain=("log_date", "job_id", "of", "since", "run_id"),
@@ -26,12 +26,12 @@ JOB_CHANGES: Final = Table(
         days_before (count): units that have the level before
         days (count): units that have the new level
         of (text of OF): what changed: {OF_STEP}, {OF_LOST} (what all causes lose), or what one cause loses
-        before (real [s, fraction]): level before; of {OF_STEP} in seconds, else a part of the step
+        before (real [s, fraction]): level before; for {OF_STEP} in seconds, else a part of the step
         after (real [s, fraction]): new level, in the same unit
-        change (fraction): of {OF_STEP} relative to before, else after - before
+        change (fraction): for {OF_STEP} relative to before, else after - before
         cause (text? of BESIDE): the cause whose part of the step makes up at least half of a change of
             {OF_STEP}, or {NO_CAUSE}; null for others
-        also (text[]): what else differs from the day before: run, restarts, hosts, type of GPU, layout,
+        also (text[]): other differences from the day before: run, restarts, hosts, type of GPU, layout,
             labels
         """,
         own={"OF": (OF_STEP, OF_LOST, *CAUSES), "BESIDE": (*CAUSES, NO_CAUSE)},

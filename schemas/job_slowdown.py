@@ -54,15 +54,15 @@ STAGE_GAPS: Final = pa.list_(
 
 _WHEN_TIMED: Final = col.declared("""
     recorded_step_s (seconds? >= 0): recorded step time, median over the steps of a unit that was not
-        replayed: of step_times_only as its log prints it, of some_ranks from the first start to the last
-        end on the recorded ranks; null for all others
-    recorded_steps (count?): steps, or averages over some steps, that recorded_step_s is of
+        replayed: of step_times_only as its log prints it, of some_ranks from the first start to the last end
+        on the recorded ranks; null for all others
+    recorded_steps (count?): number of steps, or of averages over some steps, in recorded_step_s
     """)
 _OF_SOME_RANKS: Final = col.declared("""
     recorded_ranks (count?): of some_ranks: ranks with ops, of world_size; null for all others
-    recorded_exposed_s (seconds? >= 0): of some_ranks: communication with no compute of the same rank
-        beside it, in a step, mean over recorded ranks and steps, with what is waited for others in it;
-        without collectives that jobs.left_out counts; null for all others
+    recorded_exposed_s (seconds? >= 0): of some_ranks: communication with no compute of the same rank beside
+        it, in a step, mean over recorded ranks and steps, including waits for other ranks; without
+        collectives that jobs.left_out counts; null for all others
     """)
 
 _COLUMNS: Final = (
@@ -89,14 +89,14 @@ _COLUMNS: Final = (
         world_size (size?): ranks of the run, from the manifest
         gpu_hours
         wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction; null if either is
-        odd_ranks (count?): ranks with times in another unit, or exchanged; null without recorded ops
+        odd_ranks (count?): ranks with times in another unit, or ranks that were exchanged; null without
+            recorded ops
         other_day_lines (count?): lines with times of another day: left out, unless all are; null without
             recorded ops
         unshown_sizes (text?): sizes above 1 in the manifest that no rank shows, as vpp_size without chunk
             1; null: none
-        slowdown_low (ratio?): of a partial trace: the least slowdown, whether transfers took no time or
-            the least gaps between computes, with workers that wait for them or not, less 0.5 %; null for
-            all others
+        slowdown_low (ratio?): of a partial trace: the least slowdown, if transfers took no time or the least
+            gaps between computes, with workers that wait for them or not, less 0.5 %; null for all others
         slowdown_high (ratio?): of a partial trace: the greatest slowdown, if transfers took all gaps as
             recorded and no time in the ideal, and 0.5 % more; null for all others
         slow_computes (slow_computes?): of a partial trace: computes at least 1.1 times as long as usual,
@@ -104,8 +104,8 @@ _COLUMNS: Final = (
             of all stages and chunks, or of the stage's other dp ranks
         stage_gaps (stage_gaps?): of a partial trace: least time in a step from the end of a compute to
             the start of the one of the next stage that works on its output, mean over steps and dp ranks,
-            by boundary and direction, largest first; usual_s: lower median of all. What a transfer takes
-            at most. Null for all others, and in rows of an earlier version
+            by boundary and direction, largest first; usual_s: lower median of all. It is an upper bound for
+            the transfer's time. Null for all others, and in rows of an earlier version
         blocking (text[]?): op types of transfers that workers wait for before they go on; empty: each has
             a stream of its own; null unless replayed, and in rows of an earlier version
         """,
@@ -118,9 +118,9 @@ _COLUMNS: Final = (
             far longer than usual, though none comes late: time that no worker's own ops explain, such as
             of one that is slow within its reduce-scatter; null unless replayed, and in rows of an earlier
             version
-        slower_than_usual (ratio?): actual_step_s over that of earlier days: lower median of the same
-            model, layout and ops per step, else of the same run; whatever the status. Null without a
-            past, and before the phase that revises
+        slower_than_usual (ratio?): actual_step_s over that of earlier days: lower median of the same model,
+            layout and ops per step, else of the same run; for every status. Null without earlier days, and
+            until causes are revised
         simulator_version (text): version of the simulator that wrote the row
         simulation_settings (text): settings that the row was written with, as JSON, without those that
             change results by no more than rounding
@@ -157,7 +157,7 @@ _IDENTITIES: Final = (
             {col.agree("launch_slowdown * simulated_step_s", "actual_step_s", col.SAME_FORMULA)}
         """),
 )
-"""Of replayed units."""
+"""Rules that hold for replayed units."""
 
 JOB_SLOWDOWN: Final = Table(
     "job_slowdown",

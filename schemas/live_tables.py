@@ -1,4 +1,6 @@
-"""Runs in progress: live_slowdown, the last window of each; live_causes, what began and ended in them.
+"""Tables of runs in progress: live_slowdown, the last window of each.
+
+Live_causes, causes that began or ended.
 
 Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
 """
@@ -14,14 +16,14 @@ from schemas.vocabulary import UNIT_KEY
 LIVE_SLOWDOWN: Final = Table(
     "live_slowdown",
     "One row per run whose day is not finished: its last window of complete steps, replayed as a night does. "
-    "Preliminary: it is replaced while the run goes on, and the night computes the day anew. Without "
+    "Preliminary: it is replaced while the run goes on, and the night computes the day anew. It has no "
     "GPU-hours, which a manifest states for the whole day.",
     grain=UNIT_KEY,
     columns=col.declared("""
         log_date, job_id, run_id
         status (text of STATUSES): how far the analysis of the window came, as in job_slowdown
         status_detail (text?): the facts behind the status, in a line; null: none needed
-        steps (count): steps of the window that were replayed; 0 where none was
+        steps (count): steps of the window that were replayed; 0 if none was
         first_step (integer?): first step of the window; null without any
         last_step (integer?): last step of the window; null without any
         first_time (instant?): when its first step began; null without any
@@ -31,7 +33,7 @@ LIVE_SLOWDOWN: Final = Table(
         lost_fraction (share? >= 0): what the causes lose together, over the window's recorded time; null
             unless it is analysed
         world_size (size?): ranks of the run, from the manifest
-        rejects (count): lines of the window that were rejected; an unfinished last line is none
+        rejects (count): lines of the window that were rejected; an unfinished last line does not count
         simulator_version (text): version of the simulator that replayed the window
         log_bytes (text -> integer): bytes of each rank log, by name, when the window was read: a run is read
             again once all of them differ
@@ -44,11 +46,11 @@ LIVE_SLOWDOWN: Final = Table(
 
 LIVE_CAUSES: Final = Table(
     "live_causes",
-    "One row per cause that began in a run whose day is not finished, from its begin to its end, as the "
+    "One row per cause that began in a run whose day is not finished, from its beginning to its end, as the "
     "windows of live_slowdown show it: one that ended and began again has two rows. It begins in the first "
     "window in which it holds and loses enough, and ends in the first in which it does not hold; a window "
-    "that cannot be analysed changes nothing. Where a run goes on over midnight, what holds goes on in rows "
-    "of the new day.",
+    "that cannot be analysed changes nothing. If a run continues over midnight, a cause that still holds "
+    "continues in rows of the new day.",
     grain=(*UNIT_KEY, "cause", "first_step"),
     columns=(
         *col.declared(
@@ -58,8 +60,7 @@ LIVE_CAUSES: Final = Table(
             first_step (integer): in which its culprits were first slow in the window where it began, else
                 that window's first
             first_time (instant?): when that step began; null where the log has no times of day
-            last_step (integer): step in which it was last seen; before first_step where the run went back
-                since
+            last_step (integer): step in which it was last seen; before first_step if the run went back since
             last_time (instant?): when that step began; null likewise
             is_now (flag): it holds in the last window that was analysed
             lost_fraction (share >= 0): as in job_causes, in the last window in which it held
@@ -67,7 +68,7 @@ LIVE_CAUSES: Final = Table(
         ),
         replace(CULPRITS, meaning="as in job_causes, in the last window in which it held"),
         *col.declared("""
-            is_warned (flag): its begin, or once is_now is false its end, has been warned of
+            is_warned (flag): a warning was sent for its beginning or, once is_now is false, for its end
             """),
     ),
     expectations=CULPRIT_RULES,

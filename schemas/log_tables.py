@@ -22,8 +22,8 @@ UNIT_FINGERPRINTS: Final = Table(
         stage (text of PHASE_NAMES): the same as phase; a later version drops it
         phase (text? of PHASE_NAMES): phase of the night; null in rows of 0.3.0
         inputs (text): SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs,
-            settings and version of the phase before; of revise also those of the earlier days that it depends
-            on
+            settings and version of the phase before; for revise also those of the earlier days that it
+            depends on
         settings (text): settings that matter to the phase, as JSON
         version (text): version of the phase's code; of simulate the simulator version
         bytes (count): bytes of the unit's files

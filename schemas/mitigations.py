@@ -30,28 +30,30 @@ CAUSE_OF: Final[dict[str, str | None]] = {
 """By mitigation, the cause that it is for."""
 
 LEAST_OVERLAP: Final = 0.025
-"""Share of the step from which on a night has a row of what overlap saves, though no cause is found."""
+"""From this share of the step on, a night has a row for what overlap saves, even if no cause is found."""
 
 MITIGATIONS: Final = Table(
     "mitigations",
-    "One row per analysed unit and mitigation of a cause that it has; of overlap and checkpoint intervals "
-    "where they have an answer. The unit is replayed with the mitigation in place and all else as recorded: "
-    "a fix takes away all that is uneven, a mitigation does what can be done. `straggler mitigate` answers "
-    "for any unit, and says why there is no answer. Savings of several mitigations do not add up.",
+    "One row per analysed unit and mitigation of a cause that it has; overlap and checkpoint intervals have "
+    "a row wherever they have an answer. The unit is replayed with the mitigation in place and all else as "
+    "recorded: a fix removes all that is uneven, a mitigation only what can be changed in practice. "
+    "`straggler mitigate` answers for any unit, and says why there is no answer. Savings of several "
+    "mitigations do not add up.",
     grain=(*UNIT_KEY, "mitigation"),
     columns=col.declared(
         """
         log_date, job_id, run_id
         mitigation (text of MITIGATIONS): what is changed
         cause (text? of CAUSES): cause that it is for; null for checkpoint intervals, which no replay judges
-        host (text?): host that it exchanges; null for other mitigations
+        host (text?): host to exchange; null for other mitigations
         plan (text): what to do, in words
         assumes (text): what must hold for that
-        step_s (seconds >= 0): recorded step time, T_actual, less what is saved
-        time_saved_fraction (share): part of the time for as many samples as now that it saves; below 0 where
-            it costs more. Of checkpoint intervals, of the run's time between its failures and with them
-        gpu_hours_saved (gpu_hours): gpu_hours of the unit times that; without a replica, hours of its GPUs
-            are saved too
+        step_s (seconds >= 0): recorded step time, T_actual, less the saving
+        time_saved_fraction (share): part of the time that the mitigation saves for the same number of
+            samples; below 0 where it costs more. For checkpoint intervals: part of the run's time between its
+            failures, failures included
+        gpu_hours_saved (gpu_hours): gpu_hours of the unit times time_saved_fraction; without a replica, hours
+            of its GPUs are saved too
         """,
         own={"MITIGATIONS": tuple(CAUSE_OF)},
     ),

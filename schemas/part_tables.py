@@ -30,7 +30,7 @@ OP_TYPE_SLOWDOWN: Final = Table(
     grain=(*UNIT_KEY, "op_type"),
     columns=col.declared("""
         log_date, job_id, run_id
-        op_type (text of COUNTED_OP_TYPES): op type; send and recv of one direction as one
+        op_type (text of COUNTED_OP_TYPES): op type; send and recv of one direction count as one
         slowdown (ratio): step time with this op type as recorded and all else ideal, over T_ideal (S_t, Eq.
             2)
         waste_fraction
@@ -81,7 +81,8 @@ HOST_CLOCK: Final = Table(
     "host_clock",
     "One row per clock of a replayed unit: a host, or a rank without a logged host. Estimated from the "
     "ends of transfers and collectives, which are the same instant on all hosts involved. Offsets are "
-    "against the median clock of the hosts so joined: each of two hosts shows half their difference.",
+    "against the median clock of the hosts joined in this way: each of two hosts shows half their "
+    "difference.",
     grain=(*UNIT_KEY, "clock"),
     columns=col.declared("""
         log_date, job_id, run_id

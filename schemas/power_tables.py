@@ -17,13 +17,13 @@ JOB_POWER: Final = Table(
         actual_step_s (seconds): recorded step time, mean over the replayed steps (T_actual)
         computing_share (real32[] [fraction] >= 0 <= 1): share of workers that compute in each 128th of the
             step, mean over steps
-        computing_share_low (real32[] [fraction] >= 0 <= 1): the same, the least of any step
-        computing_share_high (real32[] [fraction] >= 0 <= 1): the same, the greatest of any step
+        computing_share_low (real32[] [fraction] >= 0 <= 1): the same, the smallest value of any step
+        computing_share_high (real32[] [fraction] >= 0 <= 1): the same, the largest value of any step
         mean_share (fraction >= 0 <= 1): mean of computing_share
-        low_share (fraction >= 0 <= 1): least of computing_share
-        high_share (fraction >= 0 <= 1): greatest of computing_share
-        swing_share (fraction >= 0 <= 1): high_share - low_share: what the mean step swings by
-        step_swing_share (fraction >= 0 <= 1): what a single step swings by, mean over steps
+        low_share (fraction >= 0 <= 1): smallest value of computing_share
+        high_share (fraction >= 0 <= 1): largest value of computing_share
+        swing_share (fraction >= 0 <= 1): high_share - low_share: swing of the mean step
+        step_swing_share (fraction >= 0 <= 1): swing of a single step, mean over steps
         dominant_harmonic (count?): periods in a step of the largest Fourier component of computing_share;
             null: it is constant
         dominant_period_s (seconds?): period of the dominant component, actual_step_s / dominant_harmonic;
@@ -35,9 +35,9 @@ JOB_POWER: Final = Table(
         first_us (integer? [us]): start of the first recorded step, Unix time; null without times of day
         last_us (integer? [us]): end of the last recorded step, Unix time; null without times of day
         step_every_s (seconds?): time from one step to the next, fitted to their beginnings by step number;
-            null without times of day, and of fewer than 4 steps
-        beat_scatter (fraction? >= 0): how far steps begin from that beat, root mean square, in periods of the
-            dominant component
+            null without times of day, or with fewer than 4 steps
+        beat_scatter (fraction? >= 0): how far the beginnings of steps are from that fit, root mean square, in
+            periods of the dominant component
         peak_us (integer? [us]): a peak of the dominant component, in the middle of the recorded steps, Unix
             time; null where beat_scatter is null or above 1/8
         """),
@@ -56,8 +56,8 @@ JOB_POWER: Final = Table(
 JOB_MEGAWATTS: Final = Table(
     "job_megawatts",
     "One row per unit of job_power: its power, by the watts of its gpu_type in the settings ([power]). "
-    "world_size x (otherwise_w + share x (computing_w - otherwise_w)) / 1e6: of GPUs alone, without hosts, "
-    "network and cooling. Null where the settings have no watts of the type.",
+    "world_size x (otherwise_w + share x (computing_w - otherwise_w)) / 1e6: for the GPUs alone, without "
+    "hosts, network and cooling. Null where the settings have no watts for the type.",
     grain=UNIT_KEY,
     columns=col.declared("""
         log_date, job_id, run_id
@@ -83,23 +83,24 @@ JOB_MEGAWATTS: Final = Table(
 POWER_DAY: Final = Table(
     "power_day",
     "One row per log date with a unit in job_power: the fleet at a random moment of the day, each unit "
-    "running for hours / 24 of it, whenever that was. swing_* if all peaked together, independent_swing_* if "
-    "each peaked at any time: the root of the sum of the squares. Of units that say how long they ran "
-    "(timed_jobs); megawatts of those whose GPUs have watts in the settings (powered_jobs); null: none.",
+    "running for hours / 24 of it, at an unknown time. swing_*: if all peaked together; "
+    "independent_swing_*: if each peaked at any time, the root of the sum of the squares. Only units that "
+    "state how long they ran count (timed_jobs); megawatts only those whose GPUs have watts in the settings "
+    "(powered_jobs); null: none.",
     grain=("log_date",),
     columns=col.declared("""
         log_date
         jobs (count): units in job_power
-        timed_jobs (count): of these, units that say how long they ran
-        powered_jobs (count): of these, units with megawatts
+        timed_jobs (count): units that state how long they ran
+        powered_jobs (count): timed units with megawatts
         in_phase_pairs (count): pairs of units that swing in phase; power_in_phase has the largest
         gpus (real [GPU] >= 0): GPUs in use
-        computing_gpus (real [GPU] >= 0): of these, GPUs that compute
-        swing_gpus (real [GPU] >= 0): by how many that swings if all units peak together
+        computing_gpus (real [GPU] >= 0): GPUs in use that compute
+        swing_gpus (real [GPU] >= 0): swing of computing_gpus if all units peak together
         independent_swing_gpus (real [GPU] >= 0): the same if each peaks at any time
         mean_mw (real? [MW] >= 0): sum of the units' mean_mw
-        low_mw (real? [MW] >= 0): sum of their low_mw: all at their least together
-        high_mw (real? [MW] >= 0): sum of their high_mw: all at their most together
+        low_mw (real? [MW] >= 0): sum of their low_mw: all at their lowest together
+        high_mw (real? [MW] >= 0): sum of their high_mw: all at their highest together
         swing_mw (real? [MW] >= 0): sum of their swing_mw
         independent_swing_mw (real? [MW] >= 0): root of the sum of the squares of their swing_mw
         energy_mwh (real? [MWh] >= 0): sum of the units' energy
@@ -118,7 +119,7 @@ POWER_IN_PHASE: Final = Table(
     "One row per pair of units of a log date that swing in phase: in the time in which both were recorded, "
     "ten periods at least, their dominant components drift by no more than 1/4 period, and in its middle "
     "their peaks are no more than 1/8 apart. Units without a known phase (job_power.peak_us) are in no pair. "
-    "Of very many pairs a day keeps the 1,000 that swing most.",
+    "If a day has more pairs, the 1,000 that swing most are stored.",
     grain=("log_date", "job_id", "run_id", "other_job_id", "other_run_id"),
     columns=col.declared("""
         log_date, job_id, run_id
@@ -127,9 +128,9 @@ POWER_IN_PHASE: Final = Table(
         period_s (seconds): step_every_s / dominant_harmonic of the unit
         other_period_s (seconds): the same of the other unit
         common_s (seconds >= 0): time in which both were recorded
-        drift (fraction >= 0 <= 0.25): periods by which one unit gains on the other in that time
-        phase_difference (fraction >= -0.125 <= 0.125): how much later the other peaks in its middle, in
-            periods
+        drift (fraction >= 0 <= 0.25): periods by which the two units drift apart in that time
+        phase_difference (fraction >= -0.125 <= 0.125): how much later the other peaks, in the middle of that
+            time, in periods
         swing_gpus (real [GPU] >= 0): by how many GPUs their dominant components swing together
         swing_mw (real? [MW] >= 0): the same in megawatts; null if the settings have no watts of a type
         """),

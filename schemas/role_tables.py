@@ -7,10 +7,10 @@ from schemas.table import Table
 from schemas.vocabulary import UNIT_KEY
 
 LEAST_ITERATIONS: Final = 3
-"""From fewer recorded iterations nothing is said of a whole: an order may be chance."""
+"""With fewer recorded iterations, a whole gets no answer: an order may be chance."""
 MOST_ITERATIONS: Final = 10_000
 MOST_ROLES: Final = 32
-"""Of larger wholes nothing is said: every role has replays of all spans, and an iteration takes minutes."""
+"""Larger wholes get no answer: every role has replays of all spans, and an iteration takes minutes."""
 
 _OF_WHOLES: Final = {
     column.name: column
@@ -51,7 +51,7 @@ ROLE_STEP: Final = Table(
 ROLE_ITERATION: Final = Table(
     "role_iteration",
     "One row per role and iteration of a whole: its span, from the first start of its steps to the last end. "
-    "udfs/README.md says how it is found who waits for whom.",
+    "udfs/README.md says how the waits between roles are found.",
     grain=("log_date", "part_of", "iteration", "role"),
     columns=col.declared(
         """
@@ -59,11 +59,12 @@ ROLE_ITERATION: Final = Table(
         runs (count): units with steps of this role in the iteration
         start_us, end_us
         busy_s (seconds >= 0): time within the span in which one of its steps runs
-        waiting_s (seconds? >= 0): from the end of its span of the iteration before to its start, 0 where
-            these overlap; null: it has none there
+        waiting_s (seconds? >= 0): from the end of its span in the iteration before to its start, 0 where
+            these overlap; null: it has no such span
         transition_s (seconds?): from the end of the last span that it waits for to its start, as recorded;
             slightly negative where clocks differ; null: it waits for none
-        waited_for_s (seconds >= 0): its span where it is on the longest path, else 0: what waits behind it
+        waited_for_s (seconds >= 0): its span where it is on the longest path, else 0: the time that others
+            wait for
         is_waited_for (flag): the whole waits longest for this role in this iteration
         """,
         own=_OF_WHOLES,
@@ -89,16 +90,16 @@ ROLE_EFFECT: Final = Table(
         f"""
         log_date, part_of, role
         runs (count): units of the role
-        runs_left_out (count): of these, units without a row in role_step: not replayed, no iterations in
+        runs_left_out (count): units without a row in role_step: not replayed, no iterations in
             the manifest, or no absolute times (t0_us) on the log date; their time counts as transition
         iterations (count): recorded iterations of the whole in which the role has a span
         waits_for (text[]?): roles whose end in the same iteration it waits for; {_UNANSWERED}
-        waits_for_before (text[]?): roles whose end in the iteration before it waits for; {_UNANSWERED}
+        waits_for_before (text[]?): roles whose end in the previous iteration it waits for; {_UNANSWERED}
         busy_s (seconds? >= 0): busy_s of role_iteration, summed; {_UNANSWERED}
         waiting_s (seconds? >= 0): waiting_s of role_iteration, summed; {_UNANSWERED}
         waited_for_s (seconds? >= 0): its spans on the longest path, summed; {_UNANSWERED}
-        transition_s (seconds?): what lies before its spans on the longest path, such as resharding and
-            weights on their way; with waited_for_s, summed over roles, whole_s; {_UNANSWERED}
+        transition_s (seconds?): time before its spans on the longest path, such as resharding and the
+            transfer of weights; with waited_for_s, summed over roles, whole_s; {_UNANSWERED}
         iterations_waited_for (count?): iterations in which the whole waits longest for it; {_UNANSWERED}
         whole_s (seconds? >= 0): recorded time of the whole; {_UNANSWERED}
         gpu_hours (gpu_hours): GPU-hours of all units of the whole that state them; null if none does

@@ -1,4 +1,4 @@
-"""SQL files: templates filled in from the vocabulary, each with its meaning as the comment at its top."""
+"""SQL files: templates filled in from the vocabulary; the comment at the top of each is its meaning."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """First and last day whose year has four digits."""
 
 FUNNEL: Final = (Status.FAILED, *(status for status in STATUSES if status != Status.FAILED))
-"""Statuses by how far the analysis of a unit came; `failed` says nothing about a run."""
+"""Statuses, sorted by how far the analysis of a unit came; `failed` says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(OP_TYPES),

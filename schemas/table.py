@@ -22,7 +22,7 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Expectation:
-    """A SQL condition that every row must fulfil; a row for which it is null breaks it.
+    """A SQL condition that every row must meet; a row for which it is null breaks it.
 
     The meaning of a rule that only warns says what stays right when it is broken.
     """
@@ -84,7 +84,7 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Return conditions on list elements, without lambdas if possible: those cost ten times as much.
+        """Return conditions on list elements, without lambdas if possible: lambdas cost ten times as much.
 
         NaN sorts as the greatest number, so the extremes of a list cover all its elements.
         """
@@ -119,7 +119,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the warehouse. `grain` is its primary key; null counts as a value of it.
+    """One table of the warehouse. `grain` is its primary key; null counts as a value in it.
 
     alike : columns whose lists are equally long in every row
     """
@@ -157,16 +157,16 @@ class Table:
 
     @cached_property
     def value_schema(self) -> pa.Schema:
-        """Arrow schema without log_date, job_id and run_id, which a function of one unit does not know."""
+        """Arrow schema without log_date, job_id and run_id: a function of one unit does not know them."""
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules of every row: those of the columns, then those of the table; not its keys."""
+        """Return the rules of every row: those of the columns, then those of the table; without its keys."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
             condition = " AND ".join(f"size({name}) = size({first})" for name in others)
-            meaning = f"the lists {', '.join(self.alike)} have one length"
+            meaning = f"the lists {', '.join(self.alike)} are equally long"
             of_arrays.append(Expectation("arrays_equally_long", condition, meaning))
         return (*self.expectations_of_scalars(), *of_arrays)
 
@@ -178,7 +178,10 @@ class Table:
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return each difference of a schema from this table as a sentence, but for order and nullability."""
+        """Return each difference of a schema from this table as a sentence.
+
+        Order and nullability do not count.
+        """
         found = []
         for field in self.arrow_schema:
             places = schema.get_all_field_indices(field.name)
@@ -200,7 +203,7 @@ class Table:
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Whether two types are equal but for nullability and names of list elements and map entries."""
+    """Whether two types are equal, apart from nullability and names of list elements and map entries."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):

@@ -1,4 +1,4 @@
-"""Index of all declared tables, by name; table.py says how one is declared."""
+"""Index of all declared tables, by name; table.py says how to declare one."""
 
 from typing import Final
 
@@ -43,6 +43,6 @@ _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)
 }
 if unnamed := _DECLARED.keys() - set(TABLE_NAMES):
-    raise SchemaError(f"declared, and not in a tuple of schemas/vocabulary.py: {sorted(unnamed)}")
+    raise SchemaError(f"declared, but not in a tuple of schemas/vocabulary.py: {sorted(unnamed)}")
 TABLES: Final[dict[str, Table]] = {name: _DECLARED[name] for name in TABLE_NAMES}
-"""In the order of vocabulary.TABLE_NAMES."""
+"""Sorted as in vocabulary.TABLE_NAMES."""

@@ -13,10 +13,10 @@ class Unit(NamedTuple):
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":
-        """What a day's folder holds beside its runs: the health of hosts. No folder has an empty name."""
+        """Key of the health of hosts, beside the runs in a day's folder; no folder has an empty name."""
         return cls(log_date, "", "")
 
     @property
     def is_of_day(self) -> bool:
-        """Whether it is what lies beside the runs of a day."""
+        """Whether this is the folder's health, beside the runs of a day."""
         return not self.job_id and not self.run_id

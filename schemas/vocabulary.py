@@ -29,15 +29,15 @@ OP_CODES: Final = {name: code for code, name in enumerate(OP_TYPES)}
 OP_TYPE_GROUPS: Final = {each.name: each.counted_as for each in op_types.DECLARED if each.counted_as}
 """Op types that op_type_slowdown counts as one; others count separately."""
 COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
-"""What it counts: send and recv of one direction as one."""
+"""Counted op types: send and recv of one direction as one."""
 
 ALL_OP_TYPES: Final = "all"
 ALL_STAGES: Final = -1
-"""Op type and stage in rows of exposed_communication that are of every one."""
+"""Op type and stage in rows of exposed_communication that cover all of them."""
 
 
 class Scope:
-    """What a row of exposed_communication describes: the job, a stage, or an op type."""
+    """Scopes of a row of exposed_communication: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"
@@ -80,7 +80,7 @@ HEALTH_WARNING: Final = "warning"
 HEALTH_ERROR: Final = "error"
 HEALTH_FATAL: Final = "fatal"
 HEALTH_SEVERITIES: Final = (HEALTH_OK, HEALTH_INFO, HEALTH_WARNING, HEALTH_ERROR, HEALTH_FATAL)
-"""What is checked on a host, what an event says of a check, and how bad that is, the worst last."""
+"""What is checked on a host, what an event says about a check, and how bad that is, the worst last."""
 
 KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
@@ -91,7 +91,7 @@ TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 
 
 class Transfers:
-    """Where a unit's transfers come from: recorded, inferred from the gaps between computes, or absent."""
+    """Sources of a unit's transfers: recorded, inferred from the gaps between computes, or absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"
@@ -118,37 +118,37 @@ class Status(StrEnum):
         return made
 
     # fmt: off
-    UNUSABLE_LOG = ("unusable_log", "log of a tool that no replay can be made of",
-        "see what the files lack: straggler convert FOLDER --check")
+    UNUSABLE_LOG = ("unusable_log", "log of a tool that cannot be replayed",
+        "check what the files lack: straggler convert FOLDER --check")
     STEP_TIMES_ONLY = ("step_times_only", "step times and no ops",
-        "record single ops to learn why: rank logs by the emitter, or torch.profiler")
+        "record single ops to find the cause: rank logs by the emitter, or torch.profiler")
     NO_MANIFEST = ("no_manifest", "no manifest (job.json)",
         "put a job.json beside the logs, with the job's layout, and {again}")
     BAD_LAYOUT = ("bad_layout", "manifest with a wrong or missing layout",
         "correct the layout in job.json, and {again}")
     TOO_MANY_RESTARTS = ("too_many_restarts", "too many restarts",
-        "give each attempt a run id of its own, or raise maximum_restarts in the settings")
+        "give each attempt its own run id, or raise maximum_restarts in the settings")
     NO_OPS = ("no_ops", "no recorded ops",
-        "see that the log files of this day lie in the landing, and what of them was rejected")
+        "check that the log files of this day are in the landing, and which of their lines were rejected")
     IMPLAUSIBLE_TIMES = ("implausible_times", "times in another unit than microseconds",
         "write start_us and duration_us in microseconds, t0_us in microseconds since 1970")
     CORRUPT_TRACE = ("corrupt_trace", "recorded ops contradict each other",
-        "look at the ops named above: the recorder wrote what cannot have happened")
+        "check the ops named above: the recorder wrote what cannot have happened")
     MISSING_WORKERS = ("missing_workers", "no step with all workers",
         "look for workers whose file is missing or was rejected: a step needs all")
     SOME_RANKS = ("some_ranks", "profile of some ranks of the job",
         "profile every rank of the job: a replay needs all")
     ODD_RANKS = ("odd_ranks", "ranks that contradict their peers",
-        "see whether the ranks named above are numbered as job.json's layout says")
+        "check whether the ranks named above are numbered as job.json's layout says")
     PARTIAL_TRACE = ("partial_trace", "computes without transfers",
-        "record sends and receives too: without them no replay tells who waits for whom")
+        "record sends and receives too: without them a replay does not know who waits for whom")
     TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day"
     UNKNOWN_CLOCKS = ("unknown_clocks", "clocks apart by an unknown time",
         "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)")
     HIGH_DISCREPANCY = ("high_discrepancy", "replay and recording too far apart",
         "look for time that no op covers, such as data loading within a step")
     ANALYSED = "analysed", "analysed"
-    FAILED = "failed", "our own defect", "report it with the traceback"
+    FAILED = "failed", "a defect of this software", "report it with the traceback"
     # fmt: on
 
 
@@ -210,14 +210,15 @@ CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
 """How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
-"""In which steps a culprit was slow: all of the course `always`, a single one, or others."""
+"""In which steps a culprit was slow: all steps of the course `always`, a single step, or others."""
 
 CULPRIT_REACHES: Final = ("worker", "host", "stage", "replica", "link", "rack")
-"""What is slow together, in the order of the kernel's codes."""
+"""Which workers are slow together, in the order of the kernel's codes."""
 
 DIRECTION_BOTH: Final = "both"
 COMPUTE_DIRECTIONS: Final = ("forward", "backward")
-"""What is slow of a culprit: forward-computes, backward-computes, both, or another op type by its name."""
+"""Which ops of a culprit are slow: forward-computes, backward-computes, both, or another op type by its name.
+"""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """Evidence of a diagnosis, in the kernel's order; a missing number has no key."""
@@ -301,7 +302,7 @@ UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
 PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
-"""Phases of publications."""
+"""Phases of publications: those of a night, and others that publish."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
@@ -310,25 +311,30 @@ SLOWER_THAN_BEFORE: Final = 1.1
 """A unit whose steps take this many times as long as on earlier days is slower than before."""
 
 NEWS_FRACTION: Final = 0.025
-"""A cause is new, or gone, if its loss changed by this part of the recorded time, not only crossed a line."""
+"""A cause is new, or gone, if its loss changed by at least this part of the recorded time; crossing a
+threshold is not enough."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
 
 WHOLE_SHARE: Final = 0.5
-"""Slow workers (M_W above it), or the last stage (M_S from it on), then drive a job's slowness."""
+"""Slow workers drive a job's slowness if M_W is above this, the last stage if M_S is at least this."""
 MOST_SIMILAR_CORRELATION: Final = 0.9
-"""From this correlation of forward and backward times on, sequences of uneven length do."""
+"""Sequences of uneven length drive a job's slowness if the correlation of forward and backward times is at
+least this."""
 
 SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
 SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
-"""Jobs by GPUs: each bucket ends before its bound."""
+"""Jobs by number of GPUs: each bucket ends before its bound."""
 NOT_STATED: Final = "(not stated)"
 """Group of units whose manifest does not state the value."""
 
 
 class Exit:
-    """Exit statuses of every entry point; a retry can help only after FAILED. SLOWER is of `diff` alone."""
+    """Exit statuses of every entry point; a retry can help only after FAILED.
+
+    SLOWER belongs to `diff` alone.
+    """
 
     DONE: Final = 0
     FAILED: Final = 1
@@ -340,4 +346,5 @@ class Exit:
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"
 RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused", RUN_STARTED, RUN_KILLED)
-"""How a run ended, in pipeline_runs: the position is the exit status; then running, and killed."""
+"""How a run ended, in pipeline_runs: the position is the exit status; after those: still running, and killed.
+"""

@@ -1,4 +1,4 @@
-"""What tests share: one Spark session for all of them, and the published traces."""
+"""Shared by all tests: one Spark session, and the published traces."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Who may import what: import-linter over pyproject.toml, and a kind of contract that it lacks."""
+"""Allowed imports: import-linter over pyproject.toml, and a kind of contract that it lacks."""
 
 import sys
 from typing import Any
@@ -10,7 +10,7 @@ from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class OnlyContract(Contract):
-    """The modules import the standard library, what `allowed` names and what lies beneath that; nothing else.
+    """The modules import only the standard library and the packages in `allowed` with their submodules.
 
     An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
     """

@@ -1,4 +1,4 @@
-"""Installs the wheel into fresh environments, alone and with each extra, and runs what each promises.
+"""Installs the wheel into fresh environments, alone and with each extra, and runs the commands of each.
 
 `python -m tests.installs` tries all, `python -m tests.installs base spark` some; `make test-all` tries base.
 """
@@ -18,7 +18,7 @@ from tests.support.commands import start
 
 BASE: Final = "base"
 MOST_MB: Final = 600
-"""Of the base install, with the byte code of all."""
+"""Largest size of the base install, with the byte code of all."""
 UV: Final = (sys.executable, "-m", "uv")
 _CONF: Final = PROJECT / "conf"
 _TRACE: Final = str(PROJECT / "tests" / "data" / "traces" / "ST")
@@ -26,7 +26,7 @@ _FORWARD: Final = "op_type = 'forward-compute'"
 
 
 class Try(NamedTuple):
-    """A command line of the environment, and what it prints and ends with."""
+    """A command line of the environment, its output and its exit status."""
 
     command: Sequence[str]
     says: str
@@ -78,7 +78,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout, from a copy: setuptools leaves folders beside what it builds."""
+    """Build the wheel of this checkout, from a copy: setuptools leaves folders beside the wheel."""
     source = folder / "source"
     left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info", "__pycache__")
     shutil.copytree(PROJECT, source, ignore=left_out)
@@ -107,7 +107,7 @@ def environment(folder: Path, made: Path, extra: str) -> Path:
 
 
 def megabytes(home: Path) -> dict[str, float]:
-    """What each top folder of an environment's packages takes, the largest first. [MB]"""
+    """Size of each top folder of an environment's packages, the largest first. [MB]"""
     (packages,) = home.glob("lib/python*/site-packages")
     sizes = {
         each.name: sum(file.lstat().st_size for file in [each, *each.rglob("*")]) / 1e6
@@ -117,7 +117,7 @@ def megabytes(home: Path) -> dict[str, float]:
 
 
 def kept(home: Path, extra: str, folder: Path) -> list[str]:
-    """Run what an extra promises; returns what does not hold, a line each."""
+    """Run the commands of an extra; returns the failures, a line each."""
     folder.mkdir()
     warehouse = warehouse_of(folder / "warehouse", **replicated()).root
     there = {"STRAGGLER_WAREHOUSE": warehouse, "XDG_CACHE_HOME": str(folder / "cache")}

@@ -1,4 +1,4 @@
-"""Kills runs at random instants, and looks at what readers see then, and after the next run.
+"""Kills runs at random instants, and checks what readers see then, and after the next run.
 
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
@@ -51,7 +51,7 @@ _OTHERWISE: Final = frozenset({"files"})
 
 @dataclass(frozen=True)
 class Run:
-    """A command, the warehouse that it starts from, and what it makes of it where nothing disturbs it.
+    """A command, the warehouse that it starts from, and its result if undisturbed.
 
     states : digest of all tables together as of each publication, the last one before the run first
     """
@@ -102,7 +102,7 @@ def state(warehouse: str, versions: dict[str, int]) -> str:
 
 
 def seen(warehouse: str) -> str:
-    """What a reader who comes now sees."""
+    """State that a new reader sees."""
     found = publications(warehouse)
     return state(warehouse, found[max(found)]) if found else state(warehouse, {})
 
@@ -116,7 +116,7 @@ def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
-    """Start a run on a warehouse, in a process group of its own, with more arguments."""
+    """Start a run on a warehouse, in a separate process group, with more arguments."""
     where = ["--landing", run.landing, "--warehouse", warehouse]
     return subprocess.Popen(
         [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where, *more],
@@ -188,7 +188,7 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
 
 
 def disturbed(run: Run, warehouse: str, after_s: float, target: str) -> list[str]:
-    """Kill a run, look, run again, look again; returns what was wrong."""
+    """Kill a run, check, run again, check again; returns the errors."""
     copied(run.before, warehouse)
     process = start(run, warehouse)
     time.sleep(after_s)
@@ -206,7 +206,7 @@ def disturbed(run: Run, warehouse: str, after_s: float, target: str) -> list[str
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill as often as was asked for; returns the exit status."""
+    """Kill the requested number of times; returns the exit status."""
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)

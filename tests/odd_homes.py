@@ -1,4 +1,4 @@
-"""A night of a small fleet in odd places: its answers must be those of here.
+"""A night of a small fleet in odd environments: its answers must be the same as in a usual one.
 
 `python -m tests.odd_homes`: another user than root; a home that is read-only; 256 descriptors, where a night
 raises its limit, and at most 256, where it is one line and questions are answered; 4 GB of memory; other
@@ -41,7 +41,7 @@ _READ_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a night runs: what stands before each command, and what is exported.
+    """Place in which a night runs: prefix of each command, and exported variables.
 
     lacks : why it is not to be had here; empty: it is
     home, python, owner : its checkout, and of a clone the Python and the user
@@ -72,7 +72,7 @@ class Place:
         )
 
     def straggler(self, *arguments: object) -> str:
-        """Run the checkout's command and return what it prints. Raises OSError unless it ends well."""
+        """Run the checkout's command and return what it prints. Raises OSError if it fails."""
         done = self.run(self.home / ".venv" / "bin" / "straggler", *arguments)
         if done.returncode:
             raise OSError(f"{arguments[0]} ended with {done.returncode}: {_last(done.stderr)}")
@@ -88,7 +88,7 @@ def _shell(script: str) -> tuple[str, ...]:
 
 
 def _clone(place: Place) -> None:
-    """Clone this checkout, unless it is there, and set it up. Raises OSError where it cannot be."""
+    """Clone this checkout, unless it is there, and set it up. Raises OSError if that is impossible."""
     if not place.home.exists():
         subprocess.run([shutil.which("git") or "git", "clone", "--quiet", PROJECT, place.home], check=True)
         if place.owner is not None:
@@ -100,7 +100,7 @@ def _clone(place: Place) -> None:
 
 
 def _versions(pythons: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those that are here."""
+    """Return the versions of those that are installed."""
     tried = {each: Place("").run("env", each, "-c", _VERSION) for each in pythons}
     return {each: done.stdout.strip() for each, done in tried.items() if not done.returncode}
 
@@ -158,7 +158,7 @@ def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
 
 
 def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
-    """Run a night, ask what it found, and analyse a run; returns all answers. Raises OSError.
+    """Run a night, ask for its results, and analyse a run; returns all answers. Raises OSError.
 
     warehouse : that of a night where none can be done
     """
@@ -177,7 +177,7 @@ def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
 
 
 def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
-    """Return what was seen there. Raises OSError where it was not as it should be."""
+    """Return what was seen there. Raises OSError if it differs from the expected."""
     if place.python:
         _clone(place)
     folder = work / place.name.replace(" ", "-")

@@ -22,7 +22,7 @@ LIMIT_S: Final = 15
 
 
 def changed_files(since: str) -> list[Path]:
-    """Return what differs from a commit, and files that git does not know yet, from the root."""
+    """Return files that differ from a commit, and files unknown to git, from the root."""
     asked = (
         ["git", "diff", "--name-only", "--diff-filter=d", since],
         ["git", "ls-files", "--others", "--exclude-standard"],
@@ -32,7 +32,7 @@ def changed_files(since: str) -> list[Path]:
 
 
 def touched(changed: Iterable[Path]) -> list[str]:
-    """Return the test files of changed files: those of the same name, then of importers, then of the room."""
+    """Return the test files of changed files: of the same name, then of importers, then of the package."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
     same_name, others = [], []
     for path in changed:
@@ -47,7 +47,7 @@ def touched(changed: Iterable[Path]) -> list[str]:
 
 
 def _importing_tests(graph: grimp.ImportGraph, module: str) -> list[Path]:
-    """Return tests that import a module; where none does, those of its importers, and so on."""
+    """Return tests that import a module; if none does, those of its importers, and so on."""
     seen = nearest = {module}
     while nearest:
         nearest = {user for each in nearest for user in graph.find_modules_that_directly_import(each)} - seen
@@ -63,19 +63,19 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Ends a run of tests when its time is over, and says so; well, where no test failed until then."""
+    """Ends a run of tests when its time is over, and says so; with success if no test failed until then."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Start with the first test."""
         self.session, self.ends_at = session, time.monotonic() + LIMIT_S
 
     def pytest_runtest_logfinish(self) -> None:
-        """Look at the clock after every test."""
+        """Check the clock after every test."""
         if time.monotonic() > self.ends_at:
             self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Not all tests ran, which is not a failure."""
+        """A run that was cut short is not a failure."""
         if session.shouldstop and not session.testsfailed:
             session.exitstatus = pytest.ExitCode.OK
 

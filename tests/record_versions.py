@@ -1,4 +1,4 @@
-"""What each version of the simulator and of the revision computes of golden inputs, as a digest.
+"""Results of each version of the simulator and of the revision on golden inputs, as a digest.
 
 `python -m tests.record_versions` records that of the present versions; a digest that is recorded is never
 replaced. tests/test_versions.py holds what the code computes against it.
@@ -28,7 +28,7 @@ RECORD: Final = FOLDER / "versions.json"
 DIGITS: Final = 9
 """Significant digits that count: beyond them processors may differ."""
 SMALLEST: Final = 10
-"""Decimals that count: what is 0 but for rounding is 0."""
+"""Decimals that count: a value that is 0 except for rounding is 0."""
 
 _DAY: Final = date(2026, 1, 5)
 _ABOUT: Final = {"simulator_version", "simulation_settings"}
@@ -38,7 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """What has a version: its present one, where that is raised, and what it makes of the golden inputs."""
+    """A versioned component: its version, where it is raised, and its results on the golden inputs."""
 
     version: str
     raised_in: str
@@ -61,7 +61,7 @@ def simulated_later() -> dict[str, Results]:
 
 
 def simulated_parts() -> dict[str, Results]:
-    """The same of logs that show a part of a job."""
+    """The same for logs that show a part of a job."""
     return _simulated(golden_units(PARTS))
 
 
@@ -115,13 +115,13 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401  # whatever a row holds
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """Digests by what has a version, and by version."""
+    """Digests by component and version."""
     found: dict[str, dict[str, str]] = json.loads(RECORD.read_text(encoding="utf-8"))
     return found
 
 
 def record(name: str, versions: dict[str, str]) -> str:
-    """Add the digest of the present version; say what was done.
+    """Add the digest of the present version; print what was done.
 
     Raises SystemExit where that version has another digest.
     """

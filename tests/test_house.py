@@ -1,4 +1,4 @@
-"""What holds for the project as a whole: its root, its locks, who imports whom, no silenced checks."""
+"""Rules for the project as a whole: its root, its locks, imports, no silenced checks."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What is installed is enough, and what is missing is named, in a fresh environment of the wheel and here."""
+"""Installed packages are enough, and missing ones are named, in a fresh environment and here."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What users build on: tables and views, commands and their options, Python functions (contract, section 6).
+"""Public interfaces: tables and views, commands and options, Python functions (contract, section 6).
 
 tests/data/public_faces.txt records them, a line each. After an intended change,
 `python -m tests.test_public_faces` records it again, and jobs/CHANGELOG.md says what changed.
@@ -34,7 +34,7 @@ def commands() -> Iterator[str]:
 
 
 def _is_ours(member: object) -> bool:
-    """Whether a member of a class is written here, be it inherited."""
+    """Whether a member of a class is defined in this project, also if inherited."""
     return inspect.isfunction(member) and member.__module__.partition(".")[0] in {"jobs", "udfs", "straggler"}
 
 
@@ -55,12 +55,12 @@ def functions() -> Iterator[str]:
 
 
 def faces() -> list[str]:
-    """Return all that is public."""
+    """Return everything that is public."""
     return sorted([*tables(), *commands(), *functions()])
 
 
 def test_nothing_public_changes_unseen() -> None:
-    """A user's SQL, shell script or notebook goes on working, or the changelog says why not."""
+    """A user's SQL, shell script or notebook continues to work, or the changelog says why not."""
     assert faces() == RECORD.read_text().splitlines()
 
 

@@ -1,4 +1,4 @@
-"""Starts two runs together on one warehouse, and looks at what they have left.
+"""Starts two runs together on one warehouse, and checks what they leave.
 
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
 tables must be those of both runs, in turn. In every second pair the second does not wait, and may
@@ -17,11 +17,11 @@ from tests.kills import Run, ground, scenario, seen, start
 from tests.support.stores import copied
 
 _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
-"""Runs of tests.kills.scenario, by their place, that are started together."""
+"""Runs of tests.kills.scenario, by index, that are started together."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start as many pairs as were asked for; returns the exit status."""
+    """Start the requested number of pairs; returns the exit status."""
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _together(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
-    """Do two runs at a time; returns what was wrong."""
+    """Do two runs at a time; returns the errors."""
     copied(first.before, warehouse)
     one = start(first, warehouse)
     time.sleep(apart_s)

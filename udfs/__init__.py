@@ -1,1 +1,1 @@
-"""What runs inside executors: the Arrow layer on top, dense arrays beneath, a numpy kernel at the bottom."""
+"""Code that runs inside executors: the Arrow layer, dense arrays beneath it, and a numpy kernel."""

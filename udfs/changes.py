@@ -17,25 +17,25 @@ from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
 LEAST_DAYS: Final = 3
-"""With two days it is unknown how far days differ anyway."""
+"""With two days, the usual difference between days is unknown."""
 MOST_BLOCKS: Final = 10
-"""Blocks that the steps of a day are put together to; steps that follow each other are not independent."""
+"""Number of blocks that the steps of a day are averaged to, as consecutive steps are not independent."""
 SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}
-"""Least change that counts: a share of the step time; of what is lost, and of a cause, a part of the step."""
+"""Least change that counts: as a share of the step time; for losses and causes as a part of the step."""
 SPREAD: Final = {OF_STEP: 0.005, OF_LOST: 0.01}
-"""Least standard deviation from day to day: healthy GPUs differ so, and what is lost is an estimate."""
+"""Least standard deviation from day to day: healthy GPUs differ this much, and losses are estimates."""
 FEW_DAYS: Final = 5
-"""Of fewer days the spread is taken to be twice as large: there are too few to measure it."""
+"""With fewer days the spread is taken to be twice as large: there are too few to measure it."""
 PENALTY: Final = 12.0
 """Squared errors that a change must explain, beside 2 log(days)."""
 MAD_TO_SIGMA: Final = 1.4826
 MOST_HOSTS: Final = 3
-"""Hosts that are named."""
+"""Most hosts that are named."""
 FACTS: Final = (
     *("model", "framework", "gpu_type", "world_size", "dp_size", "pp_size", "tp_size", "cp_size", "vpp_size"),
     "restarts",
 )
-"""Columns of jobs that say what else changed."""
+"""Columns of jobs that show what else changed."""
 
 
 class Point(NamedTuple):
@@ -123,7 +123,7 @@ def _price(days: int) -> float:
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the least change that a number of days can show, where days differ no more than is usual.
+    """Return the least change that a number of days can show, if days differ by no more than usual.
 
     returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
     """
@@ -269,7 +269,7 @@ READ: Final = {
     JOB_CAUSES: ("cause", "is_cause", "attributed_fraction", "time_saved_fraction"),
     WORKER_SLOWDOWN: ("host",),
 }
-"""Columns, beside the unit's, by which its days are compared."""
+"""Columns, beside the unit's, that are compared from day to day."""
 
 Row = dict[str, Any]
 

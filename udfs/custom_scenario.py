@@ -25,7 +25,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused, simulate_job
 
 ALL_TOGETHER: Final = "all together"
-"""Scenario that changes what any of several predicates chooses."""
+"""Scenario that changes the ops chosen by any of several predicates."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Intervals of 90 % around what fixes save: as columns of job_causes, in fractions and GPU-hours."""
+"""Intervals of 90 % around savings: as columns of job_causes, in fractions and GPU-hours."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def half_width(row: Row, name: str) -> float | None:
 
 
 def around(name: str, value: float | None, half: float | None) -> dict[str, float | None]:
-    """Columns with the bounds of a fraction: no fix saves more than the step, no loss is below 0."""
+    """Columns with the bounds of a fraction: no fix saves more than the step, and no loss is below 0."""
     if value is None or half is None:
         return {f"{name}_low": None, f"{name}_high": None}
     low = value - half

@@ -61,5 +61,5 @@ def _size(manifest: Mapping[str, object], name: str) -> int:
     if value is None:
         raise LayoutError(f"{name} is missing")
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
-        raise LayoutError(f"{name} is {value!r}, wanted a whole number from 1 to {LARGEST}")
+        raise LayoutError(f"{name} is {value!r}, but must be a whole number from 1 to {LARGEST}")
     return value

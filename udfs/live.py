@@ -30,7 +30,7 @@ _OF_RESULTS: Final = (
 
 
 def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
-    """Row of live_slowdown of a window, without the run's key and what was read.
+    """Row of live_slowdown for a window, without the run's key and the columns about what was read.
 
     results : of the simulation. rows : those of rank_steps that it was of
     """
@@ -60,7 +60,7 @@ def _began(rows: pa.Table, step: int | None) -> datetime | None:
 
 
 def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> list[Row]:
-    """Rows of live_causes of a run after another window.
+    """Rows of live_causes for a run after another window.
 
     window, causes : its row of live_slowdown, and rows of job_causes
     before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be warned of

@@ -69,12 +69,12 @@ def mitigated(
     settings: SimulationSettings | None = None,
     memory: float = inf,
 ) -> Mitigations:
-    """Replay each mitigation of one unit, as a night does those of its causes.
+    """Replay each mitigation of one unit, as a night does for the unit's causes.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
              order. None: as the manifest's label says; without one, none are moved.
-    memory : no stage gets more layers, no microbatch more samples than so many times the most now.
+    memory : no stage gets more layers, no microbatch more samples than this multiple of the most now.
     raises : LayersError for layers that do not fit.
     """
     how = settings or SimulationSettings()

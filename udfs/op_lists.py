@@ -19,7 +19,7 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.rows import StageRows, kept_ops
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
-"""In the order of StageRows."""
+"""Sorted as in StageRows."""
 
 
 class _Flat(NamedTuple):
@@ -80,7 +80,7 @@ class RowLists(NamedTuple):
 
 
 def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Ops of a few rows: position of each op's row among those asked, op code, and duration [us]."""
+    """Ops of a few rows: position of each op's row among the requested ones, op code, and duration [us]."""
     lists = lists_of_rows(table, rows, ("op", "duration_us"))
     if lists is None:
         raise TraceError("the lists op and duration_us of a row differ in length")
@@ -152,7 +152,7 @@ def _flatten(table: pa.Table) -> _Flat:
         if name.endswith("_us") and not np.isfinite(lists[name].sum()):
             at = int(np.flatnonzero(~np.isfinite(lists[name]))[0])
             op_type = OP_TYPES[int(lists["op"][at])]
-            raise TraceError(f"{name} of a {op_type} is {lists[name][at]}, wanted a finite number")
+            raise TraceError(f"{name} of a {op_type} is {lists[name][at]}, but must be a finite number")
     return _Flat(first_op, lists)
 
 
@@ -184,7 +184,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Whether all lists of numbers in `rows` keep the rules of the table's columns and of its `alike`.
+    """Whether all lists of numbers in `rows` obey the rules of the table's columns and of its `alike`.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """

@@ -29,7 +29,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused
 
 MOST_GROUPS: Final = 16
-"""Stages, or hosts, that have a part of their own: those whose ops change most."""
+"""Stages, or hosts, that have a separate part: those whose ops change most."""
 OTHERS: Final = "all others"
 _UNKNOWN: Final = "host not logged"
 

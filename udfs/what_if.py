@@ -31,7 +31,7 @@ from udfs.simulate.settings import SimulationSettings
 __all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
 
 NO_DAYS_BEFORE: Final[Mapping[str, float]] = MappingProxyType({})
-"""Usual transfers of no earlier day."""
+"""Usual transfers if no earlier days are used."""
 
 
 def simulate_job(
@@ -97,7 +97,7 @@ def analysed(
     facts     : its manifest. before_s : as simulate_job takes it.
     layers    : of each chunk of the model; None: as the manifest says, if it does.
     mitigated : causes of which mitigations are replayed; None: those that are found.
-    memory    : their bound: so many times the most layers of a stage, or samples of a microbatch, now.
+    memory    : their bound: a multiple of the most layers of a stage, or samples of a microbatch, now.
     raises    : TraceError where the recorded ops contradict each other.
     """
     rows = choice.rows
@@ -132,7 +132,7 @@ def analysed(
 def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
     steps, clocks = len(rows.steps), found.recorded.clocks
     if steps < settings.minimum_steps:
-        return Status.TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+        return Status.TOO_FEW_STEPS, f"{steps} complete steps, but {settings.minimum_steps} are needed"
     if clocks is not None and not clocks.is_known:
         return Status.UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
     actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()
@@ -157,8 +157,8 @@ def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
         )
     worst = int(clocks.error_s.argmax())
     return (
-        f"clocks are {np.abs(clocks.ahead_s).max() * 1e3:.3g} ms apart, "
-        f"that of {names[worst]} is known to {clocks.error_s[worst] * 1e3:.3g} ms"
+        f"clocks are {np.abs(clocks.ahead_s).max() * 1e3:.3g} ms apart, that of {names[worst]} is known to "
+        f"{clocks.error_s[worst] * 1e3:.3g} ms"
     )
 
 

@@ -50,7 +50,7 @@ def alert_failure(context: "Context") -> None:
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
-    reason = str(error) if error else "the process ended without a word (killed, or lost with its machine)"
+    reason = str(error) if error else "the process ended without a message (killed, or lost with its machine)"
     post(context, kind, f"{task.dag_id}.{task.task_id} failed: {reason}", {})
 
 

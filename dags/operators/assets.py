@@ -13,7 +13,7 @@ def _asset(name: str) -> Asset:
 
 
 LANDING: Final = Asset(name="what_if_landing", uri=f"{SCHEME}landing", group="what-if")
-"""A finished day of the landing, as a partition whose key is the log date: an event that producers make."""
+"""A finished day of the landing, as a partition whose key is the log date: producers make the event."""
 
 INGESTED: Final = tuple(map(_asset, INGESTED_TABLES))
 RESULTS: Final = tuple(_asset(name) for name in RESULT_TABLES if name != JOB_CAUSES)
@@ -27,12 +27,12 @@ NIGHT: Final = _asset("night")
 NIGHT_BY_DATE: Final = _asset("night_by_date")
 """The same night as a partition whose key is the log date, for DAGs with a PartitionedAssetTimetable.
 
-An asset of its own: an event with a partition starts no DAG that is scheduled on the asset as a whole. Where
-a partition of the landing starts the night, Airflow gives that partition to the events of all of its assets.
+It is a separate asset: an event with a partition starts no DAG that is scheduled on the asset as a whole.
+If a partition of the landing starts the night, Airflow gives that partition to the events of all its assets.
 """
 
 HISTORY: Final = _asset("history")
-"""Days of the past that were done again; an event's extra says which, if any had to be, and how many rows.
+"""Past days that were done again; an event's extra says which days, if any, and how many rows.
 
-A dry run, and a backfill beside the current results, has none.
+A dry run, and a backfill beside the current results, make no event.
 """

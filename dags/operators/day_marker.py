@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BACKFILL: Final = "backfill"
-"""Type of a run that `airflow backfill create` has made."""
+"""Run type of runs that `airflow backfill create` made."""
 
 
 class DayMarkerSensor(BaseSensorOperator):
@@ -54,7 +54,8 @@ class DayMarkerSensor(BaseSensorOperator):
             )
         if not _DAY.fullmatch(self.log_date):
             raise AirflowFailException(
-                f"{self.log_date!r} is not a log date: name the day, or the event's partition, as 2026-01-05"
+                f"{self.log_date!r} is not a log date: name the day, or the event's partition, as in "
+                "2026-01-05"
             )
         run = context.get("dag_run")
         if run is not None and run.run_type == _BACKFILL:
@@ -71,7 +72,7 @@ class DayMarkerSensor(BaseSensorOperator):
         try:
             return self._look()
         except PermissionError as error:  # which no later look mends
-            raise AirflowFailException(f"{self.marker()} may not be looked for: {error}") from error
+            raise AirflowFailException(f"looking for {self.marker()} is not allowed: {error}") from error
         except OSError as error:  # raised, it would cost one of the day's three tries
             self.log.warning("%s could not be looked for: %s", self.marker(), error)
             return False

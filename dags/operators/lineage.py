@@ -1,4 +1,4 @@
-"""Lineage: what a task read and wrote, as datasets, for Airflow's provider of OpenLineage, which asks."""
+"""Lineage: what a task read and wrote, as datasets for Airflow's provider of OpenLineage."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 SCHEME: Final = "x-what-if://"
-"""Of our assets."""
+"""Schemes of this project's assets, which are not files."""
 
 _PLACES: Final = {"landing", *(f"warehouse/{name}" for name in TABLE_NAMES)}
-"""Assets that lie somewhere: a night, and the history, do not."""
+"""Assets that are stored somewhere: a night, and the history, are not."""
 
 
 def lineage(
@@ -39,7 +39,7 @@ def lineage(
 
 
 def _named(path: str, place: Callable[[str], str]) -> tuple[str, str]:
-    """Namespace and name of a dataset, as OpenLineage's naming of stores and local files wants them."""
+    """Namespace and name of a dataset, by OpenLineage's naming of stores and local files."""
     root, _, within = path.partition("/")
     whole = "/".join(filter(None, [place(root), within]))
     scheme, has_scheme, rest = whole.partition("://")

@@ -88,7 +88,7 @@ class LocalAirflow:
         process.wait()
 
     def command(self, *arguments: str) -> str:
-        """Run an Airflow command; returns its output. Raises RuntimeError if it fails."""
+        """Run an Airflow command; returns its output. Raises RuntimeError if the command fails."""
         done = subprocess.run(  # noqa: S603  # this environment's own Airflow
             [_airflow(), *arguments], env=self.environment, capture_output=True, text=True, check=False
         )
@@ -160,7 +160,9 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 def main() -> int:
     """Run until interrupted; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="local_airflow", description="A local Airflow with these DAGs.")
+    parser = argparse.ArgumentParser(
+        prog="local_airflow", description="Start a local Airflow with these DAGs."
+    )
     parser.add_argument("--home", type=Path, required=True, help="folder for all that it writes")
     parser.add_argument("--port", type=int, default=8080, help="on the loopback interface (%(default)s)")
     parser.add_argument("--landing", type=Path, required=True, help="where the producers' logs lie")
@@ -171,17 +173,19 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # its terminal is closed, without nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    _say(f"starting, about a minute; its logs lie in {args.home} ...")
+    _say(f"starting, about a minute; its logs are in {args.home} ...")
     try:
         with LocalAirflow(args.home, args.port, variables) as airflow:
             dags = airflow.wait_for_dags(len(list(Path(PROJECT, "dags").glob("[!_]*.py"))))
             _say(f"{', '.join(sorted(dags))} are unpaused")
-            _say(f"open {airflow.url} (this machine alone, no login)")
+            _say(f"open {airflow.url} (this machine only, no login)")
             finished = sorted(marker.parent.name for marker in args.landing.glob("log_date=*/_SUCCESS"))
             days = [name.removeprefix("log_date=") for name in finished]
             range_of_days = " to ".join(dict.fromkeys(days[:1] + days[-1:])) or "none is finished yet"
             _say(f"trigger nightly_what_if with a day of the landing as its logical date: {range_of_days}")
-            _say("the night of yesterday, which it makes by itself, waits for logs that are not here; let it")
+            _say(
+                "the night of yesterday, which starts by itself, waits for logs that do not exist; ignore it"
+            )
             _say("Ctrl-C ends it")
             signal.pause()
     except KeyboardInterrupt:

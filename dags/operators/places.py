@@ -15,7 +15,9 @@ print(getattr(conf.load_settings(*sys.argv[2:]).paths, sys.argv[1]))"""
 
 
 def place(name: str, given: str, project: str, settings: str) -> str:
-    """Return the URL or absolute path of the landing or the warehouse. Raises WrongSettings if none says it.
+    """Return the URL or absolute path of the landing or the warehouse.
+
+    Raises WrongSettings if it is set nowhere.
 
     given : by the task; the settings say it where this is empty
     """

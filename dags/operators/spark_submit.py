@@ -35,10 +35,10 @@ SPARK: Final = "what_if_spark"
 """Connection that names the master, as its host, and in its extra `conf` Spark's own settings."""
 
 POOL: Final = "what_if_writers"
-"""Pool of one slot, which every task that writes takes; `airflow pools set` makes it."""
+"""Pool of one slot, which every task that writes takes; `airflow pools set` creates it."""
 
 _SECRET: Final = re.compile("secret|password|token|key", re.IGNORECASE)
-"""Names of settings whose values no log may show; Spark's own spark.redaction.regex knows these words too."""
+"""Names of settings whose values no log may show; Spark's own spark.redaction.regex has these words too."""
 
 _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
     Exit.WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
@@ -202,11 +202,11 @@ class SparkSubmitOperator(BashOperator):
         return outcome
 
     def get_openlineage_facets_on_complete(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Tell lineage what the task read and published."""
+        """Report to lineage what the task read and published."""
         return lineage(self.inlets, self.outlets, self._place)
 
     def get_openlineage_facets_on_failure(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Tell lineage what the task read: a phase that fails publishes nothing."""
+        """Report to lineage what the task read: a failed phase publishes nothing."""
         return lineage(self.inlets, [], self._place)
 
     def _place(self, name: str) -> str:

@@ -35,7 +35,7 @@ from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
 
 MOST_CHARACTERS: Final = 8_000
-"""Longest reply: what an agent reads costs it attention."""
+"""Longest reply: an agent has to read all of it."""
 
 _MOST_TEXT: Final = 400
 """Longest text of one value."""
@@ -44,11 +44,11 @@ _MOST_LISTED: Final = 5
 """Most entries of a list within a row."""
 
 _ROOM: Final = 400
-"""Characters kept for what says how much was left out."""
+"""Characters reserved for saying how much was left out."""
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return the facts `about` an answer and as many rows from `first` on as fit, as JSON.
+    """Return the facts `about` an answer and as many rows, starting at `first`, as fit, as JSON.
 
     Values that are null are left out; long texts and lists are cut, and say so.
     """
@@ -91,10 +91,10 @@ def _short(value: object) -> object:
 
 
 MOST_SECONDS: Final = 60
-"""Longest answer, as of the command query. [s]"""
+"""Longest answer, as in the command query. [s]"""
 
 _MOST_ROWS: Final = 1_000
-"""Rows that are read; a reply holds fewer."""
+"""Most rows that are read; a reply holds fewer."""
 
 _OF_JOB: Final = (
     "status", "status_detail", "slowdown", "actual_step_s", "simulated_step_s", "ideal_step_s",
@@ -241,7 +241,7 @@ class Tools:
 
     @_tool
     def describe(self, name: str | None = None, first: int = 0) -> str:
-        """Meanings of all tables, views and named queries; of a named one its columns with units, or SQL."""
+        """Meanings of all tables, views and named queries; with a name, its columns with units, or SQL."""
         if name is None:
             names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
             return reply(names, first=first)

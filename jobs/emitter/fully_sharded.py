@@ -163,7 +163,7 @@ class _Follower:
             return
         run = self.recorder.writer.run
         if ranks not in (run.dp_size, run.dp_size * run.cp_size):
-            self.recorder.give_up(f"gradients meet among {ranks} ranks, dp_size is {run.dp_size}")
+            self.recorder.give_up(f"gradients meet among {ranks} ranks, but dp_size is {run.dp_size}")
         self._reduces.pop(chunk, None)
         self._reduces[chunk] = (start, self.recorder.mark())
 

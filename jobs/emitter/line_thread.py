@@ -10,11 +10,12 @@ from typing import Any
 
 LOGGER = logging.getLogger("straggler_emitter")
 MOST_WAITING = 16
-"""Lines that the store may be behind; further ones are left out until it takes some."""
+"""Most lines that the store may be behind; further ones are left out until it takes some."""
 LONGEST_EXIT_S = 2.0
 """An exit, as by a handler of SIGTERM, waits so long for lines: schedulers soon send SIGKILL. [s]"""
 LONGEST_WARNING_S = 1.0
-"""A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
+"""Longest time that a job's own log handlers may take for a warning; the training does not wait longer.
+[s]"""
 
 
 def warn(message: str, *values: object) -> None:

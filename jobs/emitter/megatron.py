@@ -19,7 +19,7 @@ REQUESTS = {
     "send_prev": "backward-send",
     "recv_next": "backward-recv",
 }
-"""What Megatron calls the requests of transfers that it does not wait for at once."""
+"""Megatron's names for the requests of transfers that it does not wait for at once."""
 REFUSED = {
     "overlap_moe_expert_parallel_comm": "combined 1F1B interleaves a forward and a backward in one compute",
     "hybrid_context_parallel": "its ranks run different microbatches",
@@ -38,7 +38,7 @@ def refusal(config: Any) -> str | None:
 
 
 def waits_for_transfers(config: Any) -> bool:
-    """Whether a stage waits for each transfer before it continues; False where some may overlap."""
+    """Whether a stage waits for each transfer before it continues; False if some may overlap."""
     has_pipeline = getattr(config, "pipeline_model_parallel_size", 1) > 1
     return has_pipeline and getattr(config, "overlap_p2p_comm", None) is False
 
@@ -285,7 +285,7 @@ class RankLogTimers:
 
 
 class _Timer:
-    """Timer of one name: the old one's and ours."""
+    """Timer of one name: the old one and the recorder's."""
 
     def __init__(self, name: str, timers: RankLogTimers, old: Any) -> None:
         self._name, self._timers, self._old = name, timers, old

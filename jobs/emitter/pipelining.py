@@ -21,7 +21,7 @@ TRANSFERS = {
     "get_bwd_recv_ops": "backward-recv",
     "get_bwd_send_ops": "backward-send",
 }
-"""Methods of a stage that say what it transfers."""
+"""Methods of a stage that return its transfers."""
 REFUSED = ("ZeroBubble", "ZBV", "DualPipe")
 
 

@@ -52,7 +52,7 @@ OP_NAMES = (
 EPOCH = date(1970, 1, 1)
 READ_BYTES = 1 << 16
 SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
-"""Job and run ids become folder names, and every store must take those as they are."""
+"""Job and run ids become folder names, and every store must accept those unchanged."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
 
 
 def finish_day(landing: str | Path, log_date: date) -> Path:
-    """Write _SUCCESS, which says that all logs of this day are complete. Returns its path."""
+    """Write _SUCCESS, which states that all logs of this day are complete. Returns its path."""
     path = Path(landing) / f"log_date={log_date.isoformat()}" / "_SUCCESS"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -269,7 +269,7 @@ def ends_with_newline(descriptor: int) -> bool:
 
 
 def _end_of_last_member(path: Path) -> int:
-    """Offset after the last complete gzip member; a torn one would hide all that follows. [B]"""
+    """Offset after the last complete gzip member; a torn one would hide everything after it. [B]"""
     end = 0
     with path.open("rb") as log:
         member = zlib.decompressobj(wbits=31)

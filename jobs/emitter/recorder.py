@@ -62,11 +62,11 @@ def never_raises(method: Call) -> Call:
 
 
 SKIPPED = nullcontext()
-"""Times no op: most steps are not recorded, and their ops are to cost nothing."""
+"""Times no op: most steps are not recorded, and their ops must cost nothing."""
 
 
 class TimedOp:
-    """Records one op; a block that raises records none. Generators take thrice as long."""
+    """Records one op; a block that raises records none. Generators take three times as long."""
 
     __slots__ = ("about", "recorder", "start")
 

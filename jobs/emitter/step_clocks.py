@@ -61,7 +61,8 @@ StepClock = HostClock | CudaClock
 
 
 DECIMALS = 1
-"""Of times in a line [us]: CUDA's events have fewer, and a further one makes a packed line a tenth longer."""
+"""Decimals of times in a line [us]: CUDA's events are less precise, and one more makes a packed line a tenth
+longer."""
 Pieces = Sequence[tuple[Mark, Mark]]
 
 

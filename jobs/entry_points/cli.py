@@ -21,7 +21,7 @@ Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
 
 Reads = Callable[[Settings, Arguments], str | None]
-"""Checks what an entry point reads, before it makes anything or starts Spark."""
+"""Checks the input of an entry point, before it creates anything or starts Spark."""
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,10 @@ def entry_point(
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session; if it writes the warehouse at `root`, under its lock and logged."""
+    """Do the work in a session.
+
+    If it writes the warehouse at `root`, under the warehouse's lock and logged.
+    """
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):
             spark = stack.enter_context(

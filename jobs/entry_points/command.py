@@ -25,7 +25,7 @@ ENGINE: Final = option(
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"
-"""Imported where it is asked for: Spark alone takes longer to import than DuckDB to answer."""
+"""Imported on first use: Spark alone takes longer to import than DuckDB to answer."""
 
 Body = Callable[[Reader, Settings, Arguments], None]
 
@@ -114,7 +114,7 @@ def tables_of(settings: Settings) -> Iterator[TableReader]:
 
 
 def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:
-    lend = cast(
+    open_reader = cast(
         "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
     )
-    return lend(settings, name)
+    return open_reader(settings, name)

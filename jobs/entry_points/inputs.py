@@ -17,7 +17,9 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
     for root in filter(None, (settings.paths.warehouse, settings.paths.ingested)):
         if is_url(root):
             if not is_stored(f"{root}/{PIPELINE_RUNS}"):
-                raise SettingsError(f"the warehouse {root} has no tables: run a night first, or name another")
+                raise SettingsError(
+                    f"the warehouse {root} has no tables: run a night first, or name another warehouse"
+                )
         elif not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
     return None

@@ -35,7 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def one_line(error: Exception) -> str:
-    """Return the root cause of an error on one line; Java's and workers' first lines say nothing."""
+    """Return the root cause of an error on one line.
+
+    The first lines of Java's and workers' errors are uninformative.
+    """
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
         while java.getCause() is not None:
@@ -135,14 +138,14 @@ def recorded_run(
             _complete(warehouse, ended | {"refusals": refused_by(error)})
             note.remove()
         except Exception:  # the caller must get the error of the run itself
-            logger.exception("pipeline_runs does not say how this run ended; the next run writes it")
+            logger.exception("the end of this run is not yet in pipeline_runs; the next run writes it there")
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
     note.remove()
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Mark runs that never ended as killed, or as their notes say; returns how many were killed.
+    """Mark runs that never ended as killed, or as in their notes; returns how many were killed.
 
     Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """

@@ -1,4 +1,4 @@
-"""Run summaries: what a run did, as JSON for its caller; a DAG's task makes it its XCom."""
+"""Run summaries: what a run did, as JSON for its caller; a DAG's task publishes it as its XCom."""
 
 import json
 import os

@@ -54,7 +54,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 
 def writer_of(root: str) -> Holder | None:
-    """Holder of a warehouse's lock, or None. Only looks, so no writer has to wait."""
+    """Holder of a warehouse's lock, or None. Reads the lock only, so that no writer has to wait."""
     if is_url(root):
         return leaseholder(root)
     holder = holder_in(small_files(root).read(LOCK_NAME))
@@ -63,7 +63,7 @@ def writer_of(root: str) -> Holder | None:
 
 @contextmanager
 def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
-    """Be the only writer of live tables, of which no publication knows; the warehouse's lock stays free.
+    """Be the only writer of live tables, which no publication contains; the warehouse's lock stays free.
 
     wait : for another to end; without it, raises LockedError
     """
@@ -85,7 +85,7 @@ def _recover(warehouse: Warehouse) -> None:
     """Undo what an earlier writer left unfinished, and log it."""
     restored = recover(warehouse)
     if restored:
-        _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
+        _LOG.warning("a publication was not finished and was undone: %s", ", ".join(restored))
     if killed := say_killed(warehouse):
         _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
 

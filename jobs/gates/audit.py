@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
-from jobs.gates.lent import judge, lend
+from jobs.gates.registered import judge, register
 from jobs.warehouse.delta_tables import quoted
 from jobs.warehouse.dialect import condition
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
@@ -23,7 +23,7 @@ from schemas.table import Expectation, Table
 
 _ROWS: Final = "rows_of_table"
 MOST_KEPT: Final = 100_000
-"""Broken rows of a table that are returned: enough to see why."""
+"""Most broken rows of a table that are returned: enough to see the reason."""
 
 
 def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[Check]:
@@ -34,7 +34,7 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
     if wrong := _differences(table, rows):
         return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
     expectations = _expectations(table, rows, extra)
-    with _lent(table, rows) as connection:
+    with _registered(table, rows) as connection:
         counts = _counts(connection, table, expectations)
         days = _days(connection, table, expectations) if any(counts) else {}
     return [
@@ -49,7 +49,7 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
     expectations = _expectations(table, rows, extra)
-    with _lent(table, rows) as connection:
+    with _registered(table, rows) as connection:
         return connection.sql(f"{_broken(table, expectations)} LIMIT {MOST_KEPT}").to_arrow_table()
 
 
@@ -58,7 +58,7 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
     found = []
     for table, rows in tables:
         rules = [each for each in table.all_expectations() if each.severity == "warns"]
-        with _lent(table, rows) as connection:
+        with _registered(table, rows) as connection:
             for each in rules:
                 of_rows = f"FROM {_ROWS} WHERE {_breaks(each)} GROUP BY ALL ORDER BY ALL"
                 found += [
@@ -69,12 +69,12 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
 
 
 def _differences(table: Table, rows: Rows) -> str:
-    """What the columns lack; staged rows were written with those of the table."""
+    """Columns that are missing or wrong; staged rows were written with those of the table."""
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """All that rows must fulfil, their key last; lists that their writer has checked are left out."""
+    """Everything that rows must meet, their key last; lists that their writer has checked are left out."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
@@ -82,10 +82,10 @@ def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> lis
 
 
 @contextmanager
-def _lent(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
+def _registered(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection in which the rows are _ROWS."""
     with judge() as connection:
-        lend(connection, _ROWS, table, rows)
+        register(connection, _ROWS, table, rows)
         yield connection
 
 
@@ -133,7 +133,7 @@ def _days(
 
 
 def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
-    """Query of the rows that break expectations, with the names of these."""
+    """Query of the rows that break expectations, with the names of these expectations."""
     same_keys = f"count(*) OVER (PARTITION BY {', '.join(table.grain)}) > 1"
     breaks = {each.name: _breaks(each) for each in expectations if each.condition} | {
         KEY_EXPECTATION: same_keys

@@ -17,13 +17,13 @@ ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 OF_EVERY_TABLE: Final = {
     SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
     KEY_EXPECTATION: "no two rows have the same key",
-    ON_TIME_EXPECTATION: "rows are of the days, or the units, computed",
+    ON_TIME_EXPECTATION: "rows belong to the days, or the units, that were computed",
 }
-"""Expectations without which a table cannot be written: they cannot be released."""
+"""Expectations that a table cannot be written without: they cannot be released."""
 
 LOG_DATE: Final = "log_date"
 _MOST_LISTED: Final = 5
-"""Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
+"""Most refusals that a message lists: one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,10 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it covers only some units or tables of its days; stored beside the whole day's page."""
+        """Whether it covers only some units or tables of its days.
+
+        Such a page is stored beside the whole day's page.
+        """
         return self.phase.endswith(LATER)
 
     @property
@@ -121,7 +124,7 @@ def table_checks(
 
 
 def write_docs(warehouse: Warehouse, page: Page) -> None:
-    """Write a page for each of its days; failing to do so only logs a warning.
+    """Write a page for each of its days; a failure only logs a warning.
 
     When a phase's whole day is published, that phase's page of later changes is removed.
     """

@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 
 from jobs.gates.checks import GateError, Rule
-from jobs.gates.lent import judge, lend
+from jobs.gates.registered import judge, register
 from jobs.warehouse.rows import Rows
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
@@ -43,7 +43,7 @@ _KEY: Final = ", ".join(UNIT_KEY)
 _NEEDED: Final = tuple(name for name in REPLAY_TABLES if name != JOB_SLOWDOWN)
 _OTHERS: Final = (*_NEEDED, *FURTHER_TABLES)
 _ALWAYS: Final = tuple(cause for cause in CAUSES if cause not in LOGGED_CAUSES)
-"""Causes that every replayed unit has a row of."""
+"""Causes for which every replayed unit has a row."""
 _COUNTED: Final = " UNION ALL ".join(
     f"SELECT {_KEY}, '{name}' AS name FROM {name}"
     + (f" WHERE cause IN ({sql_strings(_ALWAYS)})" if name == JOB_CAUSES else "")
@@ -175,7 +175,7 @@ def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
         with judge() as connection:
             for each, rows in tables.items():
                 if each in query:
-                    lend(connection, each, TABLES[each], rows)
+                    register(connection, each, TABLES[each], rows)
             try:
                 return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
             except duckdb.Error as error:
@@ -207,8 +207,8 @@ units_of_other_gpu_hours: Final = _rule(
 units_of_other_loss: Final = _rule(
     JOB_CAUSES,
     "causes_add_up_to_what_is_lost",
-    "the causes of an analysed unit lose what all fixes together save, and what is beyond them and noise; "
-    "of other units nothing is lost",
+    "the causes of an analysed unit lose what all fixes together save, plus the loss beyond fixes and noise; "
+    "other units lose nothing",
     _OTHER_LOSS,
 )
 
@@ -230,7 +230,7 @@ units_of_other_schedule: Final = _rule(
 units_of_other_types: Final = _rule(
     GPU_TYPE_SLOWDOWN,
     "types_are_those_of_the_unit",
-    "types of GPU have all workers of the unit, and what the cause mixed_hardware saves",
+    "types of GPU include all workers of the unit, and state the saving of the cause mixed_hardware",
     _OTHER_TYPES,
 )
 

@@ -13,7 +13,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, WORKER_SLOWDOWN
 
 Risen = tuple[str, float, float, int]
-"""What rises above its past: name, value, median of the past, days of it."""
+"""A value that rises above its past: name, value, median of the past, days of it."""
 _MOST_JOBS: Final = 5
 """Most jobs that are named one by one."""
 _MOST_HOSTS: Final = 3

@@ -1,4 +1,4 @@
-"""Runs suites with Great Expectations, in a process of its own: see suites."""
+"""Runs suites with Great Expectations, in a separate process: see suites."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ _EVERY_ROW = {"result_format": "COMPLETE", "include_unexpected_rows": False}
 
 
 def serve() -> None:
-    """Judge the suites and rows that standard input brings, until it is closed."""
+    """Judge the suites and rows that arrive on standard input, until it is closed."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not come between the results
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -86,7 +86,7 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Outcome of an expectation; where it fails over all rows together, one row says what was observed."""
+    """Outcome of an expectation; if it fails over all rows together, one row states the observed value."""
     each = suite.expectations[number]
     if reason := _reason(result):
         raise GateError(f"{suite.file}: expectations.{number} ({each.type}) could not be evaluated: {reason}")
@@ -101,7 +101,7 @@ def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: 
 
 
 def _reason(result: ExpectationValidationResult) -> str:
-    """First line of an error; it lies one level deeper if a metric raised it."""
+    """First line of an error; it is nested one level deeper if a metric raised it."""
     info = result.exception_info or {}
     layers = [info, *(each for each in info.values() if isinstance(each, dict))]
     messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]

@@ -75,7 +75,10 @@ class _Stated(BaseModel):
 
 
 class StatedExpectation(_Stated):
-    """An expectation as its file states it; what Great Expectations renders or remembers is not read."""
+    """An expectation as its file states it.
+
+    Fields that Great Expectations only renders or remembers are not read.
+    """
 
     type: str
     kwargs: dict[str, Any] = {}
@@ -97,14 +100,14 @@ class StatedExpectation(_Stated):
 
     @property
     def meaning(self) -> str:
-        """Its description, else what it asks for."""
+        """The expectation's description, else a text made from its type and arguments."""
         return self.description or " ".join(
             [self.type, *(f"{key}={json.dumps(value)}" for key, value in self.kwargs.items())]
         )
 
     @property
     def effect(self) -> Severity:
-        """Effect of a failure: `critical` refuses, all else warns; older files say it in meta."""
+        """Effect of a failure: `critical` refuses, all else warns; older files state it in meta."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 
@@ -115,7 +118,7 @@ class _File(_Stated):
 
 
 class Suite(NamedTuple):
-    """A suite: its file, as errors name it, its table and expectations."""
+    """A suite: its file, as named in errors, its table and expectations."""
 
     file: str
     table: str
@@ -123,7 +126,7 @@ class Suite(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the table that it needs, and its key: by that, rows that fail are found again."""
+        """Columns of the table that it needs, and its key, by which failing rows are found again."""
         named = {name for each in self.expectations for _, name in each.columns}
         all_ = any(not each.columns or _BY_ROW in each.kwargs for each in self.expectations)
         named |= {*TABLES[self.table].grain}
@@ -160,7 +163,10 @@ class Suites:
 
 
 def read_suites(folder: str | None) -> list[Suite]:
-    """Read our suite and those in a folder; without Great Expectations none, and a folder is an error."""
+    """Read the built-in suite and those in a folder.
+
+    Without Great Expectations there are none, and a folder is an error.
+    """
     if find_spec(_LIBRARY) is None:
         if folder is not None:
             raise SettingsError(f"gates.suites: {missing(ModuleNotFoundError(name=_LIBRARY))}")
@@ -172,7 +178,7 @@ def read_suites(folder: str | None) -> list[Suite]:
             raise SettingsError(f"gates.suites: {missing_folder(str(place))}")
         files += (own := [(str(file), file) for file in sorted(place.rglob("*.json"))])
         if not own:
-            raise SettingsError(f"gates.suites: {place} has no suite, a file called *.json")
+            raise SettingsError(f"gates.suites: {place} has no suite, that is no file *.json")
     return [_read(name, file) for name, file in files]
 
 
@@ -189,7 +195,7 @@ def _read(name: str, file: Traversable) -> Suite:
     table, key = (meta["table"], "meta.table") if "table" in meta else (stated.name, "name")
     if table not in TABLES:
         hint = suggestion(str(table), [*TABLES])
-        raise SettingsError(f"{name}: {key}: no table is called {table!r}: {hint}")
+        raise SettingsError(f"{name}: {key}: no table is named {table!r}: {hint}")
     for number, each in enumerate(stated.expectations):
         for key, column in each.columns:
             if column not in TABLES[table].column_names:
@@ -218,7 +224,9 @@ def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
 
 @cache
 def _process() -> subprocess.Popen[bytes]:
-    """Start the process that runs suites; it ends when this one does, which closes its standard input.
+    """Start the process that runs suites.
+
+    It ends when this one does, because its standard input is then closed.
 
     By itself, because an import of Great Expectations changes logging and takes seconds of both cores' time.
     """

@@ -23,10 +23,10 @@ _OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usua
 _MOST_UNITS: Final = 5
 """Most units that are named one by one."""
 _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
-"""Statuses that a manifest alone gives a unit, which then counts in no figure."""
+"""Statuses that a unit can get from its manifest alone; it then counts in no figure."""
 _CLAIMED: Final = {
     "claim_refused": "is not believed",
-    "left_out_by_manifest": "is left out of the figures by its manifest",
+    "left_out_by_manifest": "is excluded from the figures by its manifest",
 }
 _MOST_FAILURES: Final = 20
 _OF_FAILURES: Final = ["log_date", "job_id", "run_id", "status_detail"]
@@ -189,15 +189,15 @@ def _of_coverage(
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
         failed = (
-            f"{today['failed']} units failed, by a defect of this software or for want of memory: "
-            "see failure_traceback in job_slowdown"
+            f"{today['failed']} units failed, by a defect of this software or for lack of memory: see "
+            "failure_traceback in job_slowdown"
         )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found
 
 
 def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Warn of refused claims, and of units that their manifest keeps out of all figures.
+    """Warn of refused claims, and of units that their manifest excludes from all figures.
 
     jobs, job_slowdown : rows of these tables
     """

@@ -34,7 +34,8 @@ from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS, UNIT_KEY
 _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 4
-"""Tables written at a time. A small one mostly waits: six take 8 s in turn, 3.5 s together."""
+"""Number of tables that are written at a time. Writing a small table is mostly waiting: six take 8 s in turn,
+3.5 s together."""
 
 
 class Published(NamedTuple):
@@ -113,7 +114,7 @@ def _broken(
 
 
 def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | None) -> Expectation:
-    """The rule that rows of a table are of what is published."""
+    """The rule that a table's rows belong to the days and units that are published."""
     condition = on_units(*_scope(table, log_dates, units))
     return Expectation(ON_TIME_EXPECTATION, condition, OF_EVERY_TABLE[ON_TIME_EXPECTATION])
 
@@ -121,7 +122,7 @@ def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | 
 def _scope(
     table: Table, log_dates: Sequence[date], units: Collection[Unit] | None
 ) -> tuple[Sequence[date], Collection[Unit] | None]:
-    """Days and units whose rows of a table are replaced: whole days of one without units."""
+    """Days and units whose rows of a table are replaced: whole days for a table without units."""
     if units is None or set(UNIT_KEY) <= set(table.column_names):
         return log_dates, units
     return sorted({unit.log_date for unit in units if unit.is_of_day}), None
@@ -133,7 +134,7 @@ def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page
     Rows that are refused are kept for inspection, by the name of their page.
     """
     for check in (check for each in broken for check in each.checks if check.warns):
-        _LOG.warning("published, as this rule only warns: %s", check)
+        _LOG.warning("published, because this rule only warns: %s", check)
     if page.refusals:
         kept_in = refused_path(page.root, page.phase, page.log_dates)
         page = replace(page, kept_in=kept_in, released=_released(warehouse, page))
@@ -154,7 +155,7 @@ def _released(warehouse: Warehouse, page: Page) -> set[str]:
     for each in page.refusals:
         days = each.log_dates or page.log_dates
         if each.can_be_released and all((day, each.name) in by_hand for day in days):
-            _LOG.warning("published, as it was released by hand: %s", each)
+            _LOG.warning("published, because it was released by hand: %s", each)
             found.add(each.name)
     return found
 

@@ -1,1 +1,1 @@
-"""Plan what is due again, and in which batches of days."""
+"""Plan what has to be done again, and in which batches of days."""

@@ -1,4 +1,4 @@
-"""Fingerprints: the input that a phase made a unit's rows from, so that unchanged work is not repeated.
+"""Fingerprints: the input of a unit's rows in a phase, so that unchanged work is not repeated.
 
 A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
 fingerprint includes the one it was built on, so later phases see every earlier change.
@@ -22,7 +22,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import PHASE_NAMES, UNIT_KEY, Phase
 
 Wanted = tuple[str, str] | None
-"""Settings and version that a phase's fingerprint must have; None: any, only data counts."""
+"""Settings and version that a phase's fingerprint must have; None: any, only data count."""
 
 
 class File(NamedTuple):
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Identity of a file's content; without a digest, the time of its last change stands in."""
+        """Identity of a file's content; without a digest, the time of its last change replaces it."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 

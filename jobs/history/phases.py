@@ -42,12 +42,12 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 def _power(settings: Settings) -> str:
-    """Settings of power, as JSON; "{}" without watts, as before they existed."""
+    """Settings of power, as JSON; "{}" without watts, as before these settings existed."""
     return settings.power.model_dump_json() if settings.power.watts else "{}"
 
 
 def _bounds(settings: Settings) -> str:
-    """Settings that decide what is read and refused, as JSON."""
+    """Settings that decide what is read and what is rejected, as JSON."""
     return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
 
 
@@ -71,7 +71,7 @@ PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}
 """Phases by name, in the order in which they depend on each other."""
 
 OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
-"""Phases that do whole days."""
+"""Phases that process whole days."""
 
 
 def phase_before(phase: str) -> str:

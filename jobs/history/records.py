@@ -76,7 +76,7 @@ class Records:
         }
 
     def results_due(self, want: Wanted) -> set[Unit]:
-        """Units to simulate: no results, results from other input, or removed from `jobs`.
+        """Units to simulate: without results, with results from other input, or removed from `jobs`.
 
         A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
         written, or cleared away by age.

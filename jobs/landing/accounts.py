@@ -1,4 +1,4 @@
-"""Unit parts, each read by one task, and the account of what was found in them."""
+"""Parts of a unit, each read by one task, and the account of what was found in them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ from schemas.unit import Unit
 from schemas.vocabulary import JOBS, UNIT_KEY, Status
 
 CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
-"""In `left_out` of the table jobs."""
+"""Key of `left_out` in the table jobs."""
 
 LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
-"""In `left_out` likewise."""
+"""Another key of `left_out`."""
 
 MOST_OUTSIDE: Final = 0.1
 LEAST_OUTSIDE: Final = 2
@@ -113,7 +113,7 @@ class UnitAccount:
     failure: str = ""
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
-        """Complete the row of jobs from the lines of all parts, and drop what no line refers to."""
+        """Complete the row of jobs from the lines of all parts, and drop values that no line refers to."""
         if self.job is not None:
             self.job |= usable(self.job, [self.used, *(each.used for each in others)])
         self.add_gpu_types(others)
@@ -180,7 +180,7 @@ def spread_failures(parts: Iterable[UnitAccount]) -> None:
 
 
 def join_parts(parts: Iterable[UnitAccount]) -> None:
-    """Complete each unit's row of jobs, held by its first part, from all of its parts."""
+    """Complete each unit's row of jobs, which its first part holds, from all of its parts."""
     by_unit: dict[Unit, list[UnitAccount]] = {}
     for part in parts:
         by_unit.setdefault(part.unit, []).append(part)

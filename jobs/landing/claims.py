@@ -10,9 +10,10 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _MOST_HOURS: Final = 3 * 24 * 1.25
-"""Of one GPU: those of the day and of its neighbours, into which a log may reach, and a quarter more."""
+"""Most GPU-hours of one GPU: those of the day and of its neighbours, into which a log may reach, and a
+quarter more."""
 _MOST_RANKS: Final = 1_024
-"""Ranks of one worker, tp_size x cp_size, that count in hours: most leave no log, and are a claim."""
+"""Ranks of one worker, tp_size x cp_size, that count in hours: most leave no log, and are only claimed."""
 _MOST_NAMED: Final = 20
 """Most pairs of files that are named one by one."""
 
@@ -37,7 +38,7 @@ def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
     contested : how many steps of a rank, by the names of both files
     """
     found = [
-        f"{first} and {second} contradict each other about {count} steps of a rank: neither is believed"
+        f"{first} and {second} contradict each other about {count} steps of a rank: both are rejected"
         for (first, second), count in sorted(contested.items())
     ]
     more = len(found) - _MOST_NAMED

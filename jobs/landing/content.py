@@ -21,9 +21,9 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LINES: Final = 20_000
-"""Most lines at a time: short ones take far more memory than their bytes, as rejects most of all."""
+"""Most lines at a time: short ones take far more memory than their bytes, and rejects most of all."""
 _NOT_A_BOMB: Final = 64 << 20
-"""Smaller files are not checked for how tightly they are packed."""
+"""Smaller files are not checked for their packing ratio."""
 
 
 class Content:

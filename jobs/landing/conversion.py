@@ -1,4 +1,4 @@
-"""Convert a run recorded by another tool, read as the landing reads it, to rank logs."""
+"""Convert a run recorded by another tool to rank logs, reading it as the landing does."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ class ConversionError(Exception):
 
 
 class NothingToConvertError(ConversionError):
-    """Raised for a folder that a landing takes as it is, or that holds no logs."""
+    """Raised for a folder that a landing reads unchanged, or that holds no logs."""
 
 
 class Conversion:
@@ -99,7 +99,7 @@ class Conversion:
         if unit.found.format is None and own is not None:
             analyse = f"straggler analyse {Path(own.path).parent}"
             raise NothingToConvertError(
-                f"{own.name}: a landing takes it as it is. Nothing to convert: {analyse}"
+                f"{own.name}: a landing reads it unchanged. Nothing to convert: {analyse}"
             )
         if unit.found.format is None:
             detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in unit.found.others)
@@ -109,7 +109,7 @@ class Conversion:
             raise kind(f"nothing to convert: {why}. {known}")
         if job["manifest_status"] == Status.UNUSABLE_LOG:
             raise ConversionError(job["manifest_detail"])
-        self.left_out.update(f"files: {file.name}, evidence and no replay" for file in unit.found.evidence)
+        self.left_out.update(f"files: {file.name}, evidence without a replay" for file in unit.found.evidence)
         return rows.end(job)
 
     def _lines(self, log_date: date) -> Iterator[tuple[int, dict[str, Any]]]:

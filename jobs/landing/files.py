@@ -28,7 +28,7 @@ _OTHERS: Final = re.compile(
     r"(?:(?![._])(?!.*\.(?:tmp|part)\b)"
     r".*(?:\.(?:json|jsonl|ndjson|log|out|output|pkl|pickle|et)(?:\.gz|\.zst)?|trace_rank_\d+))|.*_dump_\d+"
 )
-"""Names of logs of other tools: the content decides which tool. Unfinished uploads have other names."""
+"""Names of other tools' logs: the content decides which tool. Unfinished uploads have other names."""
 
 _EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
 """Names of NCCL Inspector's logs, which may lie beside logs of this project's writer."""
@@ -39,7 +39,7 @@ _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
 _DAY: Final = re.compile(r"log_date=(\d{4}-\d{2}-\d{2})")
 _NEAREST: Final = 3
 _NAMED: Final = 100
-"""Misplaced entries that are named; the others are counted."""
+"""Most misplaced entries that are named; the others are counted."""
 _LOG: Final = logging.getLogger(__name__)
 
 

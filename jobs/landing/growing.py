@@ -1,4 +1,4 @@
-"""Logs that still grow: the last whole lines of each, of runs whose logs have all grown since they were read.
+"""Logs that still grow: the last whole lines of each, if all logs of the run have grown.
 
 What is read of a run does not depend on how long it has been going on. A last line without its end is left
 for later. Packed logs and those of other tools are left to the night: they are written when a run ends.
@@ -16,18 +16,19 @@ from schemas.unit import Unit
 
 _PIECE: Final = 256 << 10
 _MOST_BYTES: Final = 64 << 20
-"""Of a log; where so much has fewer lines, they are the window. Lines are 2 to 20 kB."""
+"""Most bytes at the end of a log that are read; if they hold fewer lines, these are the window. Lines are 2
+to 20 kB."""
 
 
 class Tails(Store):
-    """A store in which rank logs have only their last whole lines. bytes_read : of all that were opened"""
+    """A store that shows only the last whole lines of rank logs. bytes_read : of all opened files"""
 
     def __init__(self, store: Store, lines: int) -> None:
         self._store, self._lines = store, lines
         self.bytes_read = 0
 
     def open(self, path: str, size: int | None = None) -> BinaryIO:
-        """Open a file; a rank log has its last whole lines alone."""
+        """Open a file; a rank log shows only its last whole lines."""
         opened = self._store.open(path, size)
         if not fnmatchcase(path.rpartition("/")[2], RANK_LOG):
             return opened
@@ -38,7 +39,7 @@ class Tails(Store):
 
 
 def last_lines(file: BinaryIO, lines: int) -> bytes:
-    """Return the last lines of a file, without one that has no end yet; fewer if it is shorter."""
+    """Return the last lines of a file, without an unfinished last one; fewer if it is shorter."""
     start = file.seek(0, os.SEEK_END)
     least, found = max(start - _MOST_BYTES, 0), b""
     while start > least and found.count(b"\n") <= lines:
@@ -61,7 +62,7 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Manifest and rank logs of each run of which every rank log has another size than when it was read.
+    """Manifest and rank logs of each run in which every rank log has another size than at the last reading.
 
     A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
 
@@ -76,5 +77,5 @@ def grown(
 
 
 def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Those of a run's files that grow line by line."""
+    """The files of a run that grow line by line."""
     return [file for file in files if file.is_one_of(RANK_LOG)]

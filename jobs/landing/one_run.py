@@ -26,16 +26,16 @@ from schemas.unit import Unit
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
 _OF_DAY: Final = re.compile(r"log_date=\d{4}-\d\d-\d\d")
 _SOME_UNIT: Final = Unit(date.min, "?", "?")
-"""Ids that are not known yet; empty ones would make every name that of a file of the day, which is read."""
+"""Ids that are not known yet; empty ones would turn every name into a file of the day, which is read."""
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
 _LISTED: Final = 5
-"""Files that the error names when none is a log."""
+"""Most files that the error names if none is a log."""
 
 
 class NoRunError(WrongInputError):
-    """Raised for a folder without a run; the message says what was wanted and what was found."""
+    """Raised for a folder without a run; the message says what was expected and what was found."""
 
 
 class Run(NamedTuple):
@@ -91,7 +91,7 @@ def runs_in(path: Path) -> list[Run]:
 
 
 def _is_beside_runs(file: LandedFile, folders: list[str]) -> bool:
-    """Whether a day's folder holds the file for all of its runs, as the health of hosts."""
+    """Whether a day's folder holds the file for all of its runs, such as the health of hosts."""
     return file.is_one_of(*HEALTH) and bool(folders) and _OF_DAY.fullmatch(folders[-1]) is not None
 
 

@@ -1,4 +1,4 @@
-"""Choose the believed row for each (rank, step): from one file, which may log that rank."""
+"""Choose the valid row for each (rank, step): from one file, which may log that rank."""
 
 import hashlib
 from collections import ChainMap, Counter
@@ -25,7 +25,7 @@ class NotBelieved(NamedTuple):
 
 
 class RankSteps:
-    """Rank-steps that one part of a unit has so far.
+    """Rank-steps of one part of a unit so far.
 
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
@@ -84,13 +84,13 @@ class RankSteps:
                 return None
             self._denied.add(key)
             self.contested[own, other] += 1
-            detail = f"rank {rank}, step {step}: {other} says otherwise: neither is believed"
+            detail = f"rank {rank}, step {step}: {other} contradicts it: both are rejected"
             return Reason.CONTESTED_RANK_STEP, detail
         if first != own:
             self.repeats.setdefault(key, {}).setdefault(own, _digest(rows, place))
             if key in self._denied:
                 detail = f"rank {rank}, step {step}: several files contradict each other"
-                return Reason.CONTESTED_RANK_STEP, f"{detail}: none of them is believed"
+                return Reason.CONTESTED_RANK_STEP, f"{detail}: all of them are rejected"
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
     def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:

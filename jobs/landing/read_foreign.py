@@ -24,7 +24,7 @@ from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
 
 _Found = TypeVar("_Found")
 _MOST_BROKEN: Final = 20
-"""Most files that may break off: each makes the others be read again."""
+"""Most files that may break off: for each, the others are read again."""
 
 
 class Recognised(NamedTuple):
@@ -65,7 +65,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 def _unknown(head: bytes) -> str:
     """Reason why a file with this head is not read; names the right file name for a rank log."""
     is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
-    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
+    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "not a known format"
 
 
 class Evidence:
@@ -127,7 +127,7 @@ class ForeignUnit:
         elif found.evidence:
             manifest = _unusable(manifest, nccl_inspector.NO_REPLAY)
         else:
-            manifest = _unusable(manifest, f"none of {len(found.others)} files has a format that is read")
+            manifest = _unusable(manifest, f"none of {len(found.others)} files has a known format")
         self._evidence.take(found.evidence)
         left_out = Counter(manifest["left_out"]) + self._evidence.left_out
         return manifest | {"left_out": left_out_of(left_out)}

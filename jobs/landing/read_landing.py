@@ -39,7 +39,7 @@ _LARGE_UNIT: Final = 2 * _TASK_BYTES
 _TASKS_OF_A_CORE: Final = 2
 _DIGESTED_TOGETHER: Final = 200
 _PACKED: Final = 6
-"""Bytes of JSON in a packed byte, about."""
+"""Bytes of JSON in a packed byte, approximately."""
 
 
 Digests: TypeAlias = Callable[[str, Sequence[LandedFile]], Mapping[str, str]]
@@ -155,7 +155,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 
 def _is_large(part: UnitPart) -> bool:
-    """Whether a unit has several tasks; health of a day never has, because its files speak of one check."""
+    """Whether a unit has several tasks; health of a day never has, because its files share checks."""
     return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
@@ -198,7 +198,7 @@ def _task(where: Where, task: bytes) -> bytes:
 
 
 def _alone(where: Where, part: UnitPart) -> LandedUnits:
-    """Read one part in a process of its own."""
+    """Read one part in a separate process."""
     staging = Staging(where.staging, where.run)
     found = _landed(read_unit(store_of(where.landing), part, where.bounds, staging))
     return found._replace(staged=staging.close())
@@ -228,7 +228,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Parts of split units that share rows with a later part, and what that part says of them."""
+    """Parts of split units that share rows with a later part, and that part's digests of them."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

@@ -103,7 +103,7 @@ def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
             rows.refuse(file, reject, digest)
         elif rows.part.is_first:
             rows.account.files.append(FileAccount(file, digest))
-    return chosen or no_manifest(f"no {MANIFEST} in the folder"), given
+    return chosen or no_manifest(f"the folder has no {MANIFEST}"), given
 
 
 def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str, Any], Fields | None]:
@@ -118,7 +118,7 @@ def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str,
 
 
 def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
-    """Read rank logs and published traces; returns what they add to the row of jobs."""
+    """Read rank logs and published traces; returns their additions to the row of jobs."""
     logs, known = rows.part.logs, rows.known(manifest)
     reader = RankLogReader(known, rows.bounds)
     for file in logs:

@@ -15,7 +15,7 @@ from schemas.vocabulary import RANK_STEPS, REJECTS
 _MOST_BUFFERED: Final = 96 << 20
 """Most bytes of rows in a task; a larger unit is written in several sorted runs, each sorted as a copy."""
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
-"""Sort order of a unit's rows, the last first: the simulation reads a stage as dense arrays."""
+"""Sort order of a unit's rows, the last key first: the simulation reads a stage as dense arrays."""
 _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
 
 

@@ -15,7 +15,7 @@ from jobs.runtime.filesystems import WHOLE_BYTES, delivered, delivered_whole, de
 from jobs.runtime.places import STORES, is_url, usual
 
 _FILE_DEPTH: Final = 3
-"""Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
+"""Below a day are job folders, run folders, files; links to folders as deep as files are not followed."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "not a file but a FIFO",
@@ -26,7 +26,7 @@ _KINDS: Final = {
 }
 
 _TO_PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened on the way to a file: it need not be readable, and is not a link."""
+"""Flags for opening a folder on the way to a file: it need not be readable, and is not a link."""
 
 _NOWHERE: Final = "a link that leads nowhere"
 
@@ -198,7 +198,7 @@ class _Folder(Store):
                 try:
                     above = _opened(folder, _TO_PASS, above, opened)
                 except NotADirectoryError:
-                    raise OSError(0, f"the folder {_text(folder)!r} is none any more") from None
+                    raise OSError(0, f"the folder {_text(folder)!r} is no longer a folder") from None
             found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
         if not stat.S_ISREG(os.fstat(found).st_mode):
             os.close(found)
@@ -232,7 +232,10 @@ def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
 
 
 def store_of(root: str) -> Store:
-    """Return the store for a local path or a URL. Raises StoreError for one that is not reached from here."""
+    """Return the store for a local path or a URL.
+
+    Raises StoreError for a URL that cannot be reached from here.
+    """
     if not is_url(root):
         return _Folder(root)
     if root.startswith("file://"):

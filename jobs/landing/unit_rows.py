@@ -29,7 +29,7 @@ from schemas.vocabulary import COLLECTIVE_ARRIVAL, RUN_EVENTS, Reason
 _MOST_LEFT_OUT: Final = 100
 """Most kinds of left-out events that are listed; a trace may name thousands."""
 _LARGEST_COUNT: Final = 2**63 - 1
-"""Counts of milliseconds are what a file says: more than a column holds is the most that it holds."""
+"""Counts in a file may be arbitrarily large: one above a column's maximum is stored as the maximum."""
 
 
 class Block(NamedTuple):
@@ -136,7 +136,7 @@ class UnitRows:
         self.add_file(file, lines, len(rows), rejects)
 
     def add_file(self, file: LandedFile, lines: int, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file that is not of ops, and add its rejects."""
+        """Account for a file without ops, and add its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         self.account.files.append(FileAccount(file, self.files.digest(file), lines, rows, len(rejects)))
 

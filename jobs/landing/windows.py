@@ -1,4 +1,4 @@
-"""The last window of each run in progress, read and simulated on executors as a night does it."""
+"""The last window of each run in progress, read and simulated on executors as in a night."""
 
 import pickle
 import time
@@ -26,7 +26,7 @@ _TASKS_OF_A_CORE: Final = 4
 
 
 class Where(NamedTuple):
-    """Where and how windows are read. steps : the most of each"""
+    """Paths and settings for reading windows. steps : most steps of each"""
 
     landing: str
     bounds: Bounds
@@ -35,7 +35,7 @@ class Where(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A run's last window: its row of live_slowdown, its causes, bytes read, and the CPU's time for it."""
+    """A run's last window: its row of live_slowdown, its causes, bytes read, and the CPU time for it."""
 
     slowdown: Row
     causes: list[Row]

@@ -88,7 +88,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Role tables of these days; empty if they neither have a whole now nor had one before.
+    """Role tables of these days; empty if they have no whole now and had none before.
 
     parts : units that are part of a whole
     """
@@ -101,7 +101,7 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
 
 
 def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
-    """job_changes of these days; no table where too few days have steps, and these had no changes.
+    """job_changes of these days; no table if too few days have steps, and these had no changes.
 
     days : how many before a day are compared
     """
@@ -121,7 +121,7 @@ def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -
 def beside_culprits(
     warehouse: Warehouse, log_dates: Sequence[date], host_day: pa.Table, days: int
 ) -> dict[str, pa.Table]:
-    """cause_evidence; no table where these days have no health of hosts, and had none.
+    """cause_evidence; no table if these days have no health of hosts, and had none.
 
     host_day : rows of these days
     days : how many before a day say how often checks fail by chance

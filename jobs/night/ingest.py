@@ -91,7 +91,7 @@ def _health(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> dict[str, pa.Table]:
-    """Rows of host_health; no table where these days have no health and had none: most fleets log none."""
+    """Rows of host_health; no table if these days have no health and had none: most fleets log none."""
     days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
     found = [each.health for each in accounts if each.health is not None]
     if not found and not (days and warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):

@@ -42,7 +42,7 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """What a round did: its warnings, runs read and left, and what that took.
+    """Result of a round: its warnings, runs read and left, and its cost.
 
     gpu_hours : that the runs which it read have gone on since they were last read
     """
@@ -63,7 +63,7 @@ class RoundDone:
 
     def __str__(self) -> str:
         """Sentence with runs, bytes and CPU time."""
-        share = f", {self.cpu_s / self.gpu_hours:.2f} a GPU-hour of theirs" if self.gpu_hours else ""
+        share = f", {self.cpu_s / self.gpu_hours:.2f} per GPU-hour of these runs" if self.gpu_hours else ""
         return (
             f"{self.read} of {self.runs} runs have grown: {self.bytes_read / 1e6:.1f} MB read, "
             f"{self.cpu_s:.1f} s of CPU{share}"
@@ -71,7 +71,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, unless another process writes the warehouse or its live tables: they go first.
+    """Do one round, unless another process is writing the warehouse or its live tables: that one goes first.
 
     summary : file for what was done and warned of, as JSON
     """
@@ -121,13 +121,13 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Causes that held at the end of the run's day before, for the first window of another day."""
+    """Causes that held at the end of the run's previous day, for the first window of another day."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:
-    """GPU-hours that a run has gone on since it was last read, or over its window."""
+    """GPU-hours of a run since it was last read, or over its window."""
     times = [row["first_time"], *([before["last_time"]] if before else [])]
     known = [each for each in times if each is not None]
     if row["last_time"] is None or not known or row["world_size"] is None:
@@ -154,7 +154,7 @@ def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row
 def _warn(
     warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], done: RoundDone, summary: str | None
 ) -> None:
-    """Warn of what began or ended, unless that was done, then note that it was."""
+    """Warn of what began or ended, unless that was done, then record that it was."""
     new = {unit: rows for unit, rows in causes.items() if not all(row["is_warned"] for row in rows)}
     notices = [_notice(row) for rows in new.values() for row in rows if not row["is_warned"]]
     for notice in notices:

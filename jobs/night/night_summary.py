@@ -19,7 +19,7 @@ from schemas.vocabulary import Exit
 COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
 _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _LEADS: Final = ("changes", "drain", "mitigations")
-"""Sentences that a summary begins with, by what they are about."""
+"""Kinds of sentences at the beginning of a summary."""
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
@@ -66,7 +66,7 @@ def night_summary(
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a summary as lines: changes, what to do, figures, warnings, pages, what to ask next."""
+    """Return a summary as lines: changes, what to do, figures, warnings, pages, commands to try next."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [

@@ -35,7 +35,7 @@ from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_DRAINS: Final = 3
-"""Hosts that the summary names."""
+"""Most hosts that the summary names."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -80,7 +80,7 @@ def summaries(
 
 
 def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
-    """Return the sentences that begin a night's summary: changes, drains and mitigations."""
+    """Return the sentences at the beginning of a night's summary: changes, drains and mitigations."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [

@@ -22,7 +22,7 @@ RUNS: Final[dict[str, Run]] = {
     Phase.REVISE: revise.run,
     Phase.AGGREGATE: aggregate.run,
 }
-"""Phases with tables: each gates and publishes its own; if one fails, what earlier ones published stays."""
+"""Phases with tables: each gates and publishes its own; if one fails, earlier phases stay published."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:

@@ -32,11 +32,11 @@ from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_uni
 from udfs.what_if import SimulationSettings
 
 SHIPPED: Final = "base"
-"""The project's own settings: bounds of files, and what the simulation takes as ideal."""
+"""The project's own settings: limits on files, and the ideal of the simulation."""
 _JOB: Final = "job_days"
 _WATERFALL: Final = "waterfall"
 _MOST_FILES: Final = 5
-"""Files that are named."""
+"""Most files that are named."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
 """Sizes, and the column of rank_steps that shows each."""
 
@@ -80,7 +80,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Recorded rows that the page's timeline draws."""
+    """Recorded rows for the page's timeline."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -181,12 +181,12 @@ def manifest_template(found: Analysis) -> Iterator[str]:
     sizes = seen | stated
     mended = {"job_id": unit.job_id, "run_id": unit.run_id, **sizes}
     mended["world_size"] = prod(sizes[size] for size in _RANKS)
-    yield f"The lines suggest this {MANIFEST}; check each number, a rank that left no log is not in it:"
+    yield f"The lines suggest this {MANIFEST}; check each number, as ranks without a log are not included:"
     yield f"  {json.dumps(mended)}"
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
-    """Numbers of a rank's kind in rejected lines."""
+    """Numbers of one kind of rank in rejected lines."""
     found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
     return pc.struct_field(found, "number").cast(pa.int64())
 

@@ -29,10 +29,11 @@ CATALOGS: Final = (SPARK, UNITY, GLUE, TRINO, DUCKDB)
 _SQL_OF: Final = {SPARK: SPARK, UNITY: SPARK, TRINO: "trino", GLUE: "athena"}
 """Dialect of each catalog's views."""
 _NAMED: Final = "delta_"
-"""Before the names of Delta's tables, at their newest version; views have the plain names."""
+"""Prefix of the names of Delta's tables, at their newest version; views have the plain names."""
 _SAID: Final = {
-    GLUE: "Athena reads each table at its newest version: while a night publishes, of two states.",
-    TRINO: "register_table is needed once: it fails where the table is known.",
+    GLUE: "Athena reads each table at its newest version: while a night publishes, tables may be from two "
+    "states.",
+    TRINO: "register_table is needed once: it fails if the table is already known.",
 }
 
 
@@ -43,7 +44,7 @@ def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
     raises : QuestionError where the catalog could not reach the tables
     """
     if catalog == GLUE and not is_url(database.root):
-        raise QuestionError(f"{database.root} is a folder of this machine: Glue's tables lie in s3:// alone")
+        raise QuestionError(f"{database.root} is a folder of this machine: Glue's tables must be in s3://")
     yield f"-- {database.root}: run this again after each night, for views as of its publication."
     if catalog == DUCKDB:
         yield from _of_duckdb(database)

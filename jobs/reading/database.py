@@ -21,7 +21,8 @@ from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
 
 IN_ORDER: Final = "SET threads = 1"
-"""Sums of floating point numbers add the rows in one order: the same rows, the same bits."""
+"""With this setting, sums of floating point numbers add the rows in one order: the same rows give the same
+bits."""
 
 
 class Database:
@@ -54,7 +55,7 @@ class Database:
         return self._home(name).root
 
     def version_of(self, name: str) -> int | None:
-        """Return the version of a table in the latest publication; None where it is in none, or not there."""
+        """Return the version of a table in the latest publication; None if it has none, or does not exist."""
         return self._home(name).version_of(name)
 
     def is_there(self, name: str) -> bool:
@@ -62,10 +63,10 @@ class Database:
         return self._home(name).is_there(name)
 
     def files_of(self, name: str) -> str:
-        """Return SQL of the rows of a table, by its files. Raises QuestionError where they lie in a store."""
+        """Return SQL of the rows of a table, by its files. Raises QuestionError if they are in a store."""
         if is_url(self.place_of(name)):
             raise QuestionError(
-                f"{self.root} lies in a store: straggler export FILE.duckdb writes one file of it"
+                f"{self.root} is in a store: straggler export FILE.duckdb writes one file of it"
             )
         with duckdb.connect(":memory:") as connection:
             return self._rows(name, connection)
@@ -114,7 +115,8 @@ class Database:
         if stored is None:
             return f"{empty} WHERE false"
         columns = ", ".join(f"CAST({each} AS {kind}) AS {each}" for each, kind in sql_types(table))
-        return f"SELECT {columns} FROM ({empty} WHERE false UNION ALL BY NAME FROM {stored.lend(connection)})"
+        rows = stored.register(connection)
+        return f"SELECT {columns} FROM ({empty} WHERE false UNION ALL BY NAME FROM {rows})"
 
     def _home(self, name: str) -> DeltaTables:
         return self._ingested if name in INGESTED_TABLES else self._own

@@ -22,7 +22,7 @@ TOO_FEW: Final = "too few steps to tell"
 CONFIDENCE: Final = 0.99
 """Of 100 equal pairs one may look different: a check in CI runs often."""
 SMALLEST: Final = 0.01
-"""Part of A's step time below which a difference is none: healthy GPUs differ so."""
+"""A smaller difference, as a part of A's step time, counts as none: healthy GPUs differ by this much."""
 
 OF_STEP: Final = "step time"
 OF_CAUSE: Final = "cause"
@@ -36,11 +36,11 @@ LAUNCHES: Final = "launch delays, outside the replay"
 ORDER: Final = "order and number of ops"
 SEVERAL: Final = "several types at once"
 NOT_EXPOSED: Final = "all but exposed communication"
-"""What is left of the difference once the parts of a kind are taken away."""
+"""Names of the remaining difference after the parts of a kind are subtracted."""
 
 
 _Row = tuple[str, str, float | None, float | None, float]
-"""Kind and name of a part, what it takes on either side, and the difference."""
+"""Kind and name of a part, its time on either side, and the difference."""
 _Rows = Iterator[_Row]
 
 
@@ -49,7 +49,7 @@ class Part:
     """One part of the difference.
 
     a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
-    share         : of the difference; None where that is none.
+    share         : of the difference; None if that is 0.
     low_s, high_s : of the difference; None with too few steps. [s]
     """
 
@@ -152,7 +152,7 @@ def _by_cause(a: Side, b: Side) -> _Rows:
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Parts by op type of exposed communication; what several types delay together is one part."""
+    """Parts by op type of exposed communication; time that several types delay together is one part."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return

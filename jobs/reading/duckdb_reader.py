@@ -148,7 +148,7 @@ def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Q
     """Explain a DuckDB error; for an unknown column suggest the closest one."""
     missing = _NO_COLUMN.search(str(error))
     if missing is None:
-        return f"{first_line(error)} (--engine spark may know it)"
+        return f"{first_line(error)} (it may work with --engine spark)"
     offered = str(error).partition("Candidate")[2].splitlines()
     columns = [name.split(".")[-1] for name in _QUOTED.findall(offered[0] if offered else "")]
     for name in asked.reads:

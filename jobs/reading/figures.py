@@ -16,7 +16,7 @@ from schemas.causes import OF_CAUSE
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
-"""Where the scale of a map ends, as on the pages of the report. [%]"""
+"""End of a map's scale, as on the pages of the report. [%]"""
 _DRAW: Final = (
     "import json, sys, vl_convert as v; spec = json.load(sys.stdin); "
     "is_png = sys.argv[1] == '.png'; "

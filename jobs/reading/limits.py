@@ -22,9 +22,9 @@ Found = TypeVar("Found")
 _SHARE: Final = 4
 """A question may take this part of the machine's memory."""
 _LEAST: Final = 2**28
-"""Or so much where that is more: with less, a library that is loaded for it ends the process. [B]"""
+"""A question gets at least this much memory: with less, loading a library ends the process. [B]"""
 _GRACE_S: Final = 1.0
-"""What an engine may take to stop: some of its steps look at nothing before they end."""
+"""Time that an engine may take to stop: some of its steps check for an interrupt only at their end."""
 _GB: Final = 1e9
 _HEAP: Final = "spark.driver.memory"
 _HEAP_SIZE: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
@@ -58,7 +58,7 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
             raise
         if asked.is_alive():
             _stop(engine, asked)
-            message = f"no answer within {seconds:g} s (--timeout 0 waits for ever)"
+            message = f"no answer within {seconds:g} s (--timeout 0: no limit)"
             if asked.is_alive():
                 _leave(message)
             raise AnswerError(message)

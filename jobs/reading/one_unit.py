@@ -88,7 +88,7 @@ class OneUnit(ABC):
 
     @property
     def culprits(self) -> Rows:
-        """Who causes it, in words: one row per culprit of each cause that holds."""
+        """Culprits in words: one row per culprit of each cause that holds."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in self._dicts(JOB_CAUSES):

@@ -21,7 +21,7 @@ _WORDS: Final = (
     *("count(*)", "round(", "sum(", "avg(", "median(", "SHOW TABLES", "DESCRIBE"),
 )
 _WELCOME: Final = (
-    "Ask in SQL, end with a semicolon. Tab completes tables and columns; SHOW TABLES lists, DESCRIBE shows "
+    "Write SQL, end with a semicolon. Tab completes tables and columns; SHOW TABLES lists, DESCRIBE shows "
     "columns. Ctrl-D ends."
 )
 

@@ -21,19 +21,19 @@ from schemas.tables import TABLES
 from schemas.vocabulary import TABLE_NAMES
 
 NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
-"""All that a question can read."""
+"""Everything that a question can read."""
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
-_TOO_DEEP: Final = "its parentheses, or operators, lie too deep in each other"
+_TOO_DEEP: Final = "its parentheses or operators are nested too deeply"
 _CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
 _REFUSED: Final = {
     *("reflect", "try_reflect", "java_method", "identifier"),
     *("from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"),
 }
-"""Functions that call Java, whose argument is the name of another, or that open a file with a schema."""
+"""Functions that call Java methods by name, or that open a file with a schema."""
 _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
-"""What a LATERAL may make rows of; a table function could read anything."""
+"""Functions that LATERAL may call; a table function could read anything."""
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
 
@@ -71,7 +71,7 @@ class Question:
         try:
             return put_over(self.tree)
         except SqlglotError as error:
-            raise QuestionError(f"{first_line(error)} (--engine spark knows it)") from None
+            raise QuestionError(f"{first_line(error)} (it may work with --engine spark)") from None
         except RecursionError:
             raise QuestionError(_TOO_DEEP) from None
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polars import DataFrame as PolarsFrame
 
 _SHOWN: Final = 20
-"""Rows that are shown; of more, as many from the top and their number."""
+"""Most rows that are shown; of more, the first ones and their number."""
 
 
 @dataclass(frozen=True, repr=False)

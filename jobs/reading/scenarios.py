@@ -19,7 +19,7 @@ from udfs.scenario.op_columns import TEXT_COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 
 _FEW: Final = 12
-"""Hosts or op types that are all listed where none is close."""
+"""Most hosts or op types that are all listed if none is close."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 Fix = OpPredicate | str
@@ -58,7 +58,7 @@ def replay_fixes(
     causes = [each for each in fixes if isinstance(each, str)]
     predicates = [each for each in fixes if not isinstance(each, str)]
     if causes and factor is not None:
-        raise QuestionError(f"--set (factor): scales the ops of a predicate, and {causes[0]} is a cause")
+        raise QuestionError(f"--set (factor) scales the ops of a predicate, but {causes[0]} is a cause")
     found = []
     settings = what_if.SimulationSettings(**how.model_dump())
     if causes and stored is not None:

@@ -70,7 +70,7 @@ class Side:
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def named(self) -> set[str]:
-        """Causes that hold on some day, or have as much attributed to them though others hide them."""
+        """Causes that hold on some day, or that have as much attributed to them but are hidden by others."""
         return {
             row["cause"]
             for day in self.days
@@ -79,7 +79,7 @@ class Side:
         }
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:
-        """Time lost to each cause, per step; of causes that are not named, to `unexplained`. [s]"""
+        """Time lost to each cause, per step; for causes that are not named, to `unexplained`. [s]"""
         by_day = [
             dict(zip(_names(day.causes), lost_fractions(_as_named(day.causes, named)), strict=True))
             for day in self.days

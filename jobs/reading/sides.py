@@ -34,7 +34,7 @@ from udfs.two_runs import Divided, ReadRun, divided, read_run
 from udfs.what_if import SimulationSettings
 
 MOST_OPS: Final = 20_000_000
-"""Recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
+"""Most recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
 _KEY: Final = ", ".join(UNIT_KEY)
 _TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
 _ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
@@ -116,7 +116,7 @@ def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
     """Read the stored results of the named units.
 
-    Raises NoSuchUnitError where there is none, QuestionError where none was simulated.
+    Raises NoSuchUnitError if there is no such unit, QuestionError if none was simulated.
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)

@@ -29,7 +29,7 @@ from schemas.views import mentioned
 
 _GONE: Final = "SparkContext was shut down"
 _OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
-"""What errors say of it. Spark ends its JVM where a task runs out of memory, whatever else it does."""
+"""Texts in errors that mean it. Spark ends its JVM if a task runs out of memory, even if other tasks run."""
 
 
 class SparkReader:
@@ -99,7 +99,7 @@ class SparkReader:
             sign in said for sign in _OUT_OF_MEMORY
         ):
             return OutOfMemoryError(
-                f"out of memory: Spark has {self._heap} here, spark.driver.memory of the settings, and a "
+                f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"
             )
         return AnswerError(first_line(error))

@@ -12,7 +12,7 @@ from udfs.two_runs import ReadRun
 MOST_LANES: Final = 16
 """Workers of a step that are drawn: all of a small job, else the stages of one dp rank."""
 _LOOKED_AT: Final = 4
-"""Steps by which the dp rank that computes longest is chosen."""
+"""Number of steps by which the dp rank that computes longest is chosen."""
 _COMPUTES: Final = ("forward-compute", "backward-compute")
 
 

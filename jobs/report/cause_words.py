@@ -17,10 +17,10 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_EVIDENCE, MITIGATIONS
 
 _SHOWN: Final = 8
-"""Culprits that are listed."""
+"""Most culprits that are listed."""
 _PAUSE: Final = "pause"
 _TOGETHER: Final = 0.5
-"""Pauses coincide where a step that one strikes strikes more than this part of the culprits."""
+"""Pauses coincide if a step that one of them strikes strikes more than this part of the culprits."""
 
 
 def short(row: Row) -> dict[str, object]:
@@ -29,7 +29,7 @@ def short(row: Row) -> dict[str, object]:
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
-    """All facts that the page shows of a cause that holds.
+    """All facts that the page shows about a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
     tables     : of the unit: whether pauses coincide shows in the steps of its workers.
@@ -65,7 +65,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def _mitigation(tables: UnitTables, cause: str) -> str:
-    """Return the best that can be done about a cause, as one clause; empty where nothing saves any time."""
+    """Return the best that can be done about a cause, as one clause; empty if nothing saves any time."""
     found = best(tables.further.get(MITIGATIONS, ()), cause)
     return "" if found is None else best_text(found)
 
@@ -141,13 +141,13 @@ def _evidence(row: Row) -> str:
 
 
 MOST_MITIGATIONS: Final = 3
-"""Units whose best mitigation a night's summary names."""
+"""Most units whose best mitigation a night's summary names."""
 ANCHOR: Final = "mitigations"
-"""Of the section of a job's page that has all of them."""
+"""Anchor of the section of a job's page that has all of them."""
 
 
 def mitigations_of(log_date: date) -> str:
-    """Return the query for the best mitigation of each unit of a day, those of most GPU-hours first."""
+    """Return the query for the best mitigation of each unit of a day, largest GPU-hours first."""
     return f"""
         SELECT * FROM (
             SELECT *, row_number() OVER (
@@ -161,7 +161,7 @@ def mitigations_of(log_date: date) -> str:
 
 
 def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[str]:
-    """Return sentences on the best mitigation of units, each with the command that tells more."""
+    """Return sentences on the best mitigation of units, each with the command for details."""
     return [
         f"mitigate {row['job_id']}: {best_text(row)}: "
         + mitigate_command(Unit(row["log_date"], row["job_id"], row["run_id"]), warehouse)
@@ -170,7 +170,7 @@ def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[
 
 
 def best(rows: Sequence[Mapping[str, Any]], cause: str) -> Mapping[str, Any] | None:
-    """Return the mitigation of a cause that saves most of the time; None where none saves any."""
+    """Return the mitigation of a cause that saves most time; None if none saves any."""
     of_cause = [row for row in rows if row["cause"] == cause and row["time_saved_fraction"] > 0]
     return max(of_cause, key=lambda row: float(row["time_saved_fraction"]), default=None)
 
@@ -182,7 +182,7 @@ def best_text(row: Mapping[str, Any]) -> str:
 
 
 def latest_change(rows: Sequence[Row]) -> str:
-    """Say since when steps take another time, or else more or less is lost; empty where nothing changed.
+    """Return since when step times, or else losses, have changed; empty if nothing changed.
 
     rows : of job_changes, of one job and day
     """
@@ -207,12 +207,12 @@ def _words(row: Row) -> str:
 
 
 _SHOWN_CHECKS: Final = 3
-"""Checks that are listed of a culprit, the least by chance first."""
+"""Most checks that are listed for a culprit, the least likely by chance first."""
 _DAY: Final = "%Y-%m-%d %H:%M UTC"
 
 
 def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
-    """Return what explains a culprit of a unit, a sentence each.
+    """Return one sentence for each check that explains a culprit of a unit.
 
     number : its place among the culprits of the cause
     """

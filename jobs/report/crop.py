@@ -14,16 +14,16 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 
 _MOST_OPS: Final = 60
-"""Ops of the culprit's slow step that the crop holds; the other lanes are cut at the same time."""
+"""Most ops of the culprit's slow step in the crop; the other lanes are cut at the same time."""
 _WIDTH: Final = 1000.0
 _COMPUTES: Final = {"forward-compute": "forward", "backward-compute": "backward"}
 _WAITS: Final = ("send", "recv")
-"""Ends of the names of transfers, which hold the wait for the other end."""
+"""Suffixes of transfers that include the wait for the other end."""
 _OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
-    """What to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
+    """A crop to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
 
     culprit: Row
     peer: Row

@@ -1,4 +1,4 @@
-"""Culprits in words: what is slow, since when, by how much."""
+"""Culprits in words: which ops are slow, since when, by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -25,7 +25,7 @@ _DIRECTIONS: Final[dict[str | None, str]] = {
 }
 _ALWAYS: Final = CULPRIT_COURSES[0]
 _ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
-"""Collectives: a worker is slow in one where it enters it late, by a share of the step."""
+"""Collectives: a worker is slow in one if it enters it late, by a share of the step."""
 
 
 def culprit_words(
@@ -65,7 +65,7 @@ def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
-    """Return the last step before the costliest culprit turned slow, and the first after.
+    """Return the last step before the costliest culprit became slow, and the first after.
 
     steps : of the unit, in their order.
     """

@@ -8,7 +8,7 @@ from jobs.report.crop import kind_of
 
 _WIDTH: Final = 1000.0
 _LEAST_WIDTH: Final = 0.3
-"""Part of the width, in thousandths, below which an op is not drawn: it could not be seen."""
+"""Least part of the width, in thousandths, for an op to be drawn: a smaller one could not be seen."""
 
 
 class Step(NamedTuple):

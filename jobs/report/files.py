@@ -24,7 +24,7 @@ from jobs.runtime.extras import missing
 _LOG: Final = logging.getLogger(__name__)
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
-"""What of the chart library the pages call."""
+"""Functions of the chart library that the pages call."""
 
 _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -117,7 +117,7 @@ def cache_folder() -> Path:
 
 
 def chart_library(root: Path) -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root.
+    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to build: cached in the root.
 
     Where they are not installed, a script that says so in the place of each chart.
     """

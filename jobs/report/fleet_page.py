@@ -20,14 +20,14 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOW
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
 _MOST_NAMED: Final = 8
-"""Jobs that the comparison of weeks names."""
+"""Most jobs that the comparison of weeks names."""
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
-"""Its width and height, in the units of the drawing."""
+"""Width and height of the chart, in the units of the drawing."""
 _MOST_DRAINS: Final = 10
-"""Hosts that the table of drains has."""
+"""Most hosts in the table of drains."""
 _MOST_JOBS: Final = 4
-"""Jobs that the fix of most hours names."""
+"""Most jobs that are named for the fix that saves most."""
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:

@@ -12,7 +12,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 MOST_HOSTS: Final = 200
-"""Hosts that have a page: those to which most is lost, then those that chance explains least."""
+"""Most hosts that have a page: those to which most is lost, then those that chance explains least."""
 
 
 def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:

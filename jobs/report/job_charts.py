@@ -31,12 +31,12 @@ _QUIET: Final = 0.01
 _HOT: Final = 0.05
 """Excess from which on a worker counts as hot in a step."""
 _MOST: Final = 0.8
-"""Part of the squared excess that a pattern has to hold."""
+"""Part of the squared excess that a pattern must explain."""
 _FEW: Final = 0.25
-"""At most this part of the workers are a few."""
+"""At most this part of the workers counts as a few."""
 
 _MOST_ROWS: Final = 128
-"""Workers that the map by steps shows; of more, the slowest."""
+"""Most workers in the map by steps; if there are more, the slowest."""
 
 
 def by_step(workers: Sequence[Row]) -> Floats | None:
@@ -176,7 +176,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
         else ""
     )
     if steps == 1:
-        return Pattern(UNEVEN, f"Many workers are slow, no row, column or cell alone.{leaning}")
+        return Pattern(UNEVEN, f"Many workers are slow, but no single row, column or cell.{leaning}")
     means = excess.mean(axis=0)
     same = int(np.count_nonzero(means >= _HOT))
     if 0 < 2 * same <= means.size and steps * float((means**2).sum()) >= _MOST * float((excess**2).sum()):
@@ -205,7 +205,7 @@ _FIGURES: Final = {
     "swing": ("swing of the mean step", "swing_mw"),
     "step_swing": ("swing of a single step", None),
 }
-"""By columns of job_power, without `_share`: words, and the column of megawatts."""
+"""Rows of the section by columns of job_power, without `_share`: words, and the column of megawatts."""
 
 
 def power_section(tables: UnitTables) -> Section | None:
@@ -225,7 +225,7 @@ def power_section(tables: UnitTables) -> Section | None:
         rows.append(cells)
     return Section(
         name="power",
-        title="How many workers compute at once: what its power swings with",
+        title="How many workers compute at once: its power swings with that",
         says=_says(row),
         columns=["", "of the workers", "GPUs", *(["MW"] if has_megawatts else [])],
         rows=rows,

@@ -20,7 +20,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
 _SLOWEST: Final = 10
-"""Workers whose hosts are listed."""
+"""Most workers whose hosts are listed."""
 
 
 @dataclass(frozen=True)
@@ -204,15 +204,15 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
 def _goes(what: str, symbol: str, share: float | None) -> str:
     """Explain a share of the waste, and how it can exceed 100 %."""
     beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
-    return f"part of the waste that goes where {what} ideal ({symbol}){beyond}"
+    return f"part of the waste that would go if {what} ideal ({symbol}){beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:
     """Return figures that show how far to trust the others: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
-    whole = f"{wording.percent(job['steps'] / steps)} of those recorded"
+    whole = f"{wording.percent(job['steps'] / steps)} of the recorded ones"
     whole += "; others lack a worker" if job["steps_dropped"] else ""
-    other = "their times are of another day than the log date: left out, unless all are"
+    other = "their times belong to another day than the log date: left out, unless all do"
     return [
         ("status", Status(job["status"]).words, job["status_detail"] or ""),
         ("steps replayed", wording.number(job["steps"]), whole),
@@ -231,7 +231,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
         (
             "buffered sends",
             wording.number(job["buffered_sends"]),
-            "ended 10 ms or more before their recv began, on one host: kept as they are",
+            "ended 10 ms or more before their recv began, on one host: not changed",
         ),
         ("launch delays below -10 ms", wording.number(job["clamped_launch_delays"]), "taken as 0"),
         ("simulator", job["simulator_version"], "version"),

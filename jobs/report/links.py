@@ -21,7 +21,7 @@ HEADLINE_NAME: Final = "headline.txt"
 """First sentence of a publication, for the list of all."""
 
 _SPECIAL: Final = re.compile(r'["$`\\!]')
-"""What double quotes do not keep from a shell."""
+"""Characters that a shell interprets within double quotes."""
 _HARMLESS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST: Final = 40
 

@@ -50,7 +50,7 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
 
 
 def interval(row: Mapping[str, Any], fraction: str) -> str:
-    """Return the ends of the 90 % interval of a loss or saving; empty where it has none."""
+    """Return the ends of the 90 % interval of a loss or saving; empty if it has none."""
     hours = HOURS_OF[fraction]
     if row.get(f"{hours}_low") is not None:
         return f"{wording.hours(row[f'{hours}_low'])} to {wording.hours(row[f'{hours}_high'])}"
@@ -78,7 +78,7 @@ def unexplained(causes: Sequence[Row]) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
-    """Name the cause of most of what is unexplained, where its fix saves time only after those of others."""
+    """Name the cause of most of the unexplained loss, if its fix saves time only after those of others."""
     for row in causes:
         part = row["attributed_fraction"]
         is_hidden = not row["is_cause"] and row["time_saved_fraction"] < part and row["culprits"]
@@ -122,11 +122,11 @@ _WORDS: Final = {
     "not_known": "not known, as no event says it",
     "productive": "productive",
 }
-"""Figures of the view that are not causes; those have words of their own."""
+"""Figures of the view that are not causes; those have their own words."""
 _LEAST_SHOWN: Final = 0.0005
-"""Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
+"""A part has a row from this share of the recorded time on: less rounds to 0.0 %."""
 _WIDTH: Final = 100.0
-"""Of the drawing, in its own units: bars are per cent of what was recorded."""
+"""Sizes of the drawing, in its own units: bars are per cent of what was recorded."""
 
 
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ _OUTCOMES: Final = {
     "not_alone": "and another cause is new on that day",
 }
 MOST_NEWS: Final = 5
-"""News that are said one by one, of what is new and of what is gone."""
+"""Most news that are listed one by one, for new and for gone causes."""
 _MOST_CULPRITS: Final = 3
 
 
@@ -30,7 +30,7 @@ def outcomes_of(log_date: date) -> str:
 
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on what the fixes of a day saved, those of most GPU-hours first."""
+    """Return sentences on what the fixes of a day saved, largest GPU-hours first."""
     return [
         f"fixed: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
         f"a step is {percent(row['came_fraction'])} shorter, "
@@ -40,7 +40,7 @@ def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on new and gone causes, most GPU-hours first, and the number left out."""
+    """Return sentences on new and gone causes, largest GPU-hours first, and the number left out."""
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]

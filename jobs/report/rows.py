@@ -1,4 +1,4 @@
-"""Rows that pages are made of, as read by jobs.report.read."""
+"""Rows that pages are made from, as read by jobs.report.read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

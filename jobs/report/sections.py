@@ -27,7 +27,7 @@ _SPENT_ON: Final = {
     "unknown": "not known",
 }
 _KEPT: Final = ("productive", "straggling", "late_start")
-"""Parts that are steps that stayed. Of them the chain says what is lost: a page has one figure for it."""
+"""The parts that are steps that stayed. The chain says what is lost of them: a page has one figure for it."""
 _OF_ROLES: Final = (
     "role",
     "runs",
@@ -68,12 +68,12 @@ def effective_time(tables: UnitTables) -> Section | None:
     scheduled = row["scheduled_gpu_hours"]
     ettr, ideal = (wording.percent(row[name]) for name in ("ettr", "productive_fraction"))
     says = (
-        f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps "
-        f"that stayed; {ideal} would have been enough at the paper's ideal: the chain at the top calls "
-        f"these productive. {_counted(row)}."
+        f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps that "
+        f"stayed; {ideal} would have been enough at the paper's ideal: the chain at the top calls these "
+        f"productive. {_counted(row)}."
     )
     if row["contradictions"]:
-        says += f" Contradictions among its events: {row['contradictions']}; what they concern is not known."
+        says += f" Contradictions among its events: {row['contradictions']}; time around them is not known."
     kept = sum(row[f"{name}_gpu_hours"] for name in _KEPT)
     hours = {name: kept if name == "kept" else row[f"{name}_gpu_hours"] for name in _SPENT_ON}
     texts = [
@@ -81,7 +81,7 @@ def effective_time(tables: UnitTables) -> Section | None:
         for name, part in hours.items()
     ]
     heads = ("GPU-hours spent on", "GPU-hours", "share")
-    return Section("effective-time", "What its GPU-hours were spent on", says, heads, texts)
+    return Section("effective-time", "How its GPU-hours were spent", says, heads, texts)
 
 
 def _counted(row: Row) -> str:
@@ -123,7 +123,7 @@ def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
     share = wording.percent(most["waited_for_s"] / most["whole_s"])
     return (
         f"Its recorded iterations took {wording.seconds(most['whole_s'])}, and for {share} of that time the "
-        f"others waited for the {most['role']}. Who waits for whom is inferred from their order."
+        f"others waited for the {most['role']}. Waits between roles are inferred from their order."
         " The last columns say what the whole saves if one role alone is faster (in brackets: GPU-hours);"
         " savings of several roles do not add up."
     )
@@ -167,7 +167,7 @@ def gpu_types(tables: UnitTables) -> Section | None:
         "gpu-types",
         "Types of GPU",
         f"{says}Times as long: usual computes compared with the fastest type's in the same stages; in "
-        "brackets where the difference is within the noise. Slowdown: replayed with this type as recorded "
+        "brackets if the difference is within the noise. Slowdown: replayed with this type as recorded "
         "and all else ideal.",
         ("type", "workers", "hosts", "forward", "backward", "times as long", "slowdown"),
         [
@@ -233,8 +233,8 @@ def mitigations(tables: UnitTables) -> Section | None:
     return Section(
         cause_words.ANCHOR,
         "What can be done, by replay",
-        "A fix takes away all that is uneven, a mitigation does what can be done. Savings of several do not "
-        "add up; below 0 it costs more than it saves. A replica less also frees its GPUs.",
+        "A fix removes all that is uneven, a mitigation only what can be changed in practice. Savings of "
+        "several do not add up; below 0 it costs more than it saves. Removing a replica also frees its GPUs.",
         ("what to do", "saves", "GPU-hours"),
         [
             (
@@ -255,4 +255,4 @@ SECTIONS: Final[tuple[Callable[[UnitTables], Section | None], ...]] = (
     gpu_types,
     exposed_section,
 )
-"""In the order of the page; each gives None where the unit's logs do not answer it."""
+"""Sections in the order of the page; each returns None if the unit's logs cannot answer it."""

@@ -29,23 +29,23 @@ from schemas.vocabulary import Status
 _ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
 OF_FILES_BESIDE: Final = (
-    # 'self' of a page that was opened from disk is none of the files beside it to some browsers.
+    # 'self' of a page that was opened from disk does not include the files beside it in some browsers.
     f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:"
 )
-"""Of a page whose script and style lie beside it."""
+"""Policy of a page whose script and style are beside it."""
 SERVED: Final = f"{_ALWAYS}; script-src 'self'; style-src 'self'; frame-ancestors 'none'"
-"""Of all that a server sends; a page's own policy holds too."""
+"""Policy of everything that a server sends; a page's own policy holds too."""
 _BESIDE: Final = re.compile(
     r'<link rel="stylesheet" href="[^"]*/(?P<style>[\w.-]+)">'
     r'|<script defer src="[^"]*/(?P<script>[\w.-]+)"></script>'
 )
-"""How a page names its style and scripts."""
+"""How a page refers to its style and scripts."""
 DICTIONARY_SCRIPT: Final = "dictionary.js"
 _SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 _STYLE: Final = "report.css"
 
 _BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
-"""Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones it has to."""
+"""Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones may be broken."""
 
 _PER_CENT: Final = re.compile(r"<(script|code|pre)\b.*?</\1>|(?<=\d) %(?!\s*[\d(]|\w)", re.DOTALL)
 """A per cent sign behind its number, which stay in one line; or what readers copy, as it is."""
@@ -64,7 +64,7 @@ def page(name: str, values: Mapping[str, object]) -> bytes:
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:
-    """Our own script and style, shared by all pages.
+    """Script and style of this project, shared by all pages.
 
     scripts : parts of the script; all if left out
     """
@@ -73,7 +73,7 @@ def shared_files(*scripts: str) -> dict[str, bytes]:
 
 
 def unbroken(text: str) -> str:
-    """Escape a text for a page, with names and dates in it that no line breaks."""
+    """Escape a text for a page, without line breaks within its names and dates."""
     return do_mark_safe(_BREAKABLE.sub(r'<span class="name">\g<0></span>', escape(text)))
 
 

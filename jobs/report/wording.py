@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MISSING: Final = "\N{EN DASH}"
-"""What is shown without a number."""
+"""Shown where there is no number."""
 
 
 BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
 """Why more than all of the waste may go."""
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
-"""What helps against pauses that strike the workers in different steps, and no others."""
+"""Helps against pauses that strike the workers in different steps, and against nothing else."""
 
 
 def hours(value: float | None) -> str:

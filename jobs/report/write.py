@@ -26,7 +26,7 @@ from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
 _IN_STORE: Final = "jobs.report.in_store"
-"""Imported where the report lies in a store, which an install need not reach."""
+"""Imported only if the report is in a store, which not every install can reach."""
 
 
 class NoRowsError(QuestionError):
@@ -116,7 +116,10 @@ def _write_job_page(
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the local folder of all publications; for a report in a store, one that is uploaded."""
+    """Yield the local folder of all publications.
+
+    For a report in a store, a folder that is uploaded afterwards.
+    """
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
@@ -129,7 +132,7 @@ def _report_url(settings: Settings) -> str:
 
 
 def _shown(settings: Settings, root: Path, made: Path) -> str:
-    """Path or URL at which readers find what was written."""
+    """Path or URL at which readers find the files."""
     if settings.report_folder is not None:
         return str(made)
     return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"

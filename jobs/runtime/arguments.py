@@ -23,7 +23,7 @@ from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import Exit
 
 WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
-"""Environment variable that names the warehouse when --warehouse is left out."""
+"""Environment variable that names the warehouse if --warehouse is omitted."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class _Value(click.ParamType[object]):
         if not isinstance(value, str):  # a default
             return value
         if self._read is Path and "://" in value:  # else a folder of that name is made
-            self.fail(f"{value} is a URL: name a place on this machine", param, ctx)
+            self.fail(f"{value} is a URL: name a path on this machine", param, ctx)
         try:
             return self._read(value)
         except ValueError as error:
@@ -227,7 +227,7 @@ def log_date(text: str) -> date:
 
 
 _DIGITS: Final = 12
-"""Most digits of a whole number: larger ones overflow where they are used."""
+"""Most digits of a whole number: larger ones overflow."""
 
 
 def _at_least(least: int, text: str) -> int:
@@ -296,18 +296,18 @@ OF_UNIT: Final = (
 )
 """Arguments that choose the unit of an entry point that works on one."""
 PERIOD: Final = tuple(
-    option(f"--{end} DATE", f"{name} day, as 2026-01-05; open if left out", log_date, dest=name)
+    option(f"--{end} DATE", f"{name} day, such as 2026-01-05; default: open", log_date, dest=name)
     for end, name in (("from", "first"), ("to", "last"))
 )
 FORMAT: Final = option(
     "--format FORMAT",
-    f"{', '.join(FORMATS)}: table and markdown round numbers, the others are exact; left out: as wide as the "
+    f"{', '.join(FORMATS)}: table and markdown round numbers, the others are exact; default: as wide as the "
     "terminal, tab in a file or a pipe",
     choices=FORMATS,
 )
 """Rows for people or for programs."""
 AS_JSON: Final = option(
-    "--format FORMAT", "json: an array of one object, exact; left out: text for people", choices=("json",)
+    "--format FORMAT", "json: an array of one object, exact; default: text for people", choices=("json",)
 )
-"""The same of a command whose answer is text."""
+"""The same for a command whose answer is text."""
 AS_LISTS: Final = option("-x", "print each row as a list of columns, nothing truncated", dest="as_lists")

@@ -28,7 +28,7 @@ _REASONS: Final = (
     r"not found$",
     r"Exception in thread",
 )
-"""What the resolver prints when it fails, the most useful first."""
+"""Messages of the resolver when it fails, the most useful first."""
 
 
 class DeltaJarsError(Exception):

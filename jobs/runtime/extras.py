@@ -17,7 +17,7 @@ BROUGHT_BY: Final = {
 }
 """Package -> extra."""
 _ALONE: Final = ("pandas", "polars")
-"""What answers are handed to, if it is there."""
+"""Packages that answers can be converted to, if installed."""
 
 
 def missing(error: BaseException | None) -> str | None:

@@ -19,7 +19,7 @@ _OBJECTS: Final = "jobs.runtime.objects"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 """Azure's client colours its words."""
 WHOLE_BYTES: Final = 4 << 20
-"""Smaller files of a store come whole."""
+"""Files of a store up to this size are read whole."""
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +42,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Filesystem of a bucket, reached by the variables by which Delta commits there: Arrow reads others."""
+    """Filesystem of a bucket, reached by the same variables as Delta's commits there: Arrow reads others."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
@@ -137,7 +137,7 @@ class _Delivered(RawIOBase):
 
 
 class _Written(RawIOBase):
-    """An object that is being written, from any buffers. Closed, it is there."""
+    """An object that is written from any buffers. It exists once it is closed."""
 
     def __init__(self, writer: Any) -> None:  # noqa: ANN401  # obstore's
         self._writer, self._bytes = writer, 0

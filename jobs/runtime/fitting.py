@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 from jobs.runtime.terminal import printable
 
 WITHOUT_SCREEN: Final = 100
-"""Columns of what people read where no screen says how many there are."""
+"""Width for readers where no screen states one."""
 _FIRST: Final = 2
 """Columns on the left that name a row: they are always shown."""
 _MATTER: Final = (
@@ -21,13 +21,13 @@ _MATTER: Final = (
     "slowdown", "units", "gpu_hours", "effect", "time_saved_fraction", "gpu_hours_saved", "time_saved_s",
     "waste_fraction", "ettr", "productive_gpu_hours", "low", "high", "team", "run_id", "log_date",
 )  # fmt: skip
-"""Columns that most questions are about, those first that matter most; others come by their place."""
+"""Columns of most interest, the most important first; other columns follow in table order."""
 _LONGEST: Final = 3
 """Elements of a list that are shown."""
 _WIDEST: Final = 60
 """Characters of a list or a struct that are shown."""
 _NARROWEST: Final = 12
-"""Characters that a value has at least, however long the names are."""
+"""Least number of characters of a value, even if names are longer."""
 _LONGEST_WORD: Final = 28
 """Characters of a word that is not broken."""
 _GAP: Final = "  "

@@ -29,9 +29,9 @@ _AT_START: Final = frozenset(
         *("spark.kerberos.keytab", "spark.kerberos.principal"),
     )
 )
-"""Settings that a JVM needs before a session sets them. Everyone on the machine sees its command line."""
+"""Settings that a JVM needs before a session sets them. Everyone on the machine can read its command line."""
 _SECRET: Final = re.compile(r"://[^/\s,]*@|[?&]\w+=|(secret|password|token|key)=", re.IGNORECASE)
-"""In values of such settings: a password or a key in a URL, or in an option of Java's."""
+"""A password or a key in a URL, or in a Java option, among the values of such settings."""
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
 
@@ -74,7 +74,7 @@ def _check_harmless(options: Mapping[str, str]) -> None:
         if _SECRET.search(value):
             raise SecretError(
                 f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
-                "command line of Spark's JVM: credentials of repositories belong into the file that "
+                "command line of Spark's JVM: put credentials of repositories into the file that "
                 "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
             )
 
@@ -90,7 +90,7 @@ def _set_environment(conf: Mapping[str, str]) -> None:
 
 
 def _logging() -> dict[str, str]:
-    """JVM option for our log4j configuration, which hides warnings of every start."""
+    """JVM option for the project's log4j configuration, which hides warnings of every start."""
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"

@@ -1,4 +1,4 @@
-"""Suggests the closest existing name for one that does not exist."""
+"""Suggests the closest existing name for an unknown one."""
 
 import difflib
 from collections.abc import Collection

@@ -15,7 +15,7 @@ from jobs.runtime.places import storage_options, usual
 
 _AT_A_TIME: Final = 16
 _RETRIES: Final[Any] = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
-"""A store that answers 500 or 503, or not at all, is asked again for a minute, not for three."""
+"""A store that answers 500 or 503, or not at all, is retried for a minute, not for three."""
 
 
 @contextmanager
@@ -91,12 +91,12 @@ def write(root: str, name: str, content: bytes) -> None:
 
 
 def writer(root: str, name: str) -> Any:  # noqa: ANN401  # obstore has no public name for it
-    """Open an object to write it in parts; it is there, or replaced, once that is closed."""
+    """Open an object to write it in parts; it is created or replaced when it is closed."""
     return obstore.open_writer(store_at(root), name)
 
 
 def create(root: str, name: str, content: bytes) -> str | None:
-    """Create an object and return its ETag; None if it exists. Of concurrent attempts one succeeds."""
+    """Create an object and return its ETag; None if it exists. If several try at once, one succeeds."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode="create")["e_tag"]

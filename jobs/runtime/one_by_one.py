@@ -62,7 +62,7 @@ def one_by_one(
                 process.kill()
         if left:
             del left[0]
-            yield Ended(f"it ended the process that did it: {_said(process.returncode)}, {_allowed(most)}")
+            yield Ended(f"it ended its process: {_said(process.returncode)}, {_allowed(most)}")
 
 
 def serve() -> None:

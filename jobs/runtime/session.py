@@ -132,7 +132,7 @@ def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark settings from conf/; a local master also binds loopback and gives workers our code."""
+    """Spark settings from conf/; a local master also binds loopback and gives workers the project's code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
@@ -183,8 +183,8 @@ def _class_loader(gateway: JavaGateway) -> JavaObject:
 
 def _no_delta(spark: SparkSettings) -> str:
     return (
-        f"Delta's JARs ({', '.join(spark.packages)}) are not here: run `make jars` once with network, "
-        f"or give spark-submit --packages {','.join(spark.packages)}"
+        f"Delta's JARs ({', '.join(spark.packages)}) are missing: run `make jars` once with network, or give "
+        f"spark-submit --packages {','.join(spark.packages)}"
     )
 
 
@@ -195,7 +195,7 @@ def log_file(named: str | None) -> Path:
 
 @contextmanager
 def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """If the block fails, log where Spark's output is; a temporary file is copied and kept."""
+    """If the block fails, log the path of Spark's output; a temporary file is copied and kept."""
     try:
         yield
     except Exception:

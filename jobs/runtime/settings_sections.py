@@ -34,7 +34,7 @@ class PathSettings(Section):
 
 
 class SimulationSettings(Section):
-    """What the simulation takes as ideal, and limits that decide a unit's status."""
+    """The ideal of the simulation, and limits that decide a unit's status."""
 
     ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
     minimum_steps: Annotated[int, Field(ge=1)]
@@ -83,7 +83,7 @@ class RevisionSettings(Section):
 
 
 class WatchSettings(Section):
-    """Limits beyond which a correct night warns.
+    """Thresholds from which a correct night warns.
 
     minimum_coverage : warn if a smaller share of units was analysed
     coverage_drop    : warn if the share fell by this much since the day before
@@ -100,14 +100,15 @@ class WatchSettings(Section):
 
 
 class LiveSettings(Section):
-    """What the command watch looks at: last steps of each run, on the latest days of the landing."""
+    """What the command watch reads: last steps of each run, on the latest days of the landing."""
 
     window_steps: Annotated[int, Field(ge=10)]
     days: Annotated[int, Field(ge=1)]
 
 
 _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-"""A rack of GPUs draws less: more is a slip of the unit, and would make a fleet's megawatts infinite."""
+"""A rack of GPUs draws less: a higher value has the wrong unit, and would make a fleet's megawatts infinite.
+"""
 
 
 class WattSettings(Section):
@@ -120,13 +121,16 @@ class WattSettings(Section):
     def _draws_more(self) -> "WattSettings":
         if self.computing < self.otherwise:
             raise ValueError(
-                f"computing {self.computing:g} W, otherwise {self.otherwise:g} W: must not be less"
+                f"computing {self.computing:g} W, otherwise {self.otherwise:g} W: computing must not be less"
             )
         return self
 
 
 class GateSettings(Section):
-    """`suites` is the folder of a team's own suites of Great Expectations; left out, ours alone runs."""
+    """`suites` is the folder of a team's own suites of Great Expectations.
+
+    Without it, only the built-in suite runs.
+    """
 
     suites: Annotated[str, Field(min_length=1)] | None = None
 
@@ -141,7 +145,10 @@ _Cost = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 
 
 class DrainSettings(Section):
-    """Terms on which the command drain, the night and its report name hosts to drain; see schemas.drain."""
+    """Assumptions by which the command drain, the night and its report name hosts to drain.
+
+    See schemas.drain.
+    """
 
     days: Annotated[int, Field(ge=1, le=HISTORY_DAYS)]
     restart_minutes: _Cost
@@ -150,7 +157,7 @@ class DrainSettings(Section):
 
     @property
     def terms(self) -> DrainTerms:
-        """These settings as the terms that the view drain is made with."""
+        """These settings as the assumptions of the view drain."""
         return DrainTerms(**self.model_dump())
 
 

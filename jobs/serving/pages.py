@@ -30,15 +30,15 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _MOST_WAITING: Final = 8
-"""Requests that wait for a page, the one that is made included; pages are made one at a time."""
+"""Most requests that wait for a page, including the one being made; pages are made one at a time."""
 _MOST_DAYS: Final = 4
-"""Days whose fleet is kept."""
+"""Days whose fleet is cached."""
 _MOST_KEPT: Final = 64_000_000
-"""Pages that are kept. [B]"""
+"""Pages that are cached. [B]"""
 _MOST_PAGE: Final = 32_000_000
-"""Largest page that is sent: a browser shows larger ones hardly. [B]"""
+"""Largest page that is sent: a browser can hardly show larger ones. [B]"""
 _MOST_SECONDS: Final = 60.0
-"""Longest that the questions of a page may take, as of the command query. [s]"""
+"""Longest time for the queries of a page, as in the command query. [s]"""
 _AGAIN_S: Final = 0.1
 
 _PATH: Final = re.compile(
@@ -77,7 +77,7 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Open the latest publication for the pages that follow; what is open stays if that fails."""
+        """Open the latest publication for the following pages; if that fails, the open one stays."""
         stated, reader = database.stated(), DuckDbReader(database, in_order=True)
         self._stated, self._reader = stated, reader
         self._with_rows: list[date] | None = None
@@ -85,7 +85,7 @@ class Pages:
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
     def latest(self) -> str:
-        """Return the path of the latest fleet's page. Raises NoPageError where no day has rows."""
+        """Return the path of the latest fleet's page. Raises NoPageError if no day has rows."""
         return f"/{self._all_days()[0]}/{INDEX_NAME}"
 
     def _all_days(self) -> list[date]:
@@ -96,7 +96,10 @@ class Pages:
             return self._known()[::-1]
 
     def page(self, path: str) -> bytes:
-        """Return the page of a path. Raises NoPageError without one, BusyError where it cannot be had now."""
+        """Return the page of a path.
+
+        Raises NoPageError if there is none, BusyError if it cannot be made now.
+        """
         if path == f"/{INDEX_NAME}":
             return files.list_of({day.isoformat(): "" for day in self._all_days()})
         asked = _PATH.fullmatch(path)

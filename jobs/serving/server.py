@@ -1,4 +1,4 @@
-"""Serves pages over HTTP on the loopback interface: read-only, and to this machine's own pages alone.
+"""Serves pages over HTTP on the loopback interface: read-only, and only to this machine's own pages.
 
 A page of another site may send a browser here. Its name then stands in the header Host (DNS rebinding), which
 is refused; what it embeds or fetches, the browser keeps from it.
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 _MOST_CONNECTIONS: Final = 32
 _SILENCE_S: Final = 10
-"""How long a request may take to come, and a page to be taken. [s]"""
+"""Longest time for a request to arrive, and for a page to be received. [s]"""
 _LONGEST_PATH: Final = 500
 _TEXT: Final = "text/plain; charset=utf-8"
 _HEADERS: Final = {
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def handle(self) -> None:
-        """Answer one request; one that comes a byte at a time ends as one that does not come."""
+        """Answer one request; one that arrives a byte at a time ends like one that does not arrive."""
         late = Timer(_SILENCE_S, self._hear_no_more)
         late.daemon = True
         late.start()
@@ -67,7 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Send a page."""
         port = self.connection.getsockname()[1]
         if self.headers.get_all("Host") not in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"]):
-            self._say(HTTPStatus.MISDIRECTED_REQUEST, f"only http://{LOOPBACK}:{port} is answered")
+            self._say(
+                HTTPStatus.MISDIRECTED_REQUEST, f"only requests to http://{LOOPBACK}:{port} are answered"
+            )
             return
         path = self.path.partition("?")[0][:_LONGEST_PATH]
         try:
@@ -81,7 +83,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"no page: {error}")
         except Exception:  # noqa: BLE001  # whatever it is, who asked gets a line
             _LOG.exception("%s: no page", path)
-            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, "no page: the terminal of straggler serve says why")
+            self._say(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "no page: see the terminal of straggler serve for the reason",
+            )
         else:
             if isinstance(found, str):
                 self._send(HTTPStatus.FOUND, b"", _TEXT, {"Location": found})

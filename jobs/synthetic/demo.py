@@ -31,10 +31,10 @@ SICK_HOST: Final = "node-0013"
 IDLE_HOST: Final = "node-0088"
 """A host of a job that is not analysed."""
 TIRED_HOST: Final = "node-0110"
-"""The host that turns slow in one job while this runs."""
+"""The host that becomes slow in one job while this runs."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 TYPES: Final = {"node-0096": "H100", "node-0097": "A100", "node-0098": "H100", "node-0099": "A100"}
-"""Of the hosts of the job on GPUs of two types."""
+"""Hosts of the job on GPUs of two types."""
 
 
 ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
@@ -137,7 +137,7 @@ JOBS: Final = (
         hours=12.0, compress=True,
     ),
     DemoJob(
-        "rlhf-34b", "assistant", "chat-34b", "each worker collects garbage when it likes",
+        "rlhf-34b", "assistant", "chat-34b", "each worker collects garbage at its own times",
         replace(VIRTUAL, pp_size=2, vpp_size=3), [UnsynchronisedGc(0.25, 5.0)], first_host=82,
     ),
     DemoJob(
@@ -176,7 +176,7 @@ JOBS: Final = (
         fields={"gpu_type": None},
     ),
     DemoJob(
-        "reason-13b", "language", "reason-13b", "a worker slow in its backwards alone", BASE,
+        "reason-13b", "language", "reason-13b", "a worker that is slow only in its backwards", BASE,
         [WeakGpu(2, 1, 1.4, direction="backward")], first_host=104,
     ),
     DemoJob(
@@ -185,7 +185,7 @@ JOBS: Final = (
         first_host=108,
     ),
     DemoJob(
-        "video-9b", "multimodal", "video-9b", "a link that turns slow on the second day", BASE,
+        "video-9b", "multimodal", "video-9b", "a link that becomes slow on the second day", BASE,
         [FlappingLink(1, 0.06, dp_rank=2, window=Window(BASE.steps))], first_host=118,
     ),
 )  # fmt: skip
@@ -194,7 +194,7 @@ JOBS: Final = (
 WHOLE: Final = "rlhf-7b"
 ITERATIONS: Final = 12
 ROLES_SEED: Final = 17
-"""Of the first role; jobs listed later draw beyond the roles, so that the bytes of all others stay."""
+"""Steps of the first role; jobs listed later draw after the roles, so that the bytes of all others stay."""
 TRANSITION_S: Final = 0.2
 ROLES: Final = {
     "rollout": (
@@ -235,7 +235,7 @@ def demo_fleet(seed: int = 0) -> Fleet:
 
 
 def _health(log_date: date) -> Iterator[dict[str, Any]]:
-    """What checks of hosts say on a day: the slow host throttles, another's disk is nearly full."""
+    """Results of checks of hosts on a day: the slow host throttles, another's disk is nearly full."""
     about = {"format": HEALTH_FORMAT, "severity": HEALTH_WARNING}
     hot = {"host": SICK_HOST, "component": "gpu", "index": 3, "check": "throttle_thermal"}
     full = {"host": IDLE_HOST, "component": "disk", "check": "nearly_full"}

@@ -23,14 +23,14 @@ from schemas.vocabulary import Status
 
 FIRST_DAY: Final = date(2026, 1, 5)
 TRUTH: Final = "_truth"
-"""Folder in the landing for what the generator knows; the ingest reads `log_date=` folders alone."""
+"""Folder in the landing for the generator's truth; ingest reads only `log_date=` folders."""
 SHIFTS: Final = 2
 """Jobs run in half days, called shifts: they begin at 0:00 and 12:00 UTC."""
 SHIFT_HOURS: Final = 12
 RECORDED: Final = 0.98
 """Part of a job's shifts over which its recorded bursts are spread."""
 STEPS_PER_DAY: Final = 10_000
-"""By how many the step numbers of a job rise from day to day."""
+"""Rise of a job's step numbers from day to day."""
 SEEDS_PER_JOB: Final = 100
 """Least distance of the seeds of two jobs: each day has a separate seed."""
 SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
@@ -180,7 +180,7 @@ class Fleet:
         return unit.ops
 
     def course(self, job: FleetJob, day: int, simulation: Simulation) -> RunCourse:
-        """Events of a job on a day, with step times like the recorded ones, drawn anew.
+        """Events of a job on a day, with step times like the recorded ones, from new draws.
 
         Their numbers are its own: those of recorded steps leave no room for a day's.
         """

@@ -19,7 +19,7 @@ from udfs.op_lists import LISTS
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
 """Sizes that the manifest states."""
 TICKS_PER_US: Final = 10
-"""Logs keep a tenth of a microsecond."""
+"""Logs store a tenth of a microsecond."""
 ALPHABETICAL: Final = np.argsort(np.argsort(OP_TYPES))
 """Place of an op type's name among the names, by code."""
 OTHER_RANK_JITTER_US: Final = 3.0

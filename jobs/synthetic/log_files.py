@@ -24,7 +24,7 @@ COLLECTIVES: Final = {
     OP_CODES["params-all-gather"]: "AllGather",
     OP_CODES["grads-reduce-scatter"]: "ReduceScatter",
 }
-"""As NCCL Inspector names them, by our code."""
+"""NCCL Inspector's names of these collectives, by op code."""
 FROM_THE_START: Final = pa.array([0], pa.int32())
 ROWS_AT_ONCE: Final = 1000
 """Lines made at once: their text has to stay below the 2 GiB of an Arrow array."""

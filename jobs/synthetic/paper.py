@@ -38,8 +38,8 @@ STATUS_SHARES: Final = {
     Status.NO_MANIFEST: 0.01,
     Status.BAD_LAYOUT: 0.01,
 }
-"""Shares of jobs by what becomes of them. RECALLED: that restarts, steps, workers and discrepancy leave out
-more than half of the jobs, and less than half of the GPU-hours; CHOSEN: each share."""
+"""Shares of jobs by their outcome. RECALLED: that restarts, steps, workers and discrepancy leave out more
+than half of the jobs, and less than half of the GPU-hours; CHOSEN: each share."""
 WORLD_SIZES: Final = {
     128: 0.45,
     192: 0.233,
@@ -56,15 +56,15 @@ WITHOUT_PIPELINE: Final = 0.21
 """RECALLED: share of jobs without pipeline parallelism."""
 LOSS_LAYERS: Final = 0.6
 """Share of pipelines whose last stage also has a loss layer that the layout does not balance. RECALLED: in
-39.3 % of the jobs the last stage is behind at least half of the loss."""
+39.3 % of the jobs the last stage causes at least half of the loss."""
 UNEVEN_DATA: Final = 0.3
 """Share of jobs with sequences of uneven length. RECALLED: in 21.4 % the correlation is at least 0.9. CHOSEN:
-more have them, so weakly that other things hide them."""
+more have them, so weakly that other effects hide them."""
 PAUSES: Final = 0.2
 WEAK_GPUS: Final = 0.006
 SLOW_NETWORKS: Final = 0.03
 """Shares of jobs with garbage collection at no fixed time, with one slow worker, with a slow network. CITED:
-slow workers are behind 1.7 % of the straggling jobs; CHOSEN: the others."""
+slow workers cause 1.7 % of the straggling jobs; CHOSEN: the others."""
 ONE_DAY: Final = 0.7
 MEAN_FURTHER_DAYS: Final = 3.5
 MOST_DAYS: Final = 30
@@ -85,7 +85,7 @@ GPU_TYPES: Final = ("H100", "H100", "A100")
 FRAMEWORKS: Final = ("megatron", "megatron", "in-house")
 MODELS: Final = ("dense-7b", "dense-70b", "moe-8x22b", "long-context-13b", "vision-22b")
 MOST_RESTARTS: Final = 15
-"""With more a unit is not replayed (contract)."""
+"""With more, a unit is not replayed (contract)."""
 
 TP_SIZE: Final = 8
 """Tensor parallelism stays within a host."""
@@ -97,7 +97,7 @@ MOST_STEPS: Final = 60
 MOST_MICROBATCHES: Final = 24
 OPS_PER_COMPUTE: Final = 2.9
 OPS_BESIDES: Final = 9
-"""Ops of a worker in a step: of each pipelined compute with its transfers, and besides."""
+"""Ops of a worker in a step: for each pipelined compute with its transfers, and others."""
 
 
 def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:

@@ -18,11 +18,11 @@ from jobs.synthetic.simulation import child_rng
 from schemas.vocabulary import Status
 
 SPELLS_PER_JOB: Final = 0.1
-"""Hosts that get sick for each job of a fleet, some of them with nothing recorded of it."""
+"""Sick hosts per job of a fleet; some of them have no recorded ops."""
 SPREAD: Final = 0.5
 """Standard deviation of the log of a unit's ops in a history."""
 ROUNDS: Final = 3
-"""Corrections of the ops asked of each job: whole steps and microbatches do not add up at once."""
+"""Corrections of the ops requested of each job: whole steps and microbatches do not add up at once."""
 CHRONIC_SHIFTS: Final = (14 * SHIFTS, 60 * SHIFTS)
 PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 
@@ -141,7 +141,7 @@ def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
         asked *= ops / max(sum(map(recorded_ops, sized)), 1)
     found = sum(map(recorded_ops, sized))
     if found > 1.25 * ops:
-        raise ValueError(f"{units:,} units record at least {found:,} ops, more than the {ops:,} asked for")
+        raise ValueError(f"{units:,} units record at least {found:,} ops, more than the {ops:,} requested")
     return sized
 
 

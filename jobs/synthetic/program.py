@@ -193,7 +193,7 @@ class _Stage:
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:
-        """Issue what follows the last compute: gradients, clipping, the optimizer."""
+        """Issue the ops after the last compute: gradients, clipping, the optimizer."""
         edge = self.pp_rank in (0, self.shape.pp_size - 1)
         scatters: list[int] = []
         if self.has_data_parallelism and self.shape.overlapped:

@@ -17,7 +17,7 @@ from schemas.vocabulary import RUN_EVENTS_FORMAT, RunEvent
 
 Times = NDArray[np.float64]
 SPREAD: Final = 0.3
-"""Start-ups, outages and checkpoints take their usual time, less or more by up to this part."""
+"""Start-ups, outages and checkpoints take their usual time, plus or minus this part."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunHabits:
     slow_first_s : what the first step after a start takes longer
     evaluate_every, evaluate_s : how often and how long it evaluates; 0: never
     names_evaluations : whether its events tell evaluations
-    queued_s    : from its submission to its start; 0: no event tells it
+    queued_s    : from its submission to its start; 0: in no event
     """
 
     startup_s: float = 240.0

@@ -144,7 +144,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
     each.__name__: each
     for each in (slow_worker, stage_imbalance, data_imbalance, pause, communication, launch_delay)
 }
-"""By cause, what draws a mechanism of it; None where the layout cannot have one."""
+"""By cause, a function that draws a mechanism of it; None if the layout cannot have one."""
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:

@@ -19,7 +19,7 @@ LOST_LOGS: Final = 0.3
 """Share of jobs that lost the logs of some ranks, of those that record more than one rank of a worker."""
 SEEDS: Final = 2**63
 MOST_OPS: Final = 150_000
-"""Most recorded ops of a job on a day, about."""
+"""Most recorded ops of a job on a day, approximately."""
 
 DP_SIZES: Final = (1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16)
 PP_SIZES: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8)
@@ -27,7 +27,7 @@ TP_SIZES: Final = (1, 2, 4, 8)
 CP_SIZES: Final = (1, 1, 1, 1, 2)
 """A size that occurs twice is twice as likely."""
 UNRECORDED: Final = ("gc", "layernorm-grads-all-reduce", "optimizer")
-"""Op types that some profilers leave out without hiding who waits for whom."""
+"""Op types that some profilers omit without hiding who waits for whom."""
 OPS_PER_COMPUTE: Final = 3
 """Recorded ops over computes, roughly."""
 SLOW_LOADS: Final = 0.5

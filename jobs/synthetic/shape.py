@@ -11,7 +11,7 @@ TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 GPUS_PER_HOST: Final = 8
 
 LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
-"""In which order a line lists its ops: as issued, by start, by op type then start, or in none."""
+"""Order in which a line lists its ops: as issued, by start, by op type then start, or random."""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Simulation:
         return self.times_us()
 
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
-        """Where a mechanism lengthens or delays an op; bool, shape (step, dp_rank, pp_rank).
+        """Mask of the ops that a mechanism lengthens or delays; bool, shape (step, dp_rank, pp_rank).
 
         Ops that merely wait for others are not among them.
         """

@@ -13,7 +13,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation
 from schemas.vocabulary import FIXABLE_CAUSES
 
 ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
-"""Each may wait for those before it."""
+"""Each may wait for the ones before it."""
 STARTED_US: Final = 1_767_600_000_000_000
 
 Seconds = NDArray[np.float64]

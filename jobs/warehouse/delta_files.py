@@ -29,7 +29,7 @@ from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES, UNIT_KEY
 
 _LOG_DATE: Final = "log_date"
 FEW_BYTES: Final = 16 << 20
-"""Of Parquet files; larger tables are Spark's."""
+"""Most bytes of Parquet files; larger tables are left to Spark."""
 
 
 def few_rows(
@@ -150,7 +150,7 @@ def commit(
 def _actions(
     staged: Sequence[StagedFile], gone: Sequence[Logged], *, data_change: bool
 ) -> list[AddAction | RemoveAction]:
-    """What a commit says of files that come and of files that go."""
+    """Actions of a commit for added and removed files."""
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     coming = [
         AddAction(
@@ -177,7 +177,7 @@ def _actions(
 
 
 def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) -> None:
-    """Commit to a table, which gets columns that it lacks first."""
+    """Commit to a table; missing columns are added to it first."""
     is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
     log = opened(path)
     if any(isinstance(each, AddAction) for each in actions) and _lacks(log.schema(), table):

@@ -35,23 +35,23 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
 _OBJECTS: Final = "jobs.runtime.objects"
 _OPENED: Final = "jobs.warehouse.stored"
 _STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
+"""Imported only if a warehouse is in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
-"""File with the number of the last publication, written behind its row; in a store, with its versions too."""
+"""File with the number of the last publication, written after its row; in a store, with its versions too."""
 _IN_STORE: Final = "in_store_"
-"""What the datasets of tables in a store are called; no question can name them."""
+"""Prefix of the names of datasets of tables in a store; no question can use it."""
 _REACH: Final = "give address and credentials in the environment"
 _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
-"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
+"""Separator of the lines of deltalake's errors, each of which is the reason of the one before."""
 _PATTERN: Final = re.compile(r"[*?[]")
-"""What makes a pattern of a path, which may mean other files, unless it stands in brackets."""
+"""Characters that make a pattern of a path, which may match other files, unless they are in brackets."""
 KEPT_HOURS: Final = 7 * 24
 _DIGITS: Final = 18
-"""For which Delta keeps what versions before the newest need."""
+"""Period for which Delta keeps files that only older versions need."""
 
 
 class Stored(NamedTuple):
-    """Where DuckDB reads the rows of one table.
+    """Source from which DuckDB reads the rows of one table.
 
     source : what DuckDB reads them from, in its SQL
     files : those that it opens itself, as it is given them and as they are called; none of a store
@@ -62,7 +62,7 @@ class Stored(NamedTuple):
     files: tuple[str, ...] = ()
     dataset: Any = None
 
-    def lend(self, connection: duckdb.DuckDBPyConnection) -> str:
+    def register(self, connection: duckdb.DuckDBPyConnection) -> str:
         """Register the dataset, if any, with a connection; returns the source for SQL."""
         if self.dataset is not None:
             connection.register(self.source, self.dataset)
@@ -78,8 +78,8 @@ def check_latest(root: str, number: int, stated: bytes | None) -> None:
     if stated is not None and not (stated.isdigit() and len(stated) <= _DIGITS and int(stated) <= number):
         made = stated[:20].decode(errors="replace")
         raise DamagedError(
-            f"{PUBLICATIONS} in {root} ends at {number}, and publication {made!a} was made: restore its "
-            f"folder from a copy; or remove {LATEST_PUBLICATION} to go on with what is there"
+            f"{PUBLICATIONS} in {root} ends at {number}, but publication {made!a} was made: restore its "
+            f"folder from a copy; or remove {LATEST_PUBLICATION} to continue with the present state"
         )
 
 
@@ -124,7 +124,7 @@ class DeltaTables:
         found = None
         if stored is not None:
             with duckdb.connect(":memory:", config=ALONE) as connection:
-                columns = f"SELECT publication, versions FROM {stored.lend(connection)}"
+                columns = f"SELECT publication, versions FROM {stored.register(connection)}"
                 latest = f"{columns} ORDER BY publication DESC LIMIT 1"
                 found = connection.execute(latest).fetchone()
         number: int = found[0] if found else 0
@@ -156,7 +156,7 @@ class DeltaTables:
         return name in self._published
 
     def version_of(self, name: str) -> int | None:
-        """Return the version of a table that readers see; None where that is its newest."""
+        """Return the version of a table that readers see; None if it is the newest."""
         published = self._published if name in PUBLISHED_TABLES else None
         return None if published is None else published.get(name)
 
@@ -181,7 +181,7 @@ class DeltaTables:
             return Stored(f"{_IN_STORE}{name}", dataset=rows)
         for column in declared.partition_by:  # DuckDB would take its value from there
             if f"/{column}=" in self.root:
-                raise QuestionError(f"{self.root}: no folder above a table may be called {column}=...")
+                raise QuestionError(f"{self.root}: no folder above a table may be named {column}=...")
         if "\\" in self.root and _PATTERN.search(self.root):
             raise QuestionError(f"{self.root}: no folder above a table may have a backslash and one of * ? [")
         check_opened(
@@ -229,7 +229,7 @@ def read_parquet(table: Table, path: str, files: Collection[Logged]) -> str:
 
 
 def _as_patterns(path: str, files: Collection[str]) -> list[str]:
-    """Paths of files as patterns that mean these files alone."""
+    """Paths of files as patterns that match only these files."""
     return [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
 
 
@@ -247,7 +247,7 @@ def sql_types(table: Table) -> list[tuple[str, str]]:
 
 @cache
 def _in_duckdb(spark_type: str) -> str:
-    """DuckDB type for a Spark type; cached, because every connection asks for hundreds of columns."""
+    """DuckDB type for a Spark type; cached, because every connection needs hundreds of columns."""
     return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
-"""DuckDB rounds where a number becomes a whole one; Spark cuts off its decimals."""
+"""DuckDB rounds when it converts to a whole number; Spark truncates."""
 
 SETTINGS: Final = (
     "SET TimeZone = 'UTC'",
@@ -118,7 +118,7 @@ def _date(each: exp.Expr) -> exp.Expr:
 
 
 def _by_name(each: exp.Expr) -> exp.Expr:
-    """`forall`, which DuckDB lacks: null where no element breaks it and one makes it null."""
+    """`forall`, which DuckDB lacks: null if no element breaks it and one makes it null."""
     if each.name.lower() != "forall":
         return each
     holds = exp.Anonymous(this="list_transform", expressions=each.expressions)
@@ -159,7 +159,7 @@ _OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
     exp.Quantile: lambda each: exp.func("quantile_cont", each.this, each.args["quantile"]),
     exp.TsOrDsAdd: _date,
 }
-"""What is written in place of an expression."""
+"""Replacement of an expression."""
 
 _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.ArrayAgg: _collected,

@@ -17,7 +17,7 @@ from jobs.runtime.errors import DamagedError
 DIGESTS: Final = "_digests"
 
 _MOST_AT_OPENING: Final = 1 << 30
-"""A table with more bytes than this is checked by maintenance alone: a question reads parts of it."""
+"""A table with more bytes than this is checked only by maintenance: a question reads parts of it."""
 
 _READ_BYTES: Final = 1 << 20
 
@@ -38,8 +38,8 @@ def kept(root: str, content: bytes | None) -> dict[str, Kept]:
         return {} if content is None else {name: _kept(each) for name, each in json.loads(content).items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError(
-            f"{root}/{DIGESTS} is not as it was written: restore it from a copy, or remove it: the next "
-            "publication makes digests of the files as they are then"
+            f"{root}/{DIGESTS} is damaged: restore it from a copy, or remove it: the next publication makes "
+            "new digests of the present files"
         ) from error
 
 
@@ -81,7 +81,8 @@ def check(folder: str, files: Mapping[str, int]) -> None:
     if differ:
         more = f" and {len(differ) - 1} more files" if len(differ) > 1 else ""
         raise DamagedError(
-            f"{folder}/{differ[0]}{more}: not as written, by the digests in {DIGESTS}: restore from a copy"
+            f"{folder}/{differ[0]}{more}: changed since it was written, by the digests in {DIGESTS}: restore "
+            "from a copy"
         )
 
 

@@ -20,7 +20,7 @@ from schemas.table import Table
 from schemas.tables import TABLES
 
 _TASK_BYTES: Final = 64 << 20
-"""Of Parquet files that one task reads, file by file."""
+"""Bytes of Parquet files that one task reads, file by file."""
 _TASK_COLUMNS: Final = ["task", "files"]
 
 

@@ -1,4 +1,4 @@
-"""Lock of a warehouse in a store: an object that only one writer can create, renewed while it lives.
+"""Lock of a warehouse in a store: an object that only one writer can create, renewed while the writer lives.
 
 A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
 it writes anything that readers would see. Ages are by the store's clock alone.
@@ -18,15 +18,15 @@ from jobs.warehouse.lock import LOCK_NAME, Holder, content_of, holder_in, until
 from jobs.warehouse.stored import forget
 
 LEASE_S: Final = 40.0
-"""For which the lock is its holder's after each renewal."""
+"""Time for which the lock is its holder's after each renewal."""
 RENEWED_S: Final = 8.0
 _CLOCK: Final = "_lock_clock"
-"""An object that a waiting writer makes anew: its time is the store's."""
+"""An object that a waiting writer creates to read the store's time."""
 _PAUSE_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
 _FREE: Final = b"{}"
-"""What a lock holds that was given back: to remove it, no store lets a condition be named."""
+"""Content of a released lock: no store can remove an object conditionally."""
 _HELD: Final[dict[str, "Lease"]] = {}
 
 
@@ -54,12 +54,12 @@ class Lease:
                 mark = objects.replace(self._root, LOCK_NAME, content, self._mark)
                 if mark is None and (found := objects.version(self._root, LOCK_NAME)) is not None:
                     mark = found.mark if found.content == content else None  # only the answer was lost
-                self._mark, self._lost = mark or "", "" if mark else "another writer holds the lock by now"
+                self._mark, self._lost = mark or "", "" if mark else "another writer has taken the lock"
                 self._renewed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._lost:
             raise LeaseLostError(
                 f"{self._root}: {self._lost}: this run was paused, or did not reach the store, for more than "
-                f"{LEASE_S:.0f} s; it published nothing since. Run it again"
+                f"{LEASE_S:.0f} s; it has published nothing since. Run it again"
             )
 
     def holds(self) -> bool:
@@ -172,7 +172,7 @@ def leaseholder(root: str) -> Holder | None:
 
 
 def _is_held(root: str, found: objects.Version) -> bool:
-    """Whether the holder of a lock that was not given back may live and has renewed it in time."""
+    """Whether the holder of a lock that was not released may live and has renewed it in time."""
     before = holder_in(found.content)
     is_dead = before is not None and not before.may_live
     return not is_dead and _now_s(root) - found.modified_s < LEASE_S

@@ -28,7 +28,7 @@ from jobs.runtime.places import is_url, not_writable
 
 LOCK_NAME: Final = "_lock"
 JVM_LOCK_NAME: Final = "_lock_jvm"
-"""A file of its own: over NFS, the two kinds of lock would exclude each other on one."""
+"""A separate file: over NFS, the two kinds of lock would exclude each other on one file."""
 
 _LOG: Final = logging.getLogger(__name__)
 _PROBED_BYTES: Final = 1 << 20
@@ -145,7 +145,9 @@ def locked_by_jvm(root: str, jvm: Any) -> Iterator[None]:  # noqa: ANN401  # py4
     file = jvm.java.io.RandomAccessFile(str(Path(root).absolute() / JVM_LOCK_NAME), "rw")
     try:
         if file.getChannel().tryLock() is None:
-            raise LockedError(f"{root} is being written by the JVM of a process that was killed: end it")
+            raise LockedError(
+                f"{root} is being written by the JVM of a process that was killed: end that JVM"
+            )
         yield
     finally:
         file.close()
@@ -174,7 +176,7 @@ def until(
         if not wait:
             how = "wait for its end, or end that process"
             if is_url(root):
-                how += "; of one that was killed, it ends within a minute"
+                how += "; its process was killed, so the lock ends within a minute"
             raise LockedError(f"{root} is being written by {who}: {how}")
         if time.monotonic() - logged_s >= _SAY_AGAIN_S:
             logged_s = time.monotonic()

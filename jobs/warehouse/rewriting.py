@@ -27,7 +27,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS
 
 _SMALL_BYTES: Final = 32 << 20
-"""Larger files are left alone: merging them gains no query anything."""
+"""Larger files are left alone: merging them makes no query faster."""
 _MERGED_BYTES: Final = 128 << 20
 
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 _ROWS: Final = 2000
-"""Of a batch: a row of rank_steps carries a whole step of one worker."""
+"""Rows of a batch: a row of rank_steps holds a whole step of one worker."""
 _KEPT_BYTES: Final = 1 << 20
-"""Of a table's staged files: gates read them several times."""
+"""Bytes of a table's staged files that are read into memory: gates read them several times."""
 _STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Imported where much lies in a store: pyarrow's datasets take a second to import."""
+"""Imported only if a table has many files in a store: pyarrow's datasets take a second to import."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,10 @@ class FileRows:
 
     @cached_property
     def in_store(self) -> "pa.Table | Dataset":
-        """Rows of files in a store for DuckDB: a few are fetched once, of more it reads what it needs."""
+        """Rows of files in a store for DuckDB: few files are fetched once.
+
+        Of many, it reads what it needs.
+        """
         schema = TABLES[self.path.rpartition("/")[2]].arrow_schema
         if self.size <= _KEPT_BYTES:
             return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])

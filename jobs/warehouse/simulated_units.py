@@ -1,4 +1,4 @@
-"""Simulation on Spark's workers: units together, or each in a process of its own after a worker died."""
+"""Simulation on Spark's workers: units together, or each in a separate process after a worker died."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

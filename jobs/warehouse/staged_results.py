@@ -26,7 +26,7 @@ _FILES: Final = pa.schema([("files", pa.binary())])
 
 
 class Shares(NamedTuple):
-    """Which task writes which rows: each has some tables of some units that are neighbours.
+    """Assignment of rows to the tasks that write them: each task has some tables of some neighbouring units.
 
     firsts : the first unit of every part of the units, but for that of the first part
     writers : tasks that share the tables of a part
@@ -47,7 +47,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(units: Collection[Unit], partitions: int) -> Shares:
-    """Share the results of these units among tasks, at least `partitions` where there are so many tables."""
+    """Share the results of these units among tasks, at least `partitions` if there are that many tables."""
     return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
 
 

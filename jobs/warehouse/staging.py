@@ -30,7 +30,7 @@ from udfs.op_lists import arrays_valid
 
 _LOG: Final = logging.getLogger(__name__)
 _OBJECTS: Final = "jobs.runtime.objects"
-"""Imported where rows are staged in a store, which an install need not reach."""
+"""Imported only if rows are staged in a store, which not every install can reach."""
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
@@ -47,7 +47,7 @@ _DICTIONARIES: Final = [
 """Times rarely repeat: looking for equal ones costs more than it saves."""
 
 _COMPRESSION: Final = "lz4"
-"""Times get as small as with Snappy, and unpack four times as fast."""
+"""Times get as small as with Snappy, and are unpacked four times as fast."""
 
 _OPS_OF_GROUP: Final = 2_000_000
 _LISTED_AT_A_TIME: Final = 8
@@ -110,7 +110,7 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Append rows to a partition, in a row group of their own, so that each has rows of one unit."""
+        """Append rows to a partition, in a separate row group, so that each has rows of one unit."""
         if not rows.num_rows:
             return
         declared = TABLES[table]
@@ -203,7 +203,10 @@ def _remove(root: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
-    """Remove staged files if the block raises. Where that fails too, the error of the block is raised."""
+    """Remove staged files if the block raises.
+
+    If removing them fails too, the error of the block is raised.
+    """
     try:
         yield
     except BaseException:
@@ -216,7 +219,9 @@ def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) -> Iterator[list[StagedFile]]:
-    """Yield a list for the files that a run stages; others of it, of failed or repeated tasks, are removed.
+    """Yield a list for the files that a run stages.
+
+    Its other files, of failed or repeated tasks, are removed.
 
     All are where the block raises.
     """

@@ -16,16 +16,16 @@ from jobs.runtime.places import is_url, storage_options
 from schemas.table import Table
 
 STORE_ERRORS: Final = (OSError, DeltaError)
-"""What deltalake and jobs.runtime.objects raise where a store does not do what it was asked."""
+"""Errors of deltalake and jobs.runtime.objects when a store does not do what was requested."""
 _OPENED: Final[dict[str, DeltaTable]] = {}
-"""Tables of stores that were opened: every look at a log takes requests."""
+"""Cached tables of stores: every look at a log takes requests."""
 _COMMITTED: Final[dict[str, int]] = {}
-"""Versions that this process has committed and not looked at again."""
+"""Versions that this process has committed and not read again."""
 _OPENING: Final = Lock()
 _CHECKPOINT: Final = 10
-"""Commits between checkpoints: who opens a table reads all since the last one, each by two requests."""
+"""Commits between checkpoints: opening a table reads all commits since the last one, each by two requests."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""They look at the whole log after each commit."""
+"""Actions after a commit that would read the whole log, switched off."""
 
 
 def forget(path: str | None = None) -> None:

@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Rows of the tables jobs and run_events, of many units or of one: Python objects take ten times as much.
+    """Rows of jobs and run_events, of many units or of one: Python objects take ten times the memory.
 
     events : in their order
     """
@@ -96,7 +96,7 @@ class StoredUnit:
 
 
 class Task(NamedTuple):
-    """What a task is given: its units, by names of files and row groups, and their manifests as columns."""
+    """Input of a task: its units, by names of files and row groups, and their manifests as columns."""
 
     units: Sequence[StoredUnit]
     facts: FactsByUnit

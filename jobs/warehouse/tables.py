@@ -244,6 +244,6 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def create(self, *tables: Table) -> None:
-        """Create empty tables unless they exist: files may lie only in the folder of one that does."""
+        """Create empty tables unless they exist: files may lie only in the folder of an existing table."""
         with ThreadPoolExecutor() as beside:
             list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -1,4 +1,4 @@
-"""The cookbook: questions that people ask, one .sql file each, the question its comment at the top.
+"""The cookbook: common questions, one .sql file each; its first comment is the question.
 
 README.md beside them holds the answers that the demo's fleet gives; `straggler cookbook` writes it.
 """
@@ -10,4 +10,4 @@ from schemas.sql_files import SqlFile, load
 
 _NAMES: Final = sorted(file.name for file in files(__name__).iterdir() if file.name.endswith(".sql"))
 RECIPES: Final[tuple[SqlFile, ...]] = tuple(load(__name__, name.removesuffix(".sql")) for name in _NAMES)
-"""In the order of their numbers."""
+"""Sorted by number."""

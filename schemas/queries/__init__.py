@@ -1,4 +1,4 @@
-"""Named queries over any period: the headline figures of the paper, and questions of a fleet's owner.
+"""Named queries over any period: the paper's headline figures, and questions of a fleet's owner.
 
 One .sql file each, the comment at its top its meaning.
 """

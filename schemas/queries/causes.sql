@@ -1,4 +1,4 @@
--- What each cause costs the fleet: analysed job days with it, and the part of their GPU-hours and time that is
+-- The cost of each cause for the fleet: analysed job days with it, and the part of their GPU-hours and time that is
 -- lost to it. Shares are of all that is lost; over all causes, unexplained included, they sum to 1.
 SELECT
     cause,

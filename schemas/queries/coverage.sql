@@ -1,5 +1,5 @@
 -- How much of the fleet the figures cover (section 3): jobs and GPU-hours by the furthest status of a run.
--- In the paper less than half of the jobs are left, and more than half of the GPU-hours.
+-- In the paper, less than half of the jobs and more than half of the GPU-hours are left.
 WITH runs AS ($runs)
 
 SELECT

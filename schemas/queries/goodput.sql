@@ -1,7 +1,8 @@
--- How effective is training, by each public definition? One row each: fraction is counted_gpu_hours over of_gpu_hours.
--- The goodput of scheduling, runtime and program multiply to MPG, here with the what-if's ideal instead of a roofline's, and of
--- the time without GPUs with the wait from submission to start alone: it is null where no event tells a submission.
--- All are of units with events, known_fraction of the GPU-hours. udfs/README.md, "Effective time", compares the definitions.
+-- How effective is training, by each public definition? One row for each: fraction is counted_gpu_hours over
+-- of_gpu_hours.
+-- The goodput of scheduling, runtime and program multiply to MPG. Here the what-if's ideal replaces a roofline's, and
+-- the only time without GPUs is the wait from submission to start: it is null where no event records a submission.
+-- All cover units with events, known_fraction of the GPU-hours. udfs/README.md, "Effective time", compares the definitions.
 WITH hours AS (
     SELECT
         sum(scheduled_gpu_hours) AS stated,

@@ -1,5 +1,5 @@
--- Straggling jobs and wasted GPU-hours of every group: size bucket, team, cluster, model, GPU type and framework, with how
--- much of the group was analysed. By size bucket it is the paper's question whether larger jobs straggle more.
+-- Straggling jobs and wasted GPU-hours of every group (size bucket, team, cluster, model, GPU type, framework), and how
+-- much of the group was analysed. By size bucket it answers the paper's question whether larger jobs straggle more.
 WITH runs AS ($runs),
 
 grouped AS (

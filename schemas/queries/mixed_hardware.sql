@@ -1,7 +1,8 @@
--- What GPUs of several types cost, by team and types of its workers, the largest loss first: runs and job days, how many
--- times as long computes take on the slowest type, GPU-hours, and how many of these are lost to mixed_hardware, which adds
--- up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone would save:
--- not to be added to what other fixes save. Losses are of analysed units alone, savings of all that were diagnosed.
+-- The cost of GPUs of several types, by team and types of its workers, the largest loss first: runs and job days, how
+-- many times as long computes take on the slowest type, GPU-hours, and how many of these are lost to mixed_hardware,
+-- which adds up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone
+-- would save: it must not be added to what other fixes save. Losses are of analysed units alone, savings of all that
+-- were diagnosed.
 WITH mixes AS (
     SELECT
         log_date, job_id, run_id,

@@ -1,5 +1,6 @@
 -- Do jobs straggle all the time (section 4.2)? Slowdown of each step over that of its job on that day, median and 90th
--- percentile over all steps; near 1 the slowness persists. One row for straggling job days, one for the others analysed.
+-- percentile over all steps; near 1 the slowness persists. One row for straggling job days, one for all other analysed
+-- ones.
 WITH days AS (
     SELECT log_date, job_id, run_id, slowdown AS day_slowdown, is_straggling
     FROM job_days

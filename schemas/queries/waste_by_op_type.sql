@@ -1,6 +1,6 @@
 -- What each op type alone wastes of the GPU-hours of its jobs (section 4.3; in the paper computes matter and
 -- communication hardly does), as a share of the GPU-hours of the jobs that have it, and of all analysed ones: only the
--- latter compare op types. They do not add up: one hides behind another.
+-- latter compare op types. The shares do not add up: one op type hides behind another.
 SELECT
     op_type,
     sum(jobs) AS job_days,

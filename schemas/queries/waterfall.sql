@@ -1,6 +1,6 @@
--- From recorded to productive GPU-hours: one chain, of which each total is the one before less what stands between the two.
--- The view waterfall says what each figure is; of_recorded is its share of the GPU-hours recorded, of_time that of
--- the recorded time, in which units without stated GPU-hours take part. job_days are units that have the figure.
+-- From recorded to productive GPU-hours: one chain, in which each total is the one before less the losses between the two.
+-- The view waterfall says what each figure is; of_recorded is its share of the GPU-hours recorded; of_time is its share
+-- of the recorded time, with units without stated GPU-hours included. job_days are units that have the figure.
 SELECT
     place, figure, is_total,
     count(coalesce(gpu_hours, seconds)) AS job_days,

@@ -19,13 +19,16 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
-    """SQL of the view drain with other terms, optionally as if the warehouse ended with the day `as_of`."""
+    """SQL of the view drain under other assumptions, optionally as if the data ended with the day `as_of`."""
     first_day = None if as_of is None else date.fromordinal(max(as_of.toordinal() - HISTORY_DAYS + 1, 1))
     return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:
-    """Return the tables and views that a query names, and all that those read; all names if it names none."""
+    """Return the tables and views that a query names, and all that those read.
+
+    All names if it names no table.
+    """
     words = set(re.findall(r"\w+", sql.lower()))
     found = words.intersection((*TABLE_NAMES, *VIEW_NAMES))
     for view in reversed(VIEWS.values()):

@@ -1,5 +1,5 @@
--- One row per calendar month and cause; a run counts once, however many days it ran. A run has a cause
--- that it had on at least one of its days in the month; flagged are runs where it was flagged on each of those days.
+-- One row per calendar month and cause; a run counts once, however many days it ran. A run has a cause if it had it on
+-- at least one of its days in the month; a run counts as flagged if it was flagged on each of those days.
 -- GPU-hours are summed over all replayed days that state them, as in cause_day: attributed ones add up over causes,
 -- recoverable ones (what fixing this cause alone saves) do not. lost_gpu_hours count analysed days alone and add up
 -- over causes to those of fleet_month.

@@ -1,7 +1,7 @@
--- What is new and what is gone: one row per run, log date and cause that holds and did not on the replayed day before (new), or
--- held then and no longer does (gone), if what it loses changed by at least $news_fraction of the recorded time. lost_fraction,
--- lost_gpu_hours and culprits, named as in culprit_history, are those of the day on which it holds: log_date of what is new,
--- day_before of what is gone. The first day of a run has no news.
+-- New and gone causes: one row per run, log date and cause that holds and did not on the replayed day before (new), or
+-- held then and no longer does (gone), if its loss changed by at least $news_fraction of the recorded time.
+-- lost_fraction, lost_gpu_hours and culprits, named as in culprit_history, are those of the day on which it holds:
+-- log_date for a new cause, day_before for one that is gone. The first day of a run has no rows.
 WITH units AS (
     SELECT
         log_date, job_id, run_id,

@@ -1,16 +1,19 @@
--- Which host to drain now, most GPU-hours first: one row per host to which jobs lost time in the last $history_days days, by a cause
--- that named it, and which served a job in the last 7. As of as_of_day, the last day with results; over the $drain_days days after
--- it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability. share_lost: of what it served on its last 7 slow days, the
--- part lost to it by causes that lie in a machine, $machine_causes (fix_parts). gpu_hours_per_day: of what it serves on as_of_day; if nothing, the mean of
--- the last 7 days. probability: the part of the days on which it will be slow, if it is left in. It comes from what hosts
--- in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior that counts as
--- $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is not known how long it
--- lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail
--- in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell, after more; days without a job do not count.
--- expected_low, expected_high: 90 % interval of what is expected, not of what one host will return. cost_gpu_hours: all
--- jobs there stand still for $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
--- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays), probably
--- (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain has other terms and days.
+-- Which host to drain now, most GPU-hours first: one row per host that served a job in the last 7 days, and to which
+-- jobs lost time in the last $history_days days by a cause that named it. As of as_of_day, the last day with results;
+-- over the $drain_days days after it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability.
+-- share_lost: over its last 7 slow days, the share of the GPU-hours it served that was lost to it by causes that lie in
+-- a machine, $machine_causes (fix_parts). gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean
+-- of the last 7 days. probability: the part of the days on which it will be slow, if it is left in service. It comes
+-- from what hosts in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior
+-- that counts as $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is
+-- not known how long it lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more,
+-- as hosts back from repair fail in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3,
+-- longer; quiet after one spell, after more; days without a job do not count. expected_low, expected_high: 90 %
+-- interval of the expectation, not of what one host will save. cost_gpu_hours: all jobs there stand still for
+-- $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
+-- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays),
+-- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
+-- and days.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown

@@ -1,8 +1,9 @@
--- One row per unit that states its GPU-hours: what they were spent on. The parts are those of job_time and add up to
--- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is wholly unknown, its other
--- parts null: measured_gpu_hours are those of units with a row. kept_gpu_hours, in steps that stayed, and stepped_gpu_hours, these
--- steps at the mean recorded time, are sums beside the parts; elapsed_gpu_hours are those measured with all of the outages, held or
--- not; queued_gpu_hours come before the start. All figures of effective time over a period start here.
+-- One row per unit that states its GPU-hours: how they were spent. The parts are those of job_time and add up to
+-- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is wholly unknown,
+-- its other parts null: measured_gpu_hours are those of units with a row. kept_gpu_hours, in steps that stayed, and
+-- stepped_gpu_hours, these steps at the mean recorded time, are sums beside the parts; elapsed_gpu_hours are
+-- measured_gpu_hours with all outages, whether the GPUs were allocated or not; queued_gpu_hours come before the start.
+-- All figures of effective time over a period start here.
 SELECT
     log_date, job_id, run_id, jobs.team,
     jobs.gpu_hours AS scheduled_gpu_hours,

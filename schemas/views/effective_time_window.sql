@@ -1,5 +1,6 @@
--- One row per day, length of window (1, 7 and 30 days, which end with it) and team: what the GPU-hours of its units were spent
--- on, as in effective_time_month. A window that begins before the first day holds the days that there are: `days` counts them.
+-- One row per day, length of window (1, 7 and 30 days, which end with it) and team: how the GPU-hours of its units were
+-- spent, as in effective_time_month. A window that begins before the first day holds only the existing days: `days`
+-- counts them.
 SELECT
     last_day, window_days, team,
     count(DISTINCT log_date) AS days,

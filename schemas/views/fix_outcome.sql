@@ -1,8 +1,9 @@
--- Whether a fix returned what was promised: one row per run and day on which causes went (gone in cause_news). predicted_fraction is the
--- part of the step that they lost on day_before, the sum of lost_fraction; came_fraction is by how much of that day's step a step
--- is shorter, over the replayed days of the week from log_date on (days_after). The GPU-hours are those that the work of these
--- days would have taken more: as predicted, and as it came. verdict: came (at least three quarters of what was
--- predicted), part (at least a quarter), did_not_come, not_alone (a cause is new on that day too, and hides it).
+-- Whether a fix saved what was predicted: one row per run and day on which causes went (gone in cause_news).
+-- predicted_fraction is the part of the step that they lost on day_before, the sum of lost_fraction; came_fraction is
+-- the part of that day's step by which steps are shorter, over the replayed days of the week from log_date on
+-- (days_after). The GPU-hours are those that the work of these days would have cost in addition: as predicted, and as
+-- measured. verdict: came (at least three quarters of the prediction), part (at least a quarter), did_not_come,
+-- not_alone (a cause is new on that day too, and hides it).
 WITH gone AS (
     SELECT
         log_date, job_id, run_id,

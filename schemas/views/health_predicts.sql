@@ -1,8 +1,10 @@
--- Which checks of hosts go with slowness: one row per check that failed on a host that trained, the best first. A host is slow on
--- a day if a cause that holds names it, as in fix_parts. host_days are hosts that failed the check and trained, by day; slow_host_days
--- those of them that were slow; slow_share their share, and other_slow_share that of hosts without the check failing on
--- days with health; lift is slow_share over other_slow_share, with half a host-day added to each count. explained are
--- culprits that cause_evidence explains by it. Going with slowness is not a reason yet: cause_evidence also asks what came first.
+-- Which checks of hosts fail together with slowness: one row per check that failed on a host that trained, the
+-- strongest first. A host is slow on a day if a cause that holds names it, as in fix_parts. host_days counts hosts and
+-- days on which the check failed and the host trained; slow_host_days those of them on which it was slow; slow_share is
+-- their share, and other_slow_share that of hosts on which the check did not fail, on days with health; lift is
+-- slow_share over other_slow_share, with half a host-day added to each count. explained counts culprits that
+-- cause_evidence explains by it. Failing together with slowness does not prove a reason: cause_evidence also asks what
+-- came first.
 WITH days AS (
     SELECT DISTINCT log_date FROM host_health
 ),

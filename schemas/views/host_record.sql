@@ -1,15 +1,15 @@
 -- One row per host in worker_slowdown: in how many jobs and on how many days it was slow, and how that compares
 -- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it at least
--- $straggling_slowdown-fold. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a busy
--- host does not look bad, nor one with the last stage; expected_jobs_slow is the number of jobs in which a random
--- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact
--- to 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
--- pattern, of hosts ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the
--- first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. No host is slow in a
--- unit with cause mixed_hardware: there its type of GPU may be what is slow.
--- jobs_measured counts the jobs with a cause that holds and whose culprit the host is, or has: there a replay without its
--- slowness is faster. verdict has both kinds of evidence, of hosts slow or measured: measured_and_recurs, measured, recurs
--- (is_beyond_chance), not_proven.
+-- $straggling_slowdown-fold. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a
+-- busy host does not look bad, nor one with the last stage; expected_jobs_slow is the number of jobs in which a random
+-- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact to
+-- 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
+-- pattern, for hosts that were ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was
+-- seen from the first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. No
+-- host is slow in a unit with cause mixed_hardware: there its type of GPU may be the slow part. jobs_measured counts
+-- the jobs with a cause that holds and whose culprit is the host, or includes it: there a replay without its slowness
+-- is faster. verdict has both kinds of evidence, for hosts that were slow or measured: measured_and_recurs, measured,
+-- recurs (is_beyond_chance), not_proven.
 WITH unlike_gpus AS (
     SELECT log_date, job_id, run_id, true AS is_unlike
     FROM job_causes

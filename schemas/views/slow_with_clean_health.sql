@@ -1,6 +1,7 @@
--- Slow hosts whose health says nothing: one row per day with health and host that a cause that holds names, as in fix_parts, and
--- on which no check failed that day. is_watched: the day has checks of it that passed; else nothing was checked, or nothing
--- said. lost_gpu_hours and lost_s are what is lost to the host on that day. These hosts are slow for a reason that no check looks for.
+-- Slow hosts without a failed check: one row per day with health and host that a cause that holds names, as in
+-- fix_parts, and on which no check failed that day. is_watched: the day has checks of it that passed; else nothing was
+-- checked, or nothing was reported. lost_gpu_hours and lost_s are what is lost to the host on that day. These hosts are
+-- slow for a reason that no check covers.
 WITH days AS (
     SELECT DISTINCT log_date FROM host_health
 ),

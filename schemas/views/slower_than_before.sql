@@ -1,6 +1,6 @@
 -- Units whose steps take at least $slower_than_before times as long as on earlier days, and that are not analysed: no
--- cause says why, and no lost GPU-hours count them. slower_gpu_hours is what they took longer, day_slower_gpu_hours that of
--- all such units of the day.
+-- cause explains it, and no lost GPU-hours include it. slower_gpu_hours is the additional time in GPU-hours,
+-- day_slower_gpu_hours that of all such units of the day.
 SELECT
     log_date, job_id, run_id, status, slower_than_usual, actual_step_s,
     actual_step_s / slower_than_usual AS usual_step_s,

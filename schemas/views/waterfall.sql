@@ -1,11 +1,11 @@
--- One row per unit whose loss is known and figure of one chain, from recorded to productive time, by place: a figure with
--- is_total is the total before it less what stands between the two. recorded is what was recorded; then what each cause
--- loses, unexplained included, as lost_fraction says; nothing_lost is what is left with every cause fixed and nothing
--- unexplained; to_paper_ideal leads from there to ideal, the same steps at the paper's ideal, and is negative where slow
--- ops count in its usual time; outside_steps and not_known are the parts of ideal that, by a run's events, are not steps that
--- stayed (steps done again, outages, start-ups, what stands still), or of which they say nothing; productive is
--- productive_gpu_hours of job_time, null of a unit without events. gpu_hours are null where the unit states none, seconds
--- are those of its recorded steps and end with ideal. Figures of all units may be summed.
+-- One chain from recorded to productive time: one row per unit whose loss is known and figure, sorted by place; a
+-- figure with is_total is the total before it less the figures between the two. recorded is the recorded time; then
+-- what each cause loses, unexplained included, as lost_fraction says; nothing_lost is the time left with every cause
+-- fixed and nothing unexplained; to_paper_ideal leads from there to ideal, the same steps at the paper's ideal, and is
+-- negative where slow ops count in its usual time; outside_steps and not_known are the parts of ideal that, by a run's
+-- events, are not steps that stayed (steps done again, outages, start-ups, stops), or about which they say nothing;
+-- productive is productive_gpu_hours of job_time, null for a unit without events. gpu_hours are null where the unit
+-- states none, seconds are those of its recorded steps and end with ideal. Figures of all units may be summed.
 WITH units AS (
     SELECT
         log_date, job_id, run_id, gpu_hours, actual_total_s, lost_fraction,

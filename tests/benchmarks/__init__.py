@@ -1,1 +1,1 @@
-"""Benchmarks: what a night and the simulator cost. Not tests: nothing here asserts a time."""
+"""Benchmarks: the cost of a night and of the simulator. They are not tests: nothing here asserts a time."""

@@ -29,7 +29,7 @@ from tests.support.random_jobs import WIDE
 
 REPEATS: Final = 21
 WARMING: Final = 3
-"""Runs that are not counted: graphs are kept from job to job."""
+"""Warm-up runs that are not counted: graphs are cached from job to job."""
 
 HERE: Final = Path(__file__).parents[2]
 SHAPES: Final = {"dp64-pp8": WIDE, "dp2-pp2": JobShape(dp_size=2, pp_size=2, microbatches=8, steps=10)}

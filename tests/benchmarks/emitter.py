@@ -1,4 +1,4 @@
-"""What the emitter costs a training job, on the host's clock: `python -m tests.benchmarks.emitter`.
+"""The emitter's cost for a training job, on the host's clock: `python -m tests.benchmarks.emitter`.
 
 In time of an op, and of a loop of realistic length whose ops wait as for a GPU; and in bytes on the disk.
 """
@@ -22,7 +22,7 @@ STEPS: Final = 50
 LOOP_OPS: Final = 160
 LOOP_STEPS: Final = 8
 LOOP_STEP_S: Final = 2.0
-"""Shorter than most steps of large jobs: in longer ones the emitter costs less."""
+"""Shorter than most steps of large jobs: in longer steps the emitter costs less."""
 EVERY: Final = 10
 """One step in this number is recorded."""
 
@@ -68,7 +68,7 @@ def busy_s(step: Callable[[], None]) -> float:
 
 
 def loop_with_waits(writer: RankLogWriter) -> None:
-    """Print what one step of EVERY recorded costs a loop in which ops wait, over the same without a recorder.
+    """Print how much a recorder for one step in EVERY costs a loop in which ops wait.
 
     Steps of both take turns, and medians count: the machine may be busy with other things.
     """

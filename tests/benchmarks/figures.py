@@ -1,4 +1,4 @@
-"""How benchmarks measure time and memory, and how they show it, beside what the baseline says.
+"""How benchmarks measure time and memory, and how they print it, beside the baseline.
 
 Machines differ and are shared, so that a time is compared as a ratio to something that ran in those minutes.
 """
@@ -43,7 +43,7 @@ class Figure:
 
 
 def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Print a table, each line as its figure comes; hands the figures on."""
+    """Print a table, each line as soon as it is measured; passes the figures on."""
     baseline = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
     print(f"\n{title}\nratio: to {compared_with}")
     heads = (
@@ -101,7 +101,9 @@ _HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass
 class Peak:
-    """Highest resident memory [MiB]: the JVM, all Python workers, the driver; all at a time. CPU time of all.
+    """Highest resident memory [MiB]: of the JVM, of all Python workers, of the driver; of all at a time.
+
+    CPU time of all.
 
     Linux itself keeps the highest of each process (VmHWM), so that nothing between two samples is missed.
 

@@ -1,4 +1,4 @@
-"""Months of history: a backfill from rank logs to aggregates; nights and queries upon it.
+"""Months of history: a backfill from rank logs to aggregates; nights and queries after it.
 
 `python -m tests.benchmarks.history` makes five months of a fleet, 300 million ops (13 GB), and takes an hour;
 --landing DIR takes a generated one instead, or keeps the one that it makes there.
@@ -51,7 +51,7 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Seconds of each stage and of all, planning and gates among them; ratio: exponent of growth."""
+    """Seconds of each phase and of all, planning and gates included; ratio: exponent of growth."""
     before: tuple[int, float] | None = None
     for share in SHARES:
         shutil.rmtree(settings.paths.warehouse, ignore_errors=True)

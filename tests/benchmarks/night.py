@@ -1,4 +1,4 @@
-"""A night of a few million ops: each stage, the simulation and the kernel, beside a UDF that does nothing."""
+"""A night of a few million ops: each phase, the simulation and the kernel, beside a UDF that does nothing."""
 
 import shutil
 import tempfile
@@ -42,7 +42,7 @@ SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
 def figures() -> Iterator[Figure]:
-    """A warm night's stages, the simulation alone, and the kernel alone, as ratios to a do-nothing UDF."""
+    """A warm night's phases, the simulation alone, and the kernel alone, as ratios to a do-nothing UDF."""
     root = Path(tempfile.mkdtemp(prefix="night-benchmark-"))
     try:
         ops = _generate(root / "landing")
@@ -92,7 +92,7 @@ def through_udf(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | pa.Schema,
 ) -> None:
-    """The rows that the simulation sees, as it reads them, through a UDF; what comes out goes nowhere."""
+    """The rows as the simulation reads them, passed through a UDF whose output is dropped."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
     tasks = _tasks(spark, settings, days, partitions)
@@ -115,7 +115,7 @@ def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partit
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
-    """The same units in turn in this process; reading them is part of it."""
+    """The same units one after the other in this process, including reading them."""
     for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
         for unit in rows_of_units(task):
             simulate_unit(unit, SimulationSettings())

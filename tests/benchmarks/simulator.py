@@ -42,7 +42,7 @@ GENERATED: Final = {
 
 
 def figures() -> Iterator[Figure]:
-    """Median time of each trace, as a ratio to the yardstick of the same moments; then with its diagnosis."""
+    """Median time of each trace, as a ratio to the yardstick measured beside it; then with its diagnosis."""
     for name, rank_steps, manifest in traces():
         ops = len(rank_steps["op"].combine_chunks().values)
         for what, settings in (("simulate_job", SIMULATED_ALONE), ("with diagnosis", SimulationSettings())):

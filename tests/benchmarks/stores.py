@@ -1,7 +1,7 @@
 """Commands over a folder, a store, and a store that answers 20 ms later: seconds, requests, memory.
 
 `python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
-of so many tiny units again and again. `--requests FILE` keeps every request, to see what they are for.
+of that many tiny units repeatedly. `--requests FILE` keeps every request, to see what they are for.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JV
 
 @dataclass(frozen=True)
 class Place:
-    """Where a landing and a warehouse lie, and how they are reached."""
+    """Paths of a landing and a warehouse, and how they are reached."""
 
     name: str
     root: str
@@ -56,7 +56,7 @@ class Place:
 
 
 def tiny(landing: Path, units: int, most: int) -> list[str]:
-    """A day of equal units but for their names, two workers, twelve steps each; `most` times that day."""
+    """A day of units equal except for their names, two workers, twelve steps each; `most` times that day."""
     template = landing.with_name("template")
     job = generate_job(_TINY, [WeakGpu(1, 0, 1.5)], 7, JobIdentity("JOB", "r1", fields={"gpu_hours": 96.0}))
     write_rank_logs(template, FIRST_DAY, job)
@@ -73,7 +73,7 @@ def tiny(landing: Path, units: int, most: int) -> list[str]:
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
-    """What is run, in turn, and how it is called in the table."""
+    """Commands that are run in order, and their names in the table."""
     for number, day in enumerate(days):
         kind = "the first" if number == 0 else "warm"
         yield f"night, {kind}", ["night", "--landing", landing, "--log-date", day]

@@ -1,4 +1,4 @@
-"""Simulate jobs by the code of whatever checkout PYTHONPATH names; `tests.benchmarks.against` starts it.
+"""Simulate jobs by the code of the checkout that PYTHONPATH names; `tests.benchmarks.against` starts it.
 
 Reads lines "NAME 0" or "NAME 1", with diagnosis, and answers each with the CPU time that simulate_job took.
 Imports nothing of the tests: another checkout may have other ones.

@@ -28,7 +28,7 @@ AIRFLOW: Final = {
 
 
 def _import_airflow() -> None:
-    """Import Airflow and take back the root logger, which it has print whatever any test logs."""
+    """Import Airflow and restore the root logger, which it configures to print whatever a test logs."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     import_module("airflow")

@@ -1,4 +1,4 @@
-"""What the tests of the DAGs share: a database, the DAG files as Airflow reads them, and a way to run one."""
+"""Shared by the tests of the DAGs: a database, the DAG files as Airflow reads them, and a way to run one."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def _run(dag: DAG) -> dict[str, tuple[str, int]]:
 
 
 def stand_in(dag: DAG, landing: Path, command: str) -> DayMarkerSensor:
-    """Let a DAG run this command in each stage, and look in this landing every second of a minute at most.
+    """Let a DAG run this command in each phase, and check this landing every second for at most a minute.
 
     Returns the task that looks.
     """

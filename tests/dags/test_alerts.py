@@ -1,4 +1,7 @@
-"""Alerts: what is posted to a webhook, when, and that nothing else is. Against a server of the test's own."""
+"""Alerts: what is posted to a webhook, when, and that nothing else is.
+
+They are posted to a server in the test.
+"""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ Posts = list[dict[str, Any]]
 
 @pytest.fixture
 def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
-    """What is posted to the webhook."""
+    """Alerts posted to the webhook."""
     found: Posts = []
 
     class Webhook(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Every DAG file: that it can be read, quickly and without Spark, and keeps to the house's policy."""
+"""Every DAG file: that it is read quickly and without Spark, and follows the project's policy."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ def test_a_dag_has_a_page_tags_and_a_policy_for_days_missed(dag_bag: DagBag) -> 
 
 
 def test_every_task_keeps_to_the_policy(dag_bag: DagBag) -> None:
-    """It is retried, ends, never runs beside itself, alerts where it fails, and writes alone."""
+    """A task is retried, ends, never runs beside itself, alerts on failure, and is the only writer."""
     for dag in dag_bag.dags.values():
         for task in dag.tasks:
             assert isinstance(task, BaseOperator)

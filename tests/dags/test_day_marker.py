@@ -20,10 +20,10 @@ MARKER = "log_date=2026-01-05/_SUCCESS"
 
 
 class FirstLook:
-    """What a sensor asks of its task instance."""
+    """The attributes of a task instance that a sensor uses."""
 
     def get_first_reschedule_date(self, _: object) -> None:
-        """Not looked before."""
+        """The first look of the sensor."""
 
 
 FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}
@@ -110,7 +110,7 @@ def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what
 
 
 def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
-    """Days that will never be finished would hold up all others for most of a day each."""
+    """Days that are never finished would delay all others for most of a day each."""
     with pytest.raises(AirflowSensorTimeout, match="is missing, and a backfill does not wait: the producers"):
         wait(tmp_path).execute(IN_A_BACKFILL)
     finish_day(tmp_path, DAY)
@@ -134,7 +134,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", Mock(side_effect=error))
     with pytest.raises(waiting) as raised:
         wait(str(bucket)).execute(FIRST_LOOK)
-    assert waiting is AirflowRescheduleException or "_SUCCESS may not be looked for: not" in str(raised.value)
+    assert waiting is AirflowRescheduleException or "_SUCCESS is not allowed: not" in str(raised.value)
     with pytest.raises(in_a_backfill):  # which the task's next try may not meet
         wait(str(bucket)).execute(IN_A_BACKFILL)
 

@@ -81,7 +81,7 @@ def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
 
 @pytest.fixture
 def arguments_file(environment: Path, tmp_path: Path, _database: None) -> Path:
-    """Where a stand-in for spark-submit writes its arguments."""
+    """Path to which a substitute for spark-submit writes its arguments."""
     write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     return tmp_path / "arguments"
 
@@ -115,7 +115,7 @@ def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_sche
 
 
 def events_of_the_history() -> int:
-    """How many this Airflow has seen."""
+    """Number of runs that this Airflow has seen."""
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return int(events.filter(AssetModel.name == HISTORY.name).count())

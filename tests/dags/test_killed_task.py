@@ -17,7 +17,7 @@ from tests.dags.test_spark_submit import environment, write_script
 __all__ = ["environment"]
 
 PYTHON = sys.executable
-"""Before a test puts another in its place."""
+"""Signal handlers before a test replaces them."""
 
 HANG = "while true; do sleep 1; done"
 
@@ -30,7 +30,7 @@ SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2
 
 
 def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
-    """Even where it has no chance to say so: what would go on writing beside the next try is stopped."""
+    """The shell is killed without a chance to stop Spark: Spark must still not write beside the next try."""
     started, stopped = tmp_path / "started", tmp_path / "stopped"
     write_script(
         environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
@@ -43,7 +43,7 @@ def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path
 
 
 def test_a_spark_that_does_not_end_when_asked_is_ended(environment: Path, tmp_path: Path) -> None:
-    """As when a task is cleared while it runs: its next try must be the only one that writes."""
+    """The same when a task is cleared while it runs: its next try must be the only writer."""
     started = tmp_path / "started"
     write_script(
         environment / "spark-submit", f"trap '' TERM; echo $$ > {started}.; mv {started}. {started}\n{HANG}"

@@ -1,4 +1,4 @@
-"""Lineage: what Airflow's provider of OpenLineage says that tasks read and wrote, by its file transport."""
+"""Lineage: what Airflow's provider of OpenLineage reports about tasks, by its file transport."""
 
 import json
 import os
@@ -33,7 +33,7 @@ dag.test(logical_date=datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC))
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What a night of stand-ins sends, in a process of its own: the provider reads its settings once."""
+    """Events of a night of substitute commands, in its own process: the provider reads its settings once."""
     home = tmp_path_factory.mktemp("lineage")
     finish_day(home / "landing", DAY)
     transport = {"type": "file", "log_file_path": str(home / "events.jsonl"), "append": True}

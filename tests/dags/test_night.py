@@ -29,7 +29,7 @@ SMALL = """\
 "spark.sql.codegen.wholeStage" = "false"
 "spark.sql.codegen.factoryMode" = "NO_CODEGEN"
 """
-"""Settings for two cores and a JVM that ends with its stage: code generated for a few rows never pays."""
+"""Settings for two cores and a JVM that ends with its phase: generated code for a few rows never pays."""
 
 
 def test_wrong_settings_end_a_real_phase_with_the_reason(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last phase is real, and meets a fleet with units that were never ingested."""
+    """The last phase is real, and its fleet has units that were never ingested."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))

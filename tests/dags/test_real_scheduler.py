@@ -33,17 +33,17 @@ pytestmark = pytest.mark.slow
 NIGHT = "nightly_what_if"
 NIGHTS = DAYS[:2]
 WRITERS = ("scheduler", "dag-processor")
-"""Who writes to Airflow's database all the time."""
+"""Processes that write to Airflow's database all the time."""
 QUICK = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
     "SPARK_SUBMIT_OPTS": SHORT_LIVED,
 }
-"""What shortens the test: what a dead scheduler has lost is found in half a minute, not in five."""
+"""These settings shorten the test: runs lost by a dead scheduler are found in half a minute, not in five."""
 
 BOUND_S = 1200
-"""Longest that anything is waited for."""
+"""Longest wait for anything."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
 
 
 def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int) -> None:
-    """Have the nights of some days run, the last first, some at a time.
+    """Run the nights of some days, the last first, some at a time.
 
     Airflow makes all of these runs in one transaction: in SQLite that may fail beside others who write.
     """
@@ -100,7 +100,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
-    """What the events of an asset carry, by log date."""
+    """Extras of an asset's events, by log date."""
     return {event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == asset}
 
 

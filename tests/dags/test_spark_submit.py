@@ -1,4 +1,4 @@
-"""How an entry point is started, and what its exit status makes of the task. Without Spark."""
+"""How an entry point is started, and how its exit status affects the task. Without Spark."""
 
 import json
 import os
@@ -154,7 +154,7 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
 
 
 def read_by_java(file: Path) -> dict[str, str]:
-    """Java's properties, as jshell or any JVM reads them, here by its rules for escapes."""
+    """Java's properties, as any JVM reads them, here by its rules for escapes."""
     found = {}
     for line in file.read_text(encoding="ascii").splitlines():
         key, value = (

@@ -1,4 +1,4 @@
-"""Evaluate `straggler changes`: jobs of many days, steady ones, and those that a fault meets on some day.
+"""Evaluate `straggler changes`: jobs of many days, some steady, some with a fault from some day on.
 
 `python -m tests.evaluation.changes --seed S` prints the tables. Each day has draws of its own, and GPUs whose
 speeds are drawn anew. The truth of a fault is the very same days without it. Seeds 0 to 99,999 are for
@@ -29,13 +29,13 @@ from udfs.what_if import simulate_job
 
 FIRST: Final = date(2026, 1, 1)
 LEAST_PERCENT: Final = (0.0, 2.0, 5.0, 10.0)
-"""Classes of faults by what they cost [% of the step without]."""
+"""Classes of faults by their cost [% of the step without]."""
 OF_DAY: Final = 2**32
-"""A day's seed: the job's, and so much more for each day."""
+"""A day's seed: the job's, plus this much for each day."""
 
 
 def steady(seed: int, days: int, most_ops: int) -> Row | None:
-    """Count changes of a job on which nothing changes; None where a day is not analysed."""
+    """Count changes of a job on which nothing changes; None if a day is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     plan = replace(plan, mechanisms=[_always(each) for each in plan.mechanisms])
     points = _points([plan] * days, seed)
@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Look for the day on which a fault begins; None where it draws none, or a day is not analysed."""
+    """Look for the day on which a fault begins; None if none is drawn, or a day is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -87,7 +87,7 @@ def meets(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def _always(mechanism: Mechanism) -> Mechanism:
-    """The same on all steps: days count by themselves."""
+    """The same mechanism on all steps, because days are counted separately."""
     return replace(mechanism, window=ALWAYS) if isinstance(mechanism, Windowed) else mechanism
 
 

@@ -27,7 +27,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 FROM_ONE_CLOCK: Final = SimulationSettings(
     clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=True
 )
-"""As if no clock were ever off."""
+"""Settings as if no clock were ever off."""
 
 RIGHT: Final = 1e-3
 WRONG: Final = 5e-3
@@ -36,7 +36,7 @@ WRONG: Final = 5e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of a unit; its slowdown is nan where it has none."""
+    """The results for a unit; its slowdown is nan if it has none."""
 
     status: str
     slowdown: float
@@ -45,7 +45,7 @@ class Answer:
 
 
 def kind_of(plan: JobPlan) -> str:
-    """What joins the hosts of a job."""
+    """Connections between the hosts of a job."""
     shape = plan.shape
     pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
     replicas = "replicas" if shape.dp_size > 1 else ""
@@ -53,7 +53,7 @@ def kind_of(plan: JobPlan) -> str:
 
 
 def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
-    """Draw a job and run it with and without clocks that are off; None where it runs on one host.
+    """Draw a job and run it with and without clocks that are off; None if it runs on one host.
 
     skew    : a name in SKEWS; any where left out
     returns : status, error of the slowdown relative to that on one clock, and whether the causes are those on
@@ -115,7 +115,7 @@ def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> Mapping[str, float]:
-    """What all jobs together reach."""
+    """Totals over all jobs."""
     is_right = rows.error <= RIGHT
     analysed, ignored = rows.status == Status.ANALYSED, rows.ignored_status == Status.ANALYSED
     return {

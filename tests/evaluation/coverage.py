@@ -1,4 +1,4 @@
-"""Evaluate intervals of savings: a tenth of a day's steps is logged, the truth is known of all.
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the truth is known for all steps.
 
 `python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
 window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
@@ -49,7 +49,7 @@ DESIGNS: Final = ("even", "random", "bursts")
 
 
 def judge(of: str, seed: int, part: int) -> Row | None:
-    """Judge the interval of a job with a fault of this class; None where it is not analysed, or not named."""
+    """Judge the interval of a job with a fault of this class; None if it is not analysed, or not named."""
     rng = child_rng(seed, of)
     shape = _shape(rng)
     setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))
@@ -93,14 +93,14 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None where the layout has none, or another one of its cause was drawn."""
+    """Draw a fault of a class; None if the layout has none, or another one of its cause was drawn."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None
 
 
 def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
-    """Numbers of the steps that a profiler logs of a day."""
+    """Numbers of the steps of a day that a profiler logs."""
     if design == "random":
         return sorted(rng.choice(DAY, DAY // part, replace=False).tolist())
     length = 1 if design == "even" else BURST

@@ -1,4 +1,4 @@
-"""Evaluate mornings: what an engineer gets back who follows drain and mitigations, or fix_first.
+"""Evaluate mornings: the savings of an engineer who follows drain and mitigations, or fix_first.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains
@@ -31,7 +31,7 @@ OF_DAY: Final = f"""
     SELECT job_id, mitigation, cause, plan, gpu_hours_saved FROM {MITIGATIONS}
     WHERE log_date = (SELECT max(log_date) FROM {MITIGATIONS}) AND time_saved_fraction > 0
     ORDER BY gpu_hours_saved DESC, job_id"""
-"""What the newest night says of each job, most GPU-hours first."""
+"""Rows of the newest night for each job, most GPU-hours first."""
 FIX_FIRST: Final = "SELECT host, cause, job_ids FROM fix_first WHERE "
 OF_MACHINES: Final = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
 
@@ -82,7 +82,7 @@ def follow(world: World, policy: Policy, most: Mornings) -> Course:
 def _chosen(
     course: Course, policy: Policy, advice: Sequence[Mapping[Any, Any]], serving: set[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """Rows of mitigations that an engineer would do, first things first, at most one of a job.
+    """Rows of mitigations that an engineer would do, the first first, at most one of a job.
 
     Who follows fix_first does the best that can be done about a row, and leaves rows of which nothing can.
     """
@@ -108,7 +108,7 @@ def _chosen(
 
 
 def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
-    """Return a job with a mitigation in place of the fault that it is for; the same job where it has none."""
+    """Return a job with a mitigation in place of the fault that it is for; the same job if it has none."""
     mitigation, mechanisms = row["mitigation"], job.plan.mechanisms
     of_cause = [each for each in mechanisms if each.cause == CAUSE_OF[mitigation]]
     if not of_cause:
@@ -130,7 +130,7 @@ def judged(world: World, most: Mornings) -> dict[str, Course]:
 
 
 def tables(found: Mapping[str, Course]) -> list[Section]:
-    """GPU-hours by policy, and what was done to jobs."""
+    """GPU-hours by policy, and the changes made to jobs."""
     rows = [
         {
             "policy": name,

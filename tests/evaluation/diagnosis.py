@@ -32,7 +32,7 @@ from udfs.what_if import simulate_job
 
 LAST_FOR_TUNING: Final = 99_999
 FIRST_RESERVED: Final = 1_000_000
-"""Seeds from here on are kept for evaluation."""
+"""Seeds from here on are reserved for evaluation."""
 
 COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
 """Classes whose sensitivity is shown."""
@@ -75,7 +75,7 @@ _OPTIONS: Final = (
 
 
 class Evaluated(NamedTuple):
-    """What was said, beside its truth: one row per job and cause.
+    """Results beside their truth: one row per job and cause.
 
     answers   : of the jobs
     healthy   : of more jobs, all drawn without a fault
@@ -121,7 +121,7 @@ def _judge(task: tuple[int, Variant], diagnose: Diagnose, most_ops: int) -> list
 
 
 def heading(found: Evaluated, args: Arguments) -> str:
-    """Which seeds were used, and what they are for."""
+    """Seeds that were used, and their purpose."""
     last = args.seed + args.jobs - 1
     last_used = max([last, *found.healthy.seed])
     used = f"{args.jobs} generated jobs of seeds {args.seed} to {last}"

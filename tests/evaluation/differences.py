@@ -37,11 +37,11 @@ LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
 """Classes of true differences, by their lower bound [% of A's step]."""
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
-SIZES: Final = "Sizes in per cent of A's step. On other GPUs: each has a speed of its own, drawn anew."
+SIZES: Final = "Sizes in per cent of A's step. On other GPUs: each has its own speed, drawn anew."
 
 
 def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare two equal runs; None where one is not analysed."""
+    """Compare two equal runs; None if one is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     found = _compared(plan, replace(plan, seed=seed + OTHER_DRAWS), confidence)
     if found is None:
@@ -60,7 +60,7 @@ def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare a run with one that has a fault more; None where it draws none or one is not analysed."""
+    """Compare a run with one that has one more fault; None if it draws none or one is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [each for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -89,7 +89,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """By how much a fault slows the very same run, as a share of its step time without it."""
+    """Slowdown of the same run by a fault, as a share of its step time without it."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1
@@ -122,7 +122,7 @@ def _largest(parts: Sequence[Part]) -> str:
 
 
 def _of_ops(found: Found, fault: Mechanism) -> bool | None:
-    """Whether the stage with the largest part is the fault's; None where it has none, or a link's two."""
+    """Whether the stage with the largest part is the fault's; None if it has none, or a link's two."""
     stage = None if fault.cause == "communication" else getattr(fault, "pp_rank", None)
     stages = [part for part in found.parts if part.of == "stage"]
     return None if stage is None or not stages else _largest(stages) == f"stage {stage}"

@@ -1,4 +1,4 @@
-"""Evaluate the view drain: fleets whose hosts are drained as it says, beside today's lists and chance.
+"""Evaluate the view drain: fleets whose hosts are drained by it, beside today's lists and chance.
 
 `python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
 three days, for weeks, or again and again. Each morning a policy may drain some hosts: healthy spares serve
@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """What is expected of hosts, beside what they will cost if none is drained from now on."""
+    """Expected losses of hosts, beside their true cost if none is drained from now on."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
@@ -96,7 +96,7 @@ def judged(world: World, most: int, seed: int) -> dict[str, Course]:
 
 
 def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
-    """Hours by policy and by fleet, and whether what was expected came."""
+    """Hours by policy and by fleet, and whether the expected savings were real."""
     rows = pd.DataFrame(
         {"policy": name, "fleet": seed, "drains": len(course.drained), "false drains": course.false,
          "returned": course.returned, "cost": course.cost, "net": course.returned - course.cost}

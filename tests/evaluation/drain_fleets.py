@@ -52,20 +52,20 @@ Tables = Mapping[str, pa.Table]
 
 @dataclass(frozen=True)
 class Unit:
-    """A job on a day as it runs, with all that goes wrong in it, and the hours of its GPUs."""
+    """A job on a day as it runs, with all its faults, and the hours of its GPUs."""
 
     plan: JobPlan
     gpu_hours: float
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What its results depend on."""
+        """Key of everything that its results depend on."""
         identity = self.plan.identity
         return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 
 
 class World:
-    """One fleet, whatever is done to it; units that run alike are simulated once."""
+    """One fleet under any actions; equal units are simulated once."""
 
     def __init__(self, seed: int, jobs: int, days: int, most_ops: int) -> None:
         self.days = days
@@ -74,7 +74,7 @@ class World:
         self._results: dict[object, Tables] = {}
 
     def ran(self, job: FleetJob, day: int) -> Unit:
-        """Return what a job, as it is by now, runs on a day."""
+        """Return what a job, in its present form, runs on a day."""
         plan, draw = self.fleet.plan(job, day), job.days.start + day % DRAWS
         return Unit(
             replace(
@@ -93,7 +93,7 @@ class World:
         return self._step_us[unit.alike[:-1]]
 
     def _simulated(self, unit: Unit) -> Simulation:
-        """Run a unit, and keep its step time, whatever its hosts are called."""
+        """Run a unit, and cache its step time, whatever the names of its hosts."""
         simulation = Simulation(unit.plan)
         self._step_us[unit.alike[:-1]] = float(simulation.step_us(simulation.timeline()).mean())
         return simulation
@@ -115,7 +115,7 @@ class World:
 
 
 def _within(mechanism: Mechanism, steps: int) -> Mechanism:
-    """The mechanism of a day; one that strikes in all of its steps is the same on other days."""
+    """The mechanism of a day; if it strikes in all steps, it is the same on other days."""
     if isinstance(mechanism, Windowed) and (mechanism.window.share(steps) == 1.0).all():
         return replace(mechanism, window=ALWAYS)
     return mechanism

@@ -1,4 +1,4 @@
-"""Evaluate effective time: generated runs that start, save, fail and go on, beside what took their time.
+"""Evaluate effective time: generated runs that start, save, fail and continue, and how their time was spent.
 
 `python -m tests.evaluation.effective_time --seed S` prints the tables. Only some steps of a run are recorded,
 in bursts, so that the errors contain that of the sample. Seeds 0 to 99,999 are for tuning, those from
@@ -27,7 +27,7 @@ from udfs.kernel.arrays import Floats
 from udfs.what_if import simulate_job
 
 BURSTS_APART: Final = 8
-"""Of this number of bursts of steps one is recorded."""
+"""One of this number of bursts of steps is recorded."""
 PARTS: Final = (
     "productive",
     "straggling",
@@ -98,7 +98,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
 
 
 def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
-    """Time of all steps, once each, without any cause; what stragglers and what late starts add. [s]"""
+    """Time of all steps, once each, without any cause; time that stragglers and late starts add. [s]"""
     late = simulation.places_of({"launch_delay"})
     causes = simulation.places_of(FIXABLE_CAUSES)
     fixed_s, punctual_s = (
@@ -146,7 +146,7 @@ def by_part(judged: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge what is said of effective time."""
+    """Judge the reported effective time."""
     judged = pd.DataFrame([judge(seed, args.most_ops) for seed in range(args.seed, args.seed + args.jobs)])
     statuses = judged.groupby("status", as_index=False).agg(runs=("seed", "size"))
     analysed = judged[judged.status == Status.ANALYSED]

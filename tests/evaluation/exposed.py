@@ -1,4 +1,4 @@
-"""Evaluate exposed communication: the same jobs run once more with these ops of no length.
+"""Evaluate exposed communication: the same jobs rerun with these ops at zero duration.
 
 `python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -34,7 +34,7 @@ NOTE: Final = "Errors of exposed_s, in per cent of the recorded step."
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Draw a job and compare each row with a run without these ops; none where it is not analysed."""
+    """Draw a job and compare each row with a run without these ops; none if it is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)

@@ -1,4 +1,4 @@
-"""Diagnoses that say what a test wants them to say."""
+"""Diagnoses with results that a test chooses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,10 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """A diagnosis that gives these savings for any job, and labels what saves 2.5 %; other causes save 0."""
+    """A diagnosis that gives these savings for any job, and labels causes that save 2.5 %.
+
+    Other causes save 0.
+    """
     rows = [
         {
             "cause": cause,
@@ -57,7 +60,7 @@ def saying(
 
 
 def zero(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-    """Nothing is ever wrong; a separate function, so that other processes find it."""
+    """A diagnosis that finds nothing; a separate function, so that other processes can import it."""
     return saying({})(rank_steps, manifest)
 
 

@@ -1,8 +1,8 @@
-"""Judge what is held of hosts that come back: the prior of drain, and the test of host_record.
+"""Judge assumptions about hosts that relapse: the prior of drain, and the test of host_record.
 
 `python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
 event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
-348 days. They are failures: they say how often a repaired host comes back, never how long slowness lasts.
+348 days. They are failures: they say how often a repaired host fails again, never how long slowness lasts.
 """
 
 import json
@@ -22,10 +22,10 @@ from tests.evaluation.report import FORMATS, Section, rendered
 from tests.support.examples import table_rows
 
 AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
-"""Days after a repair, from and to; the prior of drain is of the second."""
+"""Days after a repair, from and to; the prior of drain belongs to the second."""
 WEEK: Final = 7
 MOST_EARLY: Final = 3
-"""Faults in the first half that can be distinguished."""
+"""Numbers of faults in the first half that are counted separately."""
 FIRST: Final = date(2026, 1, 1)
 
 
@@ -74,7 +74,7 @@ def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
 
 
 def chances(times: Sequence[Quiet]) -> pd.DataFrame:
-    """Chance a day of the next fault, by faults before and days since the repair."""
+    """Daily chance of the next fault, by faults before and days since the repair."""
     rows = []
     for name, is_meant in (("one", lambda n: n == 1), ("more", lambda n: n > 1), ("any", lambda _: True)):
         chosen = [each for each in times if is_meant(each.faults)]
@@ -88,7 +88,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record calls beyond chance: a week is a job of all hosts, slow are those that fail."""
+    """Hosts that host_record calls beyond chance, with a week as a job of all hosts, failing ones as slow."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [
@@ -103,7 +103,7 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """What the test names in all of the log and in its first half, and how often it errs."""
+    """Hosts that the test names in the whole log and in its first half, and how often it errs."""
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []

@@ -1,4 +1,4 @@
-"""What becomes of a fleet whose hosts are drained and whose jobs are changed, day by day."""
+"""The course of a fleet whose hosts are drained and whose jobs are changed, day by day."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,7 +12,7 @@ TERMS: Final = DrainTerms()
 
 @dataclass
 class Course:
-    """A fleet under a policy: what its actions returned and cost [GPU-hours].
+    """A fleet under a policy: savings and costs of its actions [GPU-hours].
 
     returned : by drains, and by changes of jobs
     drained, changed : hosts, and jobs with what was done, by the first day on which that holds
@@ -34,7 +34,7 @@ class Course:
         self.jobs = {job.job_id: job for job in self.world.fleet.jobs}
 
     def run(self, day: int) -> list[FleetJob]:
-        """Run a day: count what came back, and add its rows. Returns the jobs that ran, as they are now."""
+        """Run a day: count the savings, and add its rows. Returns the jobs that ran, as they are now."""
         world, serving = self.world, [job for job in self.jobs.values() if day in job.days]
         found = [world.results(job, day) for job in serving]
         self.warehouse.add({name: [each[name] for each in found] for name in ASKED} if found else {})
@@ -58,7 +58,7 @@ class Course:
         self.false += not any(self.world.is_slow(host, job, range(day + 1, day + 1 + TERMS.days)))
 
     def change(self, after: FleetJob, what: str, day: int) -> None:
-        """Restart a job as it is after a change, at the end of a day."""
+        """Restart a job in its changed form, at the end of a day."""
         self.cost += self._pause_gpu_hours(after)
         self.changed[after.job_id, what] = day + 1
         self.jobs[after.job_id] = after

@@ -1,4 +1,4 @@
-"""How well costs of unlike GPUs are known: generated jobs with mixed types, and the same with equal GPUs.
+"""Evaluate costs of different GPUs: generated jobs with mixed types, and the same with equal GPUs.
 
 python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
 """
@@ -27,7 +27,7 @@ MOST_OPS = 60_000
 
 
 class Judged(NamedTuple):
-    """One job: what is true, what was found, and how far figures are off.
+    """One job: the truth, the result, and the errors of its figures.
 
     true, found, flag : by cause; share of T_actual, whether it was said to hold, why not to trust it
     saved_error       : of mixed_hardware's time_saved_fraction
@@ -76,7 +76,7 @@ def judge(plan: JobPlan) -> Judged | None:
 
 
 def _cells(row: dict[str, Any], shape: JobShape) -> set[tuple[int, int]]:
-    """Workers that the culprits of a cause are, (dp_rank, pp_rank)."""
+    """Workers named by the culprits of a cause, (dp_rank, pp_rank)."""
     return {
         (dp_rank, pp_rank)
         for dp_rank, pp_rank in shape.cells

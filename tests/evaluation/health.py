@@ -1,4 +1,4 @@
-"""Evaluate what health explains: fleets whose hosts fall sick, with health that says so or does not.
+"""Evaluate explanations by health: fleets whose hosts become sick, with health that reports it or not.
 
 `python -m tests.evaluation.health --seed S` prints the tables. Jobs run, are recorded and simulated; health
 is written as lines, read, folded and put beside the culprits found. Seeds 0 to 99,999 are for tuning, those
@@ -34,17 +34,17 @@ from udfs.what_if import simulate_job
 
 FIRST: Final = date(2026, 1, 5)
 SHAPE: Final = JobShape(dp_size=4, pp_size=2, tp_size=8, microbatches=4, steps=16)
-"""A worker is a host."""
+"""Each worker runs on its own host."""
 _HOURS: Final = 10
 _TELLING: Final = ("throttle_thermal", "pcie_width", "ecc_uncorrected", "xid_63", "drained")
 _IDLE: Final = ("disk_full", "clock_drift", "fan")
 _KINDS: Final = {"precedes": 0.35, "coincides": 0.25, "clock apart": 0.15, "missing": 0.25}
-"""How the health of a host that falls sick begins, and how often."""
+"""Ways in which the health of a sick host begins, and their frequencies."""
 _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """A host that is sick in a job's steps. begins : None where it was before the first."""
+    """A host that is sick in a job's steps. begins : None if it was before the first."""
 
     host: str
     log_date: date
@@ -55,7 +55,7 @@ class Spell(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """What a fleet left, and the truth."""
+    """Logs and tables of a fleet, and the truth."""
 
     causes: pa.Table
     hosts: pa.Table
@@ -65,7 +65,7 @@ class Fleet(NamedTuple):
 
 
 def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
-    """Draw a fleet: jobs on hosts of their own, every second one with a host that falls sick."""
+    """Draw a fleet: jobs on their own hosts, every second one with a host that becomes sick."""
     rng = np.random.default_rng([seed, 37])
     causes, hosts, spells, lines = [], [], [], []
     unrelated: set[tuple[str, str, datetime]] = set()
@@ -138,7 +138,7 @@ def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
 def _unrelated(
     rng: np.random.Generator, day: date, host: str, lines: list[bytes]
 ) -> tuple[str, str, datetime]:
-    """Add health that has nothing to do with slowness, of a telling check as often as of any other."""
+    """Add health that is unrelated to slowness, as often of a telling check as of any other."""
     check = str(rng.choice([*_TELLING, *_IDLE]))
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=rng.uniform(0, 23.9))
     end = min(begin + timedelta(hours=float(np.exp(rng.uniform(-4, 2.5)))), _midnight_after(day))
@@ -149,7 +149,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """What a host says of a check: begin and end, only the begin, samples, or both ten times a second."""
+    """Events of a host's check: beginning and end, only the beginning, samples, or ten times a second."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]
@@ -257,7 +257,7 @@ def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge what health of hosts is said to explain."""
+    """Judge explanations by the health of hosts."""
     recall, totals = judged_fleets(args.seed, args.fleets)
     knowable = "A culprit is knowable if its host fell sick within the record and has health that says so."
     sections = [

@@ -1,4 +1,4 @@
-"""Faults put into recorded traces; what each costs is the change of the step time by it alone.
+"""Faults put into recorded traces; the cost of each is the change of the step time caused by it alone.
 
 Faults whose fix keeps the work, imbalances of stages and of data, are put in without adding work: what some
 computes gain, the others lose. So a perfect fix gives back the step time before.
@@ -16,7 +16,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints, Mask
 
 SOME_STEPS: Final = 0.4
-"""Share of the steps that a fault strikes which does not strike always."""
+"""Share of the steps that a fault strikes if it does not strike always."""
 HEAVY_SHARE: Final = 0.2
 """Share of a step's microbatches that are made heavier."""
 HIT_SHARE: Final = 0.5
@@ -27,7 +27,7 @@ STRENGTHS: Final = 10
 
 @dataclass(frozen=True)
 class Struck:
-    """A recording with a fault in it; cells: who is slow, where the fault is a slow worker."""
+    """A recording with a fault in it; cells: the slow workers, if the fault is a slow worker."""
 
     recording: Recording
     cells: frozenset[Cell] = frozenset()
@@ -35,7 +35,7 @@ class Struck:
 
 @dataclass(frozen=True)
 class Fault:
-    """What can be put into a trace.
+    """Faults that can be put into a trace.
 
     weakest, strongest : strength, in the unit that the function states
     """
@@ -47,7 +47,7 @@ class Fault:
     strongest: float
 
     def strength(self, number: int) -> float:
-        """One of STRENGTHS, each as many times the one before."""
+        """One of STRENGTHS, each the same multiple of the one before."""
         return float(np.geomspace(self.weakest, self.strongest, STRENGTHS)[number])
 
 
@@ -71,7 +71,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Some microbatches take 1 + excess times as long on all stages, the step's others less by as much."""
+    """Some microbatches take 1 + excess times as long on all stages, the step's others less to compensate."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -83,7 +83,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Computes of the last stage take 1 + excess times as long, those of the others less by as much."""
+    """Computes of the last stage take 1 + excess times as long, those of the others less to compensate."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1
@@ -144,7 +144,7 @@ def _slow_cell(recording: Recording, excess: float, rng: np.random.Generator, is
 
 
 def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
-    """Draw some of the steps, always as many; shape (step,)."""
+    """Draw some of the steps, always the same number; shape (step,)."""
     steps = len(recording.step)
     is_struck = np.zeros(steps, bool)
     is_struck[rng.permutation(steps)[: max(1, round(SOME_STEPS * steps))]] = True

@@ -1,4 +1,4 @@
-"""Generated jobs, each diagnosed and set beside its truth."""
+"""Generated jobs, each diagnosed and compared with its truth."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 
 NO_ANSWER: Final = "no answer"
-"""Flag of a cause that the diagnosis has no row for."""
+"""Flag of a cause for which the diagnosis has no row."""
 
 Row = dict[str, Any]
 Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Table]]
-"""Rows of rank_steps and the manifest in; tables job_slowdown and job_causes out, as of simulate_job."""
+"""Rows of rank_steps and the manifest in; tables job_slowdown and job_causes out, as from simulate_job."""
 
 
 @dataclass(frozen=True)
 class DiagnosedJob:
-    """What was said about a job.
+    """The diagnosis of a job.
 
     job    : row of job_slowdown; of a trace that was refused its status alone
     causes : rows of job_causes, by cause; none of a trace that was refused
@@ -44,7 +44,7 @@ class DiagnosedJob:
 
     @property
     def is_flagged(self) -> bool:
-        """Whether any cause has a flag, the unexplained rest among them."""
+        """Whether any cause has a flag, including the unexplained part."""
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
@@ -58,7 +58,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Cells that the culprit named worst stands for: null is all of them. Empty where none is named."""
+        """Cells of the culprit named worst: null means all of them. Empty if none is named."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         return frozenset(
             (dp_rank, pp_rank)
@@ -69,7 +69,7 @@ class DiagnosedJob:
 
 
 def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
-    """Let a job be diagnosed; a trace that is refused is an answer too, without causes."""
+    """Diagnose a job; a trace that is refused is an answer too, without causes."""
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
@@ -84,12 +84,12 @@ THRESHOLD: Final = 0.025
 SLOW_WORKER: Final = "slow_worker"
 COMMUNICATION: Final = "communication"
 FIGURES: Final = ("slowdown", "slow_worker_share", "last_stage_share", "forward_backward_correlation")
-"""The paper's S (Eq. 1), M_W (Eq. 5), M_S and correlation, as job_slowdown has them."""
+"""The paper's S (Eq. 1), M_W (Eq. 5), M_S and correlation, as in job_slowdown."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A job as drawn, but for some of its conditions.
+    """A job as drawn, except for some of its conditions.
 
     noise : standard deviation of the log of any op's time; None: as drawn
     steps : recorded steps; None: as drawn. Windows are then opened, because most begin after so few.
@@ -127,12 +127,12 @@ VARIANTS: Final = (
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
 ) -> list[Row]:
-    """Draw a job, and judge what is said of it; most_ops : most recorded ops, about."""
+    """Draw a job, and judge its diagnosis; most_ops : most recorded ops, approximately."""
     return judge_plan(variant.of(sample_job(seed, most_ops=most_ops)), variant.name, diagnose)
 
 
 def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """Run and record a job, let it be diagnosed, and run it again without each cause.
+    """Run and record a job, diagnose it, and run it again without each cause.
 
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in

@@ -38,7 +38,7 @@ from tests.evaluation.exposed import timeline_in_no_time
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 
 RUNS: Final = 4_000
-"""Runs over which what is chance in a truth is averaged."""
+"""Number of runs over which chance in a truth is averaged."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same 
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """The same collections: in every n-th step all workers take one of them behind their last op.
+    """The same collections: in every n-th step all workers take one of them after their last op.
 
     planned_steps : n
     """
@@ -78,7 +78,7 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the mean pause of such a step over all steps: how many of them are recorded is chance."""
+        """Spread the mean pause of such a step over all steps: the number of recorded ones is chance."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -108,7 +108,7 @@ class OtherWeights(Mechanism):
 
 
 class Run(NamedTuple):
-    """A job with the trouble that a mitigation is for, and what else it has.
+    """A job with the fault that a mitigation is for, and its other faults.
 
     layers : of each chunk of the model
     advice : plan of the mitigation; None where it has no answer
@@ -121,7 +121,7 @@ class Run(NamedTuple):
     advice: str | None
 
     def with_instead(self, *mechanisms: Mechanism) -> JobPlan:
-        """Return the job's plan with these in place of the trouble."""
+        """Return the job's plan with these in place of the fault."""
         return replace(self.plan, mechanisms=[*mechanisms, *self.others])
 
 
@@ -166,16 +166,16 @@ INSTEAD: Final[dict[str, Callable[[Run], tuple[Mechanism, ...]]]] = {
     SEQUENCES: _packed,
     COLLECTIONS: _planned,
 }
-"""By mitigation of work or pauses, the mechanisms that a job has in place of the trouble."""
+"""For each mitigation of work or pauses, the mechanisms that replace the fault."""
 
 
 def _changed_s(mitigation: str, run: Run) -> float:
-    """Mean step time of a job with what was advised. [s]"""
+    """Mean step time of a job with the advised mitigation. [s]"""
     return step_s(run.with_instead(*INSTEAD[mitigation](run)))
 
 
 def _host_exchanged(run: Run) -> float:
-    host, trouble = re.findall(r"exchange (\S+) for", run.advice or "exchange nothing for")[0], run.trouble
+    host, trouble = re.findall(r"replace (\S+) by", run.advice or "replace nothing by")[0], run.trouble
     own = [trouble.host] if isinstance(trouble, SickHost) else []
     if isinstance(trouble, OneWorker):
         rank = run.plan.shape.rank(trouble.dp_rank, trouble.pp_rank)
@@ -184,7 +184,7 @@ def _host_exchanged(run: Run) -> float:
 
 
 def _replica_removed(run: Run) -> float:
-    """Time for as many samples, by the other replicas alone. [s]"""
+    """Time for the same number of samples, by the other replicas alone. [s]"""
     simulation, replicas = Simulation(run.plan), run.plan.shape.dp_size
     if run.advice is None:
         return step_s(run.plan)

@@ -1,4 +1,4 @@
-"""Evaluate what mitigations return: jobs are drawn with the trouble, and run once more with the mitigation.
+"""Evaluate what mitigations save: jobs are drawn with the fault, and rerun with the mitigation.
 
 `python -m tests.evaluation.mitigations --seed S` prints the tables; mitigated_runs says how the second run is
 made. Checkpoint intervals are judged over many runs that fail as often. Seeds 0 to 99,999 are for tuning,
@@ -37,13 +37,13 @@ NOTE: Final = (
 LAYERS_OF_CHUNK: Final = (4, 13)
 """Least number of layers of a chunk, and one more than the most."""
 NEAR: Final = 1.0
-"""Error that is asked for [% of the step]."""
+"""Largest error that is wanted [% of the step]."""
 SURE: Final = 1.0
-"""A direction is judged where that much is really saved or lost [% of the step]."""
+"""A direction is judged if this much is really saved or lost [% of the step]."""
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
-    """Draw a job with the trouble and compare; None where it has none, or is not analysed."""
+    """Draw a job with the fault and compare; None if it has none, or is not analysed."""
     if mitigation == CHECKPOINTS:
         return _judge_checkpoints(seed)
     case, plan = CASES[mitigation], sample_job(seed, most_ops=most_ops)
@@ -85,18 +85,18 @@ def _row(seed: int, mitigation: str, answer: Mitigation | None, true: float, *, 
 
 
 def _is_apart(other: Mechanism, trouble: Mechanism) -> bool:
-    """Whether a fault that the job also has is of another cause."""
+    """Whether a fault that the job also has belongs to another cause."""
     return other.cause != trouble.cause
 
 
 @cache
 def _healthy() -> GeneratedJob:
-    """Return a job whose steps say nothing of checkpoints."""
+    """Return a job whose steps say nothing about checkpoints."""
     return recorded_job(Simulation(JobPlan(JobShape(dp_size=2, steps=10), seed=1)))
 
 
 def _judge_checkpoints(seed: int) -> Row:
-    """Draw a run that fails some times, and run it often with the interval that it has and with the best."""
+    """Draw a run that fails some times, and run it often with its own interval and with the best."""
     rng = child_rng(seed, "checkpoints")
     steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
     save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))
@@ -121,7 +121,7 @@ def _judge_checkpoints(seed: int) -> Row:
 
 
 def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], between_s: float) -> float:
-    """Mean time of runs that fail at random, once in so much time of work on average. [s]"""
+    """Mean time of runs that fail at random, once in this time of work on average. [s]"""
     steps, step_s, every = len(steps_s), float(steps_s[0]), habits.save_every
     idle_s = habits.outage_s + habits.startup_s + habits.slow_first_s
     total_s, done = np.full(RUNS, habits.startup_s + habits.slow_first_s), np.zeros(RUNS)
@@ -173,7 +173,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge what mitigations return."""
+    """Judge the savings of mitigations."""
     judged: list[Row] = []
     last = args.seed
     for mitigation in (args.only,) if args.only else (*CASES, CHECKPOINTS):

@@ -23,7 +23,7 @@ from udfs.what_if import simulate_job
 GENERATED: Final = "as the demo draws them"
 MOST_OFF_S: Final = 0.05
 MOST_DRIFT: Final = 1e-4
-"""Clocks of hosts are off by as much; [s/s]."""
+"""Clocks of hosts are off by up to this; [s/s]."""
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 TITLES: Final = (
     "kind", "jobs", "S within the bounds", "width, median, worst", "on other clocks, within the bounds",
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """By how much other clocks change a bound."""
+        """Largest change of a bound by other clocks."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 def drawn(seed: int, kind: str) -> Job | None:
-    """One job; None where the full one is not analysed, or has no pipeline."""
+    """One job; None if the full one is not analysed, or has no pipeline."""
     if kind == GENERATED:
         return _generated(seed)
     found = draw(seed, kind)
@@ -96,7 +96,7 @@ def without_transfers(rank_steps: pa.Table) -> pa.Table:
 
 
 def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
-    """The rows on a host for each rank, whose clocks are off and drift."""
+    """The rows with a separate host for each rank, whose clocks are off and drift."""
     rng = np.random.default_rng([317, seed])
     ranks, zero_us = (np.asarray(rank_steps.column(name)) for name in ("rank", "t0_us"))
     offset_us = 1e6 * rng.uniform(-MOST_OFF_S, MOST_OFF_S, ranks.max() + 1)
@@ -107,7 +107,7 @@ def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
 
 
 def judged(job: Job, seed: int) -> Outcome:
-    """Strip a job of its transfers, and see what is said of it."""
+    """Remove a job's transfers, and compare the results."""
     stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": Transfers.ABSENT}
     bounds = []
     largest = None
@@ -140,7 +140,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Draw, strip, print."""
+    """Draw, remove transfers, print."""
     parser = argparse.ArgumentParser(prog="tests.evaluation.partial")
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)

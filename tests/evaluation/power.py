@@ -34,7 +34,7 @@ COMPUTING: Final = ("forward-compute", "backward-compute", "optimizer")
 RELATIONS: Final = ("one beat", "nearly one beat", "one beat, apart", "another beat")
 """How the second of two jobs runs beside the first; the first two are in phase."""
 SLOWER_THAN_STEPS: Final = 1.05
-"""Beat over the longest step: a step ends before the next begins."""
+"""Interval of steps over the longest step: a step ends before the next begins."""
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ def truth(simulation: Simulation) -> Truth:
 
 
 def power_row(plan: JobPlan) -> Row | None:
-    """The row of job_power of a job; None where it has none."""
+    """The row of job_power of a job; None if it has none."""
     job = recorded_job(Simulation(plan))
     try:
         rows = simulate_job(job.rank_steps, job.manifest, SimulationSettings(diagnosed=False))[JOB_POWER]
@@ -91,7 +91,7 @@ def power_row(plan: JobPlan) -> Row | None:
 
 
 def judge(seed: int, most_ops: int = 15_000) -> Row | None:
-    """Draw a job, and compare its swing with the true one; None where it has no result."""
+    """Draw a job, and compare its swing with the true one; None if it has no result."""
     plan = sample_job(seed, most_ops=most_ops)
     found = power_row(plan)
     if found is None:
@@ -111,7 +111,7 @@ def judge(seed: int, most_ops: int = 15_000) -> Row | None:
 
 
 def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
-    """Draw a job and another with the same plan and other draws; say whether they are found in phase.
+    """Draw a job and another with the same plan and other draws; return whether they are found in phase.
 
     None where one has no result, or too few steps.
     """
@@ -163,7 +163,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
 
 
 def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> float:
-    """How far a job's peak is found from the true one, in periods of the dominant component."""
+    """How far a job's estimated peak is from the true one, in periods of the dominant component."""
     if row is None or row["peak_us"] is None:
         return np.nan
     first, last = plan.step_numbers[0], plan.step_numbers[-1]
@@ -173,7 +173,7 @@ def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> f
 
 
 def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
-    """Rows of power_in_phase of two units; None where one has no result."""
+    """Rows of power_in_phase of two units; None if one has no result."""
     if len(rows) < 2:
         return None
     day = datetime.fromtimestamp(rows[0]["first_us"] * 1e-6, UTC).date()

@@ -1,4 +1,4 @@
-"""The published traces: what the diagnosis says of them, and of faults injected into them."""
+"""The published traces: their diagnosis, and that of faults injected into them."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -60,7 +60,7 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
 
 
 def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
-    """Put a fault into a trace and compare what is said of it with what was said before.
+    """Put a fault into a trace and compare its diagnosis with the one before.
 
     The places it strikes are drawn from fixed seeds. Fractions are of the actual step time with the fault.
     true         : step time that the fault costs
@@ -102,7 +102,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
 
 @cache
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
-    """A trace taken apart, its mean step time [s], and what is said of it without a fault."""
+    """A trace as durations and launch delays, its mean step time [s], and its diagnosis without a fault."""
     trace = read_published(folder)
     recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
     answers = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
@@ -146,7 +146,7 @@ def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """All rows that the diagnosis gives for a published trace, the unexplained rest among them."""
+    """All rows that the diagnosis gives for a published trace, including the unexplained part."""
     trace = read_published(folder)
     return [
         {

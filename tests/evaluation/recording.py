@@ -1,4 +1,4 @@
-"""A recorded trace taken apart into durations and launch delays, and put together again after a change.
+"""A recorded trace split into durations and launch delays, and put together again after a change.
 
 With all durations and delays as they were, the replay gives the recorded times; with some changed, it gives
 the times that would have been recorded, every later op moved along.
@@ -23,7 +23,7 @@ from udfs.simulate.rank_rows import replayed_rows
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of a job whose steps and dp ranks all did the same in the same order.
+    """Recorded ops of a job whose steps and dp ranks all did the same in the same order.
 
     duration_s : shape (op, step, dp_rank); transfers in a rendezvous. [s]
     delay_s    : same shape; launch delays. [s]
@@ -44,7 +44,7 @@ class Recording:
     rank: Ints
 
     def computes(self, op_type: int | None = None, stage: int | None = None) -> Ints:
-        """Numbers of the computes, of one direction or of one stage where it is given."""
+        """Numbers of the computes, of one direction or of one stage if it is given."""
         kinds = ot.COMPUTE if op_type is None else (op_type,)
         is_one = np.isin(self.op_type, kinds) & ((stage is None) | (self.stage == stage))
         return np.flatnonzero(is_one)
@@ -63,7 +63,7 @@ class Recording:
         )
 
     def without_waiting(self) -> "Recording":
-        """Return the same job with only those delays that are surely none of waiting.
+        """Return the same job with only those delays that are surely not waiting.
 
         Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
         real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
@@ -116,7 +116,7 @@ class Recording:
 
 
 def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Recording:
-    """Take a job apart.
+    """Split a job into durations and delays.
 
     raises : ValueError where its steps or dp ranks differ in what they did.
     """

@@ -30,7 +30,7 @@ class Section:
 
 
 def percent(column: "pd.Series[bool]") -> float:
-    """Share that is true of what is known. [%]"""
+    """True share of the known ones. [%]"""
     known = column.dropna()
     return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
 
@@ -58,7 +58,7 @@ def rendered(heading: str, sections: Sequence[Section], form: str) -> str:
 
 
 def _table(rows: pd.DataFrame, form: str) -> str:
-    """One table, its cells as people read them."""
+    """One table, its cells formatted for people."""
     if rows.empty:
         return "None."
     names = [str(name) for name in rows.columns]
@@ -70,7 +70,7 @@ def _table(rows: pd.DataFrame, form: str) -> str:
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows with exact numbers; JSON knows no nan."""
+    """Rows with exact numbers; JSON has no nan."""
     return [
         {str(name): None if _is_missing(value) else value for name, value in row.items()}
         for row in rows.to_dict(orient="records")

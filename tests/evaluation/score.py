@@ -15,7 +15,7 @@ Frame = pd.DataFrame
 
 @dataclass(frozen=True)
 class JobClass:
-    """Answers that are judged together, and what they are to reach; None where nothing is asked.
+    """Answers that are judged together, and their targets; None if there is no target.
 
     mae, p95   : errors, as fractions of the actual step time
     jobs_share : part of all jobs that the class is to hold
@@ -57,7 +57,7 @@ INDICATORS: Final = (
     ("stage_imbalance", "M_S >= 0.5", "last_stage_share", operator.ge, 0.5),
     ("data_imbalance", "correlation >= 0.9", "forward_backward_correlation", operator.ge, 0.9),
 )
-"""The paper's figures that stand for a cause: the cause, in words, and of which column they are."""
+"""The paper's indicators of a cause: the cause, the indicator in words, and its column."""
 
 CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Bins of the predicted saving, each with its upper edge."""
@@ -116,7 +116,7 @@ def by_cause(answers: Frame) -> Frame:
 
 
 def healthy_labels(answers: Frame) -> Frame:
-    """Labels that jobs without a fault got although the truth has none, and of which cause."""
+    """Labels that jobs without a fault got although the truth has none, by cause."""
     wrong, jobs = answers[answers.is_cause & ~answers.is_true], answers.seed.nunique()
     labelled = {"any": wrong.seed.nunique()}
     labelled |= {cause: int((wrong.cause == cause).sum()) for cause in answers.cause.unique()}
@@ -127,7 +127,7 @@ def healthy_labels(answers: Frame) -> Frame:
 
 
 def located(answers: Frame) -> Frame:
-    """Of jobs with a true slow worker, in how many the cell named worst is one that is truly slow."""
+    """In how many jobs with a true slow worker the cell named worst is truly slow."""
     rows = []
     for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
@@ -148,7 +148,7 @@ def located(answers: Frame) -> Frame:
 
 
 def calibration(answers: Frame) -> Frame:
-    """Mean true saving in bins of the predicted one; the first and the last bin take what lies beyond."""
+    """Mean true saving in bins of the predicted one; the first and the last bin are open."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
     bins = [answers[place == number] for number in range(len(edges) - 1)]
@@ -164,7 +164,7 @@ def calibration(answers: Frame) -> Frame:
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:
-    """Scores of the same jobs under other conditions, and what these cost in F1."""
+    """Scores of the same jobs under other conditions, and the resulting loss of F1."""
     rows = []
     for name in names:
         each = CLASSES[name]
@@ -252,5 +252,5 @@ def _ratio(part: int, whole: int) -> float:
 
 
 def percent(fraction: float | None) -> float | None:
-    """Return a fraction in percent; None stays."""
+    """Return a fraction in percent; None stays None."""
     return None if fraction is None else 100 * fraction

@@ -94,6 +94,6 @@ SKEWS: Final[dict[str, Drawing]] = {
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:
-    """Clocks of a job's hosts, off in one of the ways of SKEWS; in any of them where none is named."""
+    """Clocks of a job's hosts, off in one of the ways of SKEWS; in any of them if none is named."""
     chosen = skew or str(rng.choice(list(SKEWS)))
     return HostClocks(tuple(SKEWS[chosen](rng, hosts, steps)))

@@ -53,7 +53,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("skew", SKEWS)
 def test_every_skew_is_undone(skew: str) -> None:
-    """A job of 24 steps, dp 6 and pp 4, on 12 hosts, whose slowdown all of these bend."""
+    """A job of 24 steps, dp 6 and pp 4, on 12 hosts, whose slowdown all of these change."""
     found = judge(8, skew, most_ops=6_000)
     assert found is not None
     assert found["ignored_error"] > 1e-3

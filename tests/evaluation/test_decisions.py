@@ -1,4 +1,4 @@
-"""Mornings of an engineer: what is done, when, and what it returns."""
+"""Mornings of an engineer: what is done, when, and what it saves."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The command: what it prints, and what it says where it cannot."""
+"""The command: what it prints, and its error if it cannot."""
 
 import json
 from pathlib import Path

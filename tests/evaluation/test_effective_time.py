@@ -1,4 +1,4 @@
-"""What is said of effective time, of a few generated runs; the command judges many."""
+"""Reported effective time of a few generated runs; the command judges many."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The truth about exposed communication, and how near the simulator comes to it."""
+"""The truth about exposed communication, and how accurate the simulator is."""
 
 import json
 

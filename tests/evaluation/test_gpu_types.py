@@ -1,4 +1,4 @@
-"""The command on a few jobs: unlike types are found, equal ones are not."""
+"""The command on a few jobs: different types are found, equal ones are not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What health is said to explain, of a few fleets; the command judges many."""
+"""Explanations by health, for a few fleets; the command judges many."""
 
 import pytest
 

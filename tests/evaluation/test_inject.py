@@ -33,7 +33,7 @@ from udfs.what_if import simulate_job
 PIPELINE = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=5)
 Strike = Callable[[Recording, float, np.random.Generator], inject.Struck]
 TICK_S = 2e-7
-"""Logs keep a tenth of a microsecond of start and of duration."""
+"""Logs store a tenth of a microsecond of start and of duration."""
 
 
 def generated(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> GeneratedJob:
@@ -143,7 +143,7 @@ def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
 def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
-    """A diagnosis that always finds a tenth too much, of a fault and of what the job had before."""
+    """A diagnosis that always finds a tenth too much, for a fault and for the job before it."""
     folder = trace_folders(published_traces)[1]
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause

@@ -1,4 +1,4 @@
-"""Generated jobs beside their truth: what a diagnosis says is what is judged."""
+"""Generated jobs beside their truth: the diagnosis's answers are what is judged."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -44,7 +44,7 @@ def truth(seed: int) -> Truth:
 
 @cache
 def slow_worker_seed() -> int:
-    """First job of more than one worker that a slow one costs at least 2.5 %."""
+    """First job of more than one worker that loses at least 2.5 % to a slow one."""
     for seed in range(100):
         shape = drawn(seed).shape
         if shape.dp_size * shape.pp_size > 1 and truth(seed).time_saved_fraction["slow_worker"] >= 0.025:

@@ -1,4 +1,4 @@
-"""Scores of answers worked out by hand, and tables of them as people and programs get them."""
+"""Scores of answers computed by hand, and tables of them for people and programs."""
 
 import json
 import math

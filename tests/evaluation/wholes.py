@@ -1,4 +1,4 @@
-"""Evaluate the time that faster roles save a whole, beside wholes that were run again with the faster role.
+"""Evaluate the time that faster roles save a whole, beside reruns of the wholes with the faster role.
 
 `python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
 those from 1,000,000 on are kept for evaluation.
@@ -30,7 +30,7 @@ SCENARIOS: Final = {"if_fixed": False, "if_ideal": False, "if_twice_as_fast": Tr
 
 
 def judge(seed: int) -> list[Row]:
-    """Draw a whole; what is said of each of its roles, and the truth. None of a trace that is refused."""
+    """Draw a whole; what is said of each of its roles, and the truth. None if a trace is refused."""
     whole = sample_whole(seed)
     try:
         effects = answered(whole)
@@ -80,7 +80,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of whole and scenario: roles with an answer, what is saved in truth, errors."""
+    """One row per kind of whole and scenario: roles with an answer, true saving, errors."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]

@@ -1,4 +1,4 @@
-"""What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
+"""Shared by tests of jobs: a small history, done once, with copies to damage; and the demo, made once."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ from tests.support.stores import BUCKET, Server, s3_server, upload
 
 @dataclass(frozen=True)
 class Demo:
-    """The demo as its command left it: its warehouse, and what it printed."""
+    """The demo as its command left it: its warehouse, and its output."""
 
     warehouse: Path
     printed: str
@@ -62,7 +62,7 @@ def ask(call: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning.
+    """Tests of the filled history are slow: each of its backfills runs all phases, a minute of planning.
 
     So is the whole demo.
     """
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def filled(
     spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[History]:
-    """Two jobs on two finished days, backfilled in one batch; to look at, not to write to."""
+    """Two jobs on two finished days, backfilled in one batch; read-only."""
     history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
     for day in DAYS:
         for job in JOB_IDS:
@@ -89,7 +89,7 @@ def filled(
 
 @pytest.fixture(scope="session")
 def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole demo, made once by its command for all processes of tests; to look at, not to write to."""
+    """The whole demo, made once by its command for all processes of tests; read-only."""
     assert published_traces.is_dir()
     of_run = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -109,13 +109,13 @@ def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> De
 
 @pytest.fixture
 def history(filled: History, tmp_path: Path) -> History:
-    """A copy to spoil."""
+    """A copy to damage."""
     return copy_of(filled, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A store that this process and what it starts reach by the environment."""
+    """A store that this process and its children reach by the environment."""
     with s3_server() as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""One run analysed from its folder: the figures of a night, what it prints, what it says of other folders."""
+"""One run analysed from its folder: the figures of a night, its output, its errors for other folders."""
 
 import json
 import math
@@ -43,7 +43,7 @@ FACTS = ("log_date", "job_id", "run_id")
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two generated jobs on one day; to look at, not to write to."""
+    """Two generated jobs on one day; read-only."""
     folder = tmp_path_factory.mktemp("fleet") / "landing"
     assert make_fleet.main(["--landing", str(folder), *SLOW_JOB]) == 0
     return folder
@@ -51,13 +51,13 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart library takes seconds to put together: its tests do that."""
+    """The chart library takes seconds to build: its tests do that."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
 
 
 @pytest.fixture
 def run(landing: Path, tmp_path: Path) -> Path:
-    """A copy of one run's folder, to spoil."""
+    """A copy of one run's folder, to damage."""
     return shutil.copytree(run_folders(landing)[0], tmp_path / "run")
 
 
@@ -121,7 +121,7 @@ def test_events_of_the_run_say_what_its_hours_were_spent_on(
     status, said, _ = analyse(run)
     assert status == 0
     assert "2 starts, 1 failure, 0 checkpoints." in said
-    assert "What its GPU-hours were spent on" in (tmp_path / "page.html").read_text()
+    assert "How its GPU-hours were spent" in (tmp_path / "page.html").read_text()
     (row,) = analysis(runs_in(run)[0]).tables.further[JOB_TIME]
     assert row["startup_gpu_hours"] == pytest.approx(0.6 * fields["world_size"])
     assert row["outage_s"] == 36 * 60
@@ -177,7 +177,7 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
 ) -> None:
-    """Where a cause must save the whole step to hold, all that is lost is unexplained."""
+    """If a cause must save the whole step to hold, all loss is unexplained."""
     monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
     _, said, _ = analyse(run)
     (found,) = json.loads(analyse(run, "--format", "json")[1])
@@ -260,7 +260,7 @@ def test_odd_names_are_spelt_out_and_end_nothing(run: Path, analyse: Analyse, jo
 
 def test_a_day_is_no_name_of_a_run_outside_a_landing(run: Path, analyse: Analyse) -> None:
     status, _, said = analyse(run, "--log-date", f"{FIRST_DAY}")
-    assert (status, "no folder here names a log date: leave --log-date out" in said) == (2, True)
+    assert (status, "no folder here names a log date: omit --log-date" in said) == (2, True)
 
 
 def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_the_current_folder(

@@ -1,4 +1,4 @@
-"""Backfill: what is done and unchanged is skipped; all else is done."""
+"""Backfill: what is done and unchanged is skipped; everything else is done."""
 
 import shutil
 
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """If the data has gone back to what it was, nothing is done."""
+    """If the data have returned to their former state, nothing is done."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)
@@ -186,7 +186,7 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
 
 
 def test_results_stay_when_ingested_tables_are_cleared_away(history: History) -> None:
-    """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
+    """If rank_steps is cleared, the fingerprints of its ingest go too; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)
     history.clear(UNIT_FINGERPRINTS, {"stage": Phase.INGEST})

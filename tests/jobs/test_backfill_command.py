@@ -18,7 +18,7 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the history of runs ingest does 4,096 bytes in 12.5 s; other phases have none."""
+    """In the history of runs, ingest processes 4,096 bytes in 12.5 s; other phases have none."""
     history.put("alpha", DAYS[-1], slow=2.0)
     runs = table_rows(PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)

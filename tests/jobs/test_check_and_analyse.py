@@ -1,4 +1,4 @@
-"""`convert --check` and `analyse` say the same of one folder, and of a bad layout what would mend it."""
+"""`convert --check` and `analyse` say the same of one folder, and suggest the same fix for a bad layout."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def timers(folder: Path) -> None:
 
 
 def named_job(folder: Path) -> None:
-    """A job.json that names the job and not its run."""
+    """A job.json that names the job but not its run."""
     kineto(folder, {"job_id": "another"})
 
 

@@ -1,4 +1,4 @@
-"""The project on a real standalone cluster: master and worker processes, executors without our folder."""
+"""The project on a real standalone cluster, whose executors lack the project's folder."""
 
 import subprocess
 import sys

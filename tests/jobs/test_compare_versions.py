@@ -32,7 +32,7 @@ UNIT = (date(2026, 1, 5), "gpt-175b", "r3")
 def compared(
     spark: SparkSession, change: Mapping[str, Any], causes: tuple[str, ...] = ("slow_worker",)
 ) -> list[dict[str, Any]]:
-    """What changed_units returns for one unit with this change in the new results."""
+    """Rows of changed_units for one unit with this change in the new results."""
     current = results_with_causes(frame(spark, JOB_SLOWDOWN), frame(spark, JOB_CAUSES))
     rows = [{"cause": cause} for cause in causes]
     new = results_with_causes(frame(spark, JOB_SLOWDOWN, [change]), frame(spark, JOB_CAUSES, rows))

@@ -1,4 +1,4 @@
-"""The console command: all commands by what they are for, and what each says of wrong arguments."""
+"""The console command: all commands by purpose, and the error of each for wrong arguments."""
 
 import shlex
 import subprocess
@@ -49,10 +49,10 @@ night --log-date 20260105 => Invalid value for '--log-date': '20260105' is not a
 night --log-date 2026-W01-1 => Invalid value for '--log-date': '2026-W01-1' is not a date
 night --log-date DAY --land x => No such option '--land'. Did you mean '--landing'?
 night --log-date DAY --settings absent.toml => absent.toml: No such file or directory
-RELEASE a => Invalid value for '--accept': 'a' is not table.expectation, as the refusal named it
+RELEASE a => Invalid value for '--accept': 'a' is not table.expectation, as named in the refusal
 release --log-date DAY --by ' ' --because b --accept a.b => Invalid value for '--by': must not be empty
 release --log-date DAY --by a --because ' ' --accept a.b => Invalid value for '--because': must not be
-RELEASE stage_slowdown.key_is_unique => Invalid value for '--accept': stage_slowdown.key_is_unique: without it
+RELEASE stage_slowdown.key_is_unique => Invalid value for '--accept': stage_slowdown.key_is_unique cannot
 backfill --from 2026-01-06 --to DAY => --to DAY lies before --from 2026-01-06
 describe job_slowdwn => Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?
 describe --html /nowhere/at/all.html => --html: /nowhere/at/all.html: No such file or directory
@@ -87,7 +87,7 @@ query '' => only one SELECT can be asked
 fix-effect --date DAY => give one of --job-id, --team, --host, --fleet
 fix-effect --date DAY --team a --job-id b => give one of --job-id, --team, --host, --fleet
 fix-effect --date DAY --fleet --label b => Invalid value for '--label': 'b' is not a label such as
-fleet --landing s3://b/l --jobs 2 => Invalid value for '--landing': s3://b/l is a URL: name a place on
+fleet --landing s3://b/l --jobs 2 => Invalid value for '--landing': s3://b/l is a URL: name a path on
 fix-effect --date DAY --fleet --days 0 => Invalid value for '--days': 0 is less than 1
 fix-effect --date DAY --fleet --confidence 95 => Invalid value for '--confidence': '95' is not a prob
 fix-effect --date DAY --team languge => no team languge: did you mean language?
@@ -104,7 +104,7 @@ what-if --job-id zzz --fix TRUE => no job zzz: choose from bad, llm-a, llm-b
 what-if --job-id llm-b --fix TRUE => job llm-b has several runs, name one by --run-id: run r1 on DAY, ru
 what-if --job-id llm-a --log-date 2026-01-09 --fix TRUE => job llm-a has nothing on 2026-01-09: it has run
 what-if --job-id llm-a --run-id r1 --fix TRUE => job llm-a has no run r1: it has run r3 on DAY,
-what-if UNIT --fix pause --set 0.5 => --set (factor): scales the ops of a predicate, and pause is a cause
+what-if UNIT --fix pause --set 0.5 => --set (factor) scales the ops of a predicate, but pause is a cause
 what-if UNIT --fix FALSE => no op of this unit matches FALSE
 what-if UNIT --fix TRUE --fix 'pp_rank = 8' => no op of this unit matches pp_rank = 8: its pp_rank is 0 to 0
 what-if UNIT --fix "host = 'nod-1'" => no op of this unit matches host = 'nod-1': no host nod-1: did you
@@ -113,14 +113,14 @@ timeline UNIT --step 8 => no step 8 among the 1 complete ones, 7 to 7: next to i
 timeline UNIT --worker 2,0 => --worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0
 timeline UNIT --worker 7 => --worker 7: no worker is replayed by that rank; name it as DP,PP
 timeline UNIT --worker a => Invalid value for '--worker': 'a' is not a whole number
-drain --days 61 => Invalid value for '--days': 61 days are more than the 60 that hosts are judged by
+drain --days 61 => Invalid value for '--days': 61 days are more than the 60 by which hosts are judged
 drain --limit 99999999999999999999 => Invalid value for '--limit': 999999999999... is too large
 timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
 timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
 timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
 job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
 """
-"""Command lines, and how the one line begins that each gives."""
+"""Command lines, and how the one-line error of each begins."""
 
 
 @pytest.fixture(scope="module")

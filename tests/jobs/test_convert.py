@@ -1,4 +1,4 @@
-"""The command that makes rank logs of other tools' logs, or only says what is in them."""
+"""The command that converts other tools' logs to rank logs, or only prints their contents."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
         "5,120 ops of 4 ranks in 20 steps",
         "Not analysed: computes without transfers (computes without transfers in 18 steps",
-        "files: LICENSE, not a name of a log",
+        "files: LICENSE is not a name of a log",
         "ms without a name",
     ):
         assert words in printed
@@ -97,7 +97,7 @@ def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: st
     ("content", "exit_status", "words"),
     [
         (b"elapsed time per iteration (ms): 714.9", 1, "Megatron's timers: sums over.*Record single ops"),
-        (b"loss 2.3", 1, "no format that is read. jobs/landing/formats/README.md lists"),
+        (b"loss 2.3", 1, "not a known format. jobs/landing/formats/README.md lists"),
         (as_json([op(), STAGE])[:-9], 1, "not JSON to its end"),
     ],
 )
@@ -119,7 +119,7 @@ def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path
     status, printed, _ = call(main, tmp_path, "--check")
     assert status == 1
     first, *judged = printed.splitlines()
-    assert first.startswith("rank-0.jsonl: a landing takes it as it is. Nothing to convert: ")
+    assert first.startswith("rank-0.jsonl: a landing reads it unchanged. Nothing to convert: ")
     assert first.endswith(f"straggler analyse {tmp_path}")
     _, analysed, _ = call(analyse.main, tmp_path, "--page", tmp_path / "page.html")
     assert judged[0].startswith("Not analysed: no manifest (job.json)")

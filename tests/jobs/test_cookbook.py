@@ -1,4 +1,4 @@
-"""The cookbook: every question is understood, and its answers are those that the demo's fleet gives."""
+"""The cookbook: every question is understood, and its answers are those of the demo's fleet."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.jobs.conftest import Demo
 
 PRINTED = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
 ROUNDED = 1e-9
-"""Relative: answers are rounded by their SQL; what is left is how a number is written."""
+"""Relative: answers are rounded by their SQL; the rest is how a number is written."""
 
 
 def chapters(text: str) -> list[str]:
@@ -19,7 +19,7 @@ def chapters(text: str) -> list[str]:
 
 
 def cells(chapter: str) -> list[list[str]]:
-    """Cells of the table of an answer, its head first."""
+    """Cells of the table of an answer, its header first."""
     lines = [line for line in chapter.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [rows[0], *rows[2:]]

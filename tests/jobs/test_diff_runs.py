@@ -52,7 +52,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a night makes of the landing, before it revises; recorded ops of the first day have expired."""
+    """Night results of the landing, before it revises; recorded ops of the first day have expired."""
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
     jobs: list[dict[str, Any]] = []
     for run in runs_in(landing):
@@ -208,5 +208,5 @@ def test_without_recorded_ops_the_page_has_the_parts_alone(ask: Ask, warehouse: 
     said = ask(main, f"llm@{DAYS[0]}", f"llm@{DAYS[2]}", "--page", file)
     assert said.status == 0
     page = Page(file.read_bytes())
-    assert "What the difference is made of" in page.text
+    assert "Parts of the difference" in page.text
     assert not page.all("svg", "aria-label")

@@ -1,4 +1,4 @@
-"""The command drain over a warehouse, what the night and the page say of it, and its evaluations."""
+"""The command drain over a warehouse, the drain on the night's summary and the page, and its evaluations."""
 
 import json
 from dataclasses import replace

@@ -30,10 +30,10 @@ def simulate(rows, facts, *more, **named):
     return simulated(rows, facts, *more, **named)
 content.UnitFiles.content, batches.simulate_job = killing, simulate
 """
-"""What Python reads first in every worker of Spark's."""
+"""The module that Python reads first in every worker of Spark's."""
 
 JOBS: Final = ("good-1", "good-2", "good-3", "kills-ingest", "kills-simulate")
-KILLED: Final = "it ended the process that did it: killed by SIGKILL, with"
+KILLED: Final = "it ended its process: killed by SIGKILL, with"
 
 
 def test_a_unit_that_kills_its_worker_costs_itself(tmp_path: Path) -> None:

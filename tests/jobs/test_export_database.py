@@ -72,14 +72,14 @@ def test_the_old_file_stays_where_the_new_cannot_be_written(
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
 def test_only_a_new_or_a_regular_file_is_replaced(ask: Ask, tmp_path: Path, kind: str) -> None:
-    """A device by its name: what renames over /dev/null breaks the machine."""
+    """A device by its name: renaming over /dev/null would break the machine."""
     target, other = tmp_path / "fleet.duckdb", tmp_path / "other"
     other.write_text("before")
     {"fifo": os.mkfifo, "link": lambda at: at.symlink_to(other), "folder": Path.mkdir}[kind](target)
     before = target.lstat()
     status, out, said = ask(main, target)
     assert (status, out) == (2, "")
-    only = "only a new or a regular file is written, no link, folder or device"
+    only = "only a new or a regular file can be written, not a link, folder or device"
     assert said == f"export_database: error: {target}: {only}\n"
     assert (target.lstat().st_ino, target.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert {*tmp_path.iterdir()} == {target, other}

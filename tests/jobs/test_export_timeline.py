@@ -1,4 +1,4 @@
-"""The export_timeline command: which step it takes, what it writes, and what it says of what it cannot."""
+"""The export_timeline command: which step it chooses, what it writes, and its errors."""
 
 import gzip
 import json

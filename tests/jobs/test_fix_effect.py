@@ -1,4 +1,4 @@
-"""The command: planted effects are found, others are not, and what it says of wrong arguments."""
+"""The command: planted effects are found, others are not, and its errors for wrong arguments."""
 
 import json
 from collections.abc import Callable

@@ -38,7 +38,7 @@ from tests.support.night import Landing as Made
 from tests.support.random_jobs import generate_job
 
 DURATIONS: Final = random_durations(3, is_sharded=True, ranks=4)
-"""Of a job with traces of torch.profiler, whose last rank is slow."""
+"""Lines of a job with traces of torch.profiler, whose last rank is slow."""
 BEFORE: Final = date(2026, 1, 4)
 NEW: Final = {
     JOBS: {"source_format", "transfers", "warm_up_steps", "left_out"},

@@ -1,4 +1,4 @@
-"""Health of hosts through a history: read beside the runs, put beside culprits, late, and taken away."""
+"""Health of hosts through a history: read beside the runs, put beside culprits, late, and removed."""
 
 import json
 from datetime import UTC, datetime

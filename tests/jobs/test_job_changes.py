@@ -24,13 +24,13 @@ DAYS = 8
 SLOW_FROM = 5
 SINGLE = "diff JOB@DAY JOB@DAY compares two days"
 ANYWAY = (
-    f"and by more than neighbouring days do anyway: a step that grows from day to day shows none; {SINGLE}\n"
+    f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}\n"
 )
 Row = dict[str, Any]
 
 
 def grown_slow() -> dict[str, list[Row]]:
-    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays as it is."""
+    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays the same."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
         for job_id in ("llm", "vision"):
@@ -69,7 +69,7 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
 
 
 def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
-    """Read without a session, as few rows are; of a day with too few before it there is no table."""
+    """Read without a session, as few rows are; a day with too few before it has no table."""
     stored = Warehouse(cast("SparkSession", None), warehouse)
     last = DAY + timedelta(DAYS - 1)
     rows = changes_so_far(stored, [last], 14)[JOB_CHANGES].to_pylist()
@@ -92,11 +92,11 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
     says = "no change found: the job with most days of runs has 8, in which steps must differ by "
-    assert (out, err) == ("[]\n", f"{says}2.0 %, or what is lost by 3.0 % of the step, {ANYWAY}")
+    assert (out, err) == ("[]\n", f"{says}2.0 %, or losses by 3.0 % of the step, {ANYWAY}")
     few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
     assert few[0].endswith(f"has 2, and fewer than 3 show none; {SINGLE}\n")
     assert few[1].endswith(
-        f"has 3, in which steps must differ by 4.6 %, or what is lost by 9.2 % of the step, {ANYWAY}"
+        f"has 3, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}"
     )
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3

@@ -1,4 +1,4 @@
-"""Answers for programs: every command that answers does so in JSON, as the page of commands says."""
+"""Answers for programs: every command that answers can do so in JSON, as its page describes."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.schemas import test_drain
 from tests.support.examples import table_rows
 
 KEYS = PROJECT / "tests" / "data" / "json_keys.json"
-"""Top-level keys of each command's answer. Keys may be added there; none goes before a new version."""
+"""Top-level keys of each command's answer. Keys may be added there; none is removed before a new version."""
 COMMAND_PAGE = (PROJECT / "jobs" / "README.md").read_text()
 PAGE = COMMAND_PAGE.partition("## Answers for programs\n")[2].partition("\n## ")[0]
 LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))
@@ -79,7 +79,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Units to replay, a host to drain, a job that grew slower, days before and after a fix."""
+    """Units to replay, a host to drain, a job that became slower, days before and after a fix."""
     results, manifests, workers = test_fix_effect.units()
     stated = [
         replicated(),
@@ -101,7 +101,7 @@ ASKED = {
     "fix-effect": ["--date", str(test_fix_effect.FIXED), "--team", "speech"],
     "what-if": ["--job-id", "llm-b", "--run-id", "r2", "--fix", "slow_worker"],
 }
-"""What is asked of the warehouse; commands of folders have theirs in the test."""
+"""Questions for the warehouse; commands on folders have theirs in the test."""
 ELSEWHERE = {"compare"}
 """Needs two histories: test_compare_versions.py pins its keys."""
 

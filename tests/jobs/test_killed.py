@@ -1,4 +1,4 @@
-"""Runs that are killed, for real, and runs that are started together: a few of many."""
+"""Runs that are really killed, and runs that are started together: a few of many."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Maintenance: old ops expire, small files become few, unused ones go; what tables say stays the same."""
+"""Maintenance: old ops expire, small files are merged, unused ones deleted.
+
+The tables' contents stay the same.
+"""
 
 import os
 import shutil
@@ -39,7 +42,7 @@ NOTHING = (0, 0, 0, 0)
 
 @pytest.fixture
 def settings(test_settings: Settings, tmp_path: Path) -> Settings:
-    """Ops are kept for ten days."""
+    """Ops expire after ten days."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
     maintenance = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
     return test_settings.model_copy(update={"paths": paths, "maintenance": maintenance})
@@ -47,7 +50,7 @@ def settings(test_settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of a unit; the stages of the first in three files. To be copied."""
+    """Two days of a unit; the stages of the first in three files. Made once, to be copied."""
     root = tmp_path_factory.mktemp("maintained")
     warehouse = Warehouse(spark, str(root))
     for name in (RANK_STEPS, JOBS):

@@ -1,4 +1,4 @@
-"""The command mitigate: what it prints of a folder and of a unit of the warehouse, and of wrong arguments."""
+"""The command mitigate: its output for a folder and for a unit of the warehouse, and for wrong arguments."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
     status, out, _ = ask(main, "llm", "--layers", "9,8,8,7", "--format", "table")
     assert status == 0
     assert out.startswith("llm, run r1, 2026-01-05: 10 steps, ")
-    assert "\nno planned garbage collection: no worker is known to pause, " in out
+    assert "\nno planned garbage collection: no worker is known to pause; " in out
     assert " instead of 9, 8, 8, 7 " in out
 
 
@@ -67,9 +67,9 @@ def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
     [
         (["llm", "--layers", "31"], 2, "--layers: 31 layers do not fit 4 chunks of the model"),
         (["llm", "--layers", "8,x"], 2, "'8,x' is not a number of layers such as 32"),
-        (["llm", "--memory", "0.9"], 2, "'0.9' is less than what is used now, 1"),
+        (["llm", "--memory", "0.9"], 2, "'0.9' is less than 1, the present use"),
         (["lm"], 2, "no job lm: did you mean llm?"),
-        (["llm@2026-01-05..2026-01-06"], 2, "names several days: one unit is replayed"),
+        (["llm@2026-01-05..2026-01-06"], 2, "names several days, but only one unit is replayed"),
         (["llm@yesterday"], 2, "'yesterday' is not a date such as 2026-01-05"),
     ],
 )

@@ -125,7 +125,7 @@ UNITS: dict[str, tuple[Callable[[Path, str], object], str, str | None]] = {
     "few-steps": (of_few_steps, "too_few_steps", "3 complete steps"),
     "slow-loading": (with_slow_data_loading, "high_discrepancy", "apart"),
 }
-"""Job id -> how its unit is left in the landing, and the status and detail that it ends in."""
+"""Job id -> state of its unit in the landing, and the resulting status and detail."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Whatever producers record, no gate refuses what is made of it: an odd unit never costs a night."""
+"""For any recorded input, no gate refuses the results: an odd unit never costs a night."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +51,7 @@ RECORDS: Final[dict[str, Record]] = {
 
 
 def results(way: str, seed: int) -> dict[str, pa.Table]:
-    """Result tables of a drawn job that was recorded in such a way; raises TraceError where it has none."""
+    """Result tables of a drawn job that was recorded in such a way; raises TraceError if it has none."""
     drawn = sample_job(seed, most_ops=1500)
     skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
     job = recorded_job(Simulation(replace(drawn, mechanisms=(*drawn.mechanisms, *skew))))
@@ -66,7 +66,7 @@ def results(way: str, seed: int) -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[dict[str, Any]]]:
-    """Rows of every result table, of all units that were replayed at all; computed without a warning."""
+    """Rows of every result table, of all units that were replayed; computed without a warning."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in RESULT_TABLES}
     for way in RECORDS:
         for seed in SEEDS:

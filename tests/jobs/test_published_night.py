@@ -55,7 +55,7 @@ def test_published_traces_through_landing_delta_and_spark(
 
 
 def assert_same_culprits(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
-    """Alike but for the times of day, which a published trace does not have."""
+    """Equal except for the times of day, which a published trace does not have."""
     for one, other in zip(left, right, strict=True):
         for key in one.keys() - {"first_time", "last_time"}:
             is_number = isinstance(one[key], float)

@@ -1,4 +1,4 @@
-"""The query command: what it prints where, and what it says of a query it does not understand."""
+"""The query command: its output, and its errors for a query that it does not understand."""
 
 import io
 import json
@@ -63,8 +63,8 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
 
 
 ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
-TOO_LONG = "no answer within 1 s (--timeout 0 waits for ever)"
-TOO_DEEP = "its parentheses, or operators, lie too deep in each other"
+TOO_LONG = "no answer within 1 s (--timeout 0: no limit)"
+TOO_DEEP = "its parentheses or operators are nested too deeply"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_question_may_take_a_quarter_of_the_memory(ask: Ask, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_an_engine_that_does_not_stop_is_left(warehouse: str) -> None:
-    """DuckDB makes a constant before it looks whether it is to stop."""
+    """DuckDB computes a constant before it checks for an interrupt."""
     asked = ["query", "--warehouse", warehouse, "--timeout", "1", "SELECT repeat('x', 3000000000)"]
     done = start([str(PROJECT / ".venv/bin/straggler"), *asked])
     assert (done.returncode, done.stdout) == (1, "")
@@ -125,7 +125,7 @@ def test_a_question_without_end_is_one_line_of_sparks_too(ask: Ask, monkeypatch:
 
 @pytest.mark.slow
 def test_what_fills_the_memory_of_sparks_jvm_is_one_line(warehouse: str, tmp_path: Path) -> None:
-    """Spark ends its JVM where a task finds no memory: the last that is heard is that it was shut down."""
+    """Spark ends its JVM if a task runs out of memory: its last message is that it was shut down."""
     settings = tmp_path / "settings.toml"
     settings.write_text('[spark.conf]\n"spark.driver.memory" = "600m"\n')
     where = ["--engine", "spark", "--warehouse", warehouse, "--settings", str(settings)]
@@ -146,7 +146,7 @@ def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
 def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:
     status, _, err = ask(main, "SELECT nosuch(steps) FROM job_slowdown")
     assert status == 2
-    assert "nosuch does not exist! (--engine spark may know it)" in err
+    assert "nosuch does not exist! (it may work with --engine spark)" in err
 
 
 @pytest.mark.usefixtures("spark")
@@ -169,7 +169,7 @@ def test_a_warehouse_in_a_store_is_read_by_its_url(ask: Ask, warehouse: str) -> 
 
 
 def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
-    """A question of the cookbook does; an unknown option is still an error that names its like."""
+    """A question of the cookbook does; an unknown option is still an error with the closest name."""
     sql, as_csv = "-- how many?\nSELECT count(*) AS n\nFROM job_slowdown\n", ("--format", "csv")
     for arguments in ((sql, *as_csv), (*as_csv, sql), (*as_csv, "--", sql)):
         assert ask(main, *arguments)[:2] == (0, "n\n2\n")
@@ -196,7 +196,7 @@ def test_sql_comes_from_standard_input(
 def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, has_home: bool
 ) -> None:
-    """A wrong question ends nothing; the end of input does. It needs no home that can be written."""
+    """A wrong question ends nothing; the end of input does. It needs no writable home."""
     typed = iter(["SELECT count(*) AS n", "FROM job_slowdown;", "", "SELECT slowdwn FROM jobs;", "SELECT 7;"])
 
     def line(prompt: str) -> str:

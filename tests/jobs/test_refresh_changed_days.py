@@ -1,4 +1,4 @@
-"""Late and corrected data: what has changed is done again, and the tables are those of data on time."""
+"""Late and corrected data: changed units are processed again, and the tables are those of data on time."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
 
 
 ONE_UNIT = {"ingest": 1, "simulate": 1, "revise": 4, "aggregate": 4}
-"""Done where one unit of the first day has changed: itself, and all of that day and of the next."""
+"""Work if one unit of the first day has changed: the unit itself, and all of that day and of the next."""
 ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
@@ -128,7 +128,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
-    """Also of a later day, whose report depends on it."""
+    """Reports of a later day, which depend on it, are rewritten too."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
         whole_night.run(history.spark, history.settings, [day])

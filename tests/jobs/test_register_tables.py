@@ -25,7 +25,7 @@ COUNTED = ("job_slowdown", "jobs", "rejects", "fix_first", "job_days", "waterfal
 
 
 class Stored:
-    """Stands for a warehouse in a store."""
+    """Substitute for a warehouse in a store."""
 
     root = "s3://bucket/fleet's"
 

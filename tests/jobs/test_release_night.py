@@ -111,7 +111,7 @@ def test_a_release_of_what_cannot_be_released_or_without_a_reason_is_a_wrong_arg
 def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_run(
     warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another name, misspelt or of another warehouse, would only seem to have worked."""
+    """A misspelt name, or one of another warehouse, would only seem to have worked."""
     with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
         publish_bad(warehouse)
 
@@ -121,7 +121,7 @@ def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_ru
         return release_night.main(["--log-date", "2026-01-05", *accept, *reason])
 
     assert released("several.complet") == Exit.WRONG_SETTINGS
-    message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
+    message = f"no gate has refused that in {warehouse.root}; these were refused: {RULE}, {REFUSED}"
     assert f"--accept several.complet: {message}" in capsys.readouterr().err
     assert released(REFUSED, RULE) == 0
     assert publish_bad(warehouse) == 2

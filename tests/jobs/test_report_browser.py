@@ -40,7 +40,7 @@ MARKS = """
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
 """
-"""Lines from point to point in the marks of a chart; of one on a canvas its colours."""
+"""Lines from point to point in the marks of a chart; for one on a canvas, its colours."""
 OPTION = """
     const {options} = document.getElementById(arguments[0]);
     return [...options].find((option) => option.text === arguments[1]).value;
@@ -268,7 +268,7 @@ def test_the_map_has_a_mark_where_a_culprit_begins(browser: Browser, tmp_path: P
 
 
 def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
-    """An element that slips through, a request: the page's policy refuses both, and says so."""
+    """An element that is injected, a request: the page's policy refuses both, and says so."""
     browser.open(drawn_fleet)
     browser.run(SLIPPED_IN)
     assert browser.run("return document.body.dataset.slipped") is None
@@ -306,7 +306,7 @@ def test_five_months_of_the_papers_fleet_are_drawn_from_under_five_megabytes(
 def test_maps_of_the_published_traces_show_what_the_paper_says(
     browser: Browser, published_traces: Path, tmp_path: Path, trace: str, is_hot: list[bool]
 ) -> None:
-    """SE is hot all over, ST in its last row. Hot: on the mean darker than what 2 % are drawn in."""
+    """SE is hot everywhere, ST in its last row. Hot cells are on average darker than the colour of 2 %."""
     rows = published.rank_steps(published_traces, trace)
     page = job_page(unit_tables(rows, published.manifest(published_traces, trace), trace))
     browser.open(report_files.add_page(tmp_path, job_page_path(date(2026, 1, 5), trace, "0"), page))
@@ -317,7 +317,7 @@ def test_maps_of_the_published_traces_show_what_the_paper_says(
 
 
 def not_drawn(browser: Browser, charts: Sequence[str]) -> list[str]:
-    """Those of the charts that show nothing."""
+    """Errors of the charts that show nothing."""
     return [name for name in charts if browser.run(MARKS, f"chart-{name}") < 2]
 
 

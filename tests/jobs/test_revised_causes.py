@@ -135,7 +135,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Each day depends on the same days, and on what was measured, not on what was revised."""
+    """Each day depends on the same days, and on measured values, not on revised ones."""
     simulate.run(spark, settings, DAYS)
     revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
@@ -196,7 +196,7 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """The job that knows the sick host comes last, alone, as late data does."""
+    """The job with evidence of the sick host comes last, alone, like late data."""
     late = elsewhere(settings, tmp_path)
     ingest.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])

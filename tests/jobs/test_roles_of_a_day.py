@@ -1,4 +1,4 @@
-"""Tables of wholes of a day, without Spark: made where one is, emptied where one was, else left alone."""
+"""Tables of wholes of a day, without Spark: made for one, emptied if there was one, else left alone."""
 
 from pathlib import Path
 from typing import Any, cast

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def sound(server: Server) -> Iterator[None]:
-    """Whatever a test did to the server ends with it."""
+    """All changes of a test to the server end with it."""
     yield
     server.spoil()
 

@@ -57,7 +57,7 @@ sys.exit(backfill.main(sys.argv[3:]))
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Cluster]:
-    """A master and three workers of one core, each with a folder of its own."""
+    """A master and three workers of one core, each with its own folder."""
     with cluster(tmp_path, workers=3, cores=1) as started:
         yield started
 
@@ -65,7 +65,10 @@ def workers(tmp_path: Path) -> Iterator[Cluster]:
 def submit(
     cluster: Cluster, where: History, server: Server, folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Backfill a history by the killer on the cluster; executors have our code from the zip alone."""
+    """Backfill a history by the killer on the cluster.
+
+    Executors have the project's code only from the zip.
+    """
     archive = write_zip(folder / "straggler-fleet.zip")
     killer = folder / "killer.py"
     killer.write_text(KILLER)

@@ -1,4 +1,4 @@
-"""The command watch: how often, and what ends it."""
+"""The command watch: how often it runs, and how it ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Rounds without Spark, each of which fails; the third ends the process. Returns what is slept."""
+    """Rounds without Spark, each of which fails; the third ends the process. Returns the times slept."""
     slept: list[float] = []
 
     @contextmanager
@@ -54,7 +54,7 @@ def test_a_round_that_fails_is_followed_by_the_next(
     rounds: list[float], folders: list[str], call: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert call(watch_landing.main, *folders, "--every", "1h").status == 1
-    assert caplog.text.count("the next one makes up for it: the store does not answer") == len(rounds) == 2
+    assert caplog.text.count("the next one catches up: the store does not answer") == len(rounds) == 2
     assert all(0 < seconds <= 3600 for seconds in rounds)
 
 

@@ -1,4 +1,4 @@
-"""The what_if command: what it prints, and what it says of units that cannot be replayed."""
+"""The what_if command: its output, and its errors for units that cannot be replayed."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
         "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "
         "3.0 s ideal (T_ideal, pooled-mean-median); slowdown 1.333333"
     )
-    assert together == "all together: 1.0 s saved, as much as each alone in sum"
+    assert together == "all together: 1.0 s saved, as much as the sum of each alone"
     head, _, *rows = table
     assert head.split() == COLUMNS
     assert [row.split() for row in rows] == [
@@ -59,7 +59,7 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
     _, out, err = ask(main, "--job-id", "llm-a", *fixes)
     assert "where each alone saves " in err
-    assert err.endswith("what one saves another cannot save again (1 ops are in more than one)\n")
+    assert err.endswith("a saving of one fix cannot be saved again by another (1 ops are in more than one)\n")
     assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
     assert "all causes: " in err
@@ -73,8 +73,8 @@ def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
     fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
     assert (
-        "2.4 s saved, where each alone saves 2.0 s in sum: what one leaves slow hides what another saves\n"
-        in err
+        "2.4 s saved, where each alone saves 2.0 s in sum: slowness that one fix leaves "
+        "hides the saving of another\n" in err
     )
 
 

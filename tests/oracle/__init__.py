@@ -1,4 +1,4 @@
-"""A slow, readable twin of the simulator: floats, dictionaries and loops, written from the model alone."""
+"""A slow, readable reference implementation of the simulator, written from the model alone."""
 
 from tests.oracle.records import Layout, Op, OracleError
 from tests.oracle.results import WhatIf, what_if

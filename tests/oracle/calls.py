@@ -1,4 +1,4 @@
-"""Of transfers that one worker waited for together, only the last shows its length (model, section 2)."""
+"""If one worker waited for several transfers together, only the last shows its length (model, section 2)."""
 
 from collections.abc import Mapping
 from math import isnan, nan
@@ -14,7 +14,7 @@ Transfers = set[tuple[int, int]]
 
 
 def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Of a call only the member that was ready last shows its length: others take the usual, or less.
+    """Only the member of a call that was ready last shows its length: others take the usual time, or less.
 
     Of members that were ready together one does, that of the clearly slower link or each in turn; it is the
     slower one, and says nothing of the usual.
@@ -52,7 +52,7 @@ def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[i
 
 
 def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
-    """Which member is taken to have been the slower one, if all were ready together."""
+    """The member that counts as the slower one, if all were ready together."""
     place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
     calls = _calls(graph, recorded)
     in_doubt = {op for members, last in calls for op in members if len(last) > 1 or op not in last}

@@ -33,7 +33,7 @@ def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Correlate two equally long series; None where one of them does not vary."""
+    """Correlate two equally long series; None if one of them does not vary."""
     if len(x) < 2:
         return None
     mean_x, mean_y = fmean(x), fmean(y)

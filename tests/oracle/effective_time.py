@@ -1,4 +1,4 @@
-"""What became of a run's GPU-hours: the section "Effective time" of udfs/README.md, read aloud."""
+"""How a run's GPU-hours were spent, written from the section "Effective time" of udfs/README.md."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ ENDS = ("failure", "stop")
 
 
 class Try:
-    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not.
+    """An attempt as the events that belong to it, all valid; the mark of a doubtful last one is not.
 
     A wait for GPUs is one too, without work.
     """
@@ -50,7 +50,7 @@ class Try:
         return kind != "first_step" if self.work else kind != "step"
 
     def marks(self, *, is_doubted: bool) -> list[tuple[float, int]]:
-        """(time, step), of the events at work up to the first end."""
+        """(time, step) of the events at work up to the first end."""
         found: list[tuple[float, int]] = []
         for event in self.work:
             is_last = event is self.events[-1]
@@ -92,12 +92,12 @@ class Try:
 
 
 def cut(span: Span, window: Span) -> Span:
-    """What both have in common, perhaps from behind [s]."""
+    """Overlap of both, perhaps from a later start on [s]."""
     return max(span[0], window[0]), min(span[1], window[1])
 
 
 def end(event: Event) -> float:
-    """When an event is over [s]."""
+    """When an event ends [s]."""
     return float(event["at_us"] / 1e6 + lasts(event))
 
 
@@ -154,7 +154,7 @@ def parts(
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
     """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict others.
 
-    A wait since minus infinity is of a start that tells no submission.
+    A wait since minus infinity belongs to a start without a submission.
     """
     tries: list[Try] = []
     outages: list[Span] = []
@@ -197,7 +197,7 @@ def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
 
 
 def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
-    """What ends where an attempt, or a wait for GPUs, begins."""
+    """Events that end where an attempt, or a wait for GPUs, begins."""
     at = event["at_us"] / 1e6
     last = None if before is None else before.kinds[-1]
     if before is not None and last == "failure":

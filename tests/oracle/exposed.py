@@ -19,7 +19,7 @@ ONE_STREAM = {"grads-reduce-scatter": "params-all-gather"}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of one set of ops; in one step, or means over them."""
+    """Figures of one set of ops; in one step, or means over them."""
 
     exposed_s: float
     busy_s: float

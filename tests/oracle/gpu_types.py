@@ -1,4 +1,4 @@
-"""What types of GPU cost: each type recorded alone, and all computes as fast as on the fastest."""
+"""Cost of types of GPU: each type recorded alone, and all computes as fast as on the fastest."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -11,7 +11,7 @@ COMPUTES = ("forward-compute", "backward-compute")
 
 
 class TypesCost(NamedTuple):
-    """By type, None where a host's is not known.
+    """Slowdowns by type, None if a host's type is not known.
 
     slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
     fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]

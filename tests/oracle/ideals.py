@@ -27,11 +27,11 @@ FORMS: dict[str, tuple[bool, Callable[[str], Callable[[list[float]], float]]]] =
     "stage-mean-median": (True, _by_type),
     "stage-median": (True, _median),
 }
-"""Whether stages are kept apart, and what is taken of an op type's durations."""
+"""Whether stages are separate, and which statistic of an op type's durations is taken."""
 
 
 def ideals(durations: Iterable[tuple[Kind, float]], form: str) -> dict[Kind, float]:
-    """Ideal duration of each op type on each stage [s]; the same on all stages where they are pooled."""
+    """Ideal duration of each op type on each stage [s]; the same on all stages if they are pooled."""
     within_stage, typical_of = FORMS[form]
     together: dict[Kind, list[float]] = defaultdict(list)
     kinds = set()

@@ -84,7 +84,7 @@ def _component(share: Sequence[float], number: int) -> complex:
 
 
 def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, float]:
-    """Time between steps, scatter about it, and begin of the middle step, by least squares."""
+    """Time between steps, scatter about it, and beginning of the middle step, by least squares."""
     mean_n, mean_t = fmean(steps), fmean(began_s)
     slope = sum((n - mean_n) * (t - mean_t) for n, t in zip(steps, began_s, strict=True)) / sum(
         (n - mean_n) ** 2 for n in steps

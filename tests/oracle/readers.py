@@ -1,4 +1,4 @@
-"""From stored tables to the oracle's records."""
+"""Readers of stored tables into the oracle's records."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the oracle reads: one record per op, and the sizes of the job."""
+"""Input of the oracle: one record per op, and the sizes of the job."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job, as in its manifest; op types that block, and of sends that wait for no recv.
+    """Sizes of the job, as in its manifest; op types that block, and those of sends that wait for no recv.
 
     beside : (stage, place in the worker's order) of transfers that ran beside the one before.
     idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.

@@ -14,7 +14,7 @@ from tests.oracle.records import Layout, Op
 from tests.oracle.step_graph import StepGraph, build_step_graph, with_sides
 
 VANISHING = 1e-9
-"""Shares of T - T_ideal are null where it is below this part of T (contract, section 3)."""
+"""Shares of T - T_ideal are null if it is below this part of T (contract, section 3)."""
 
 Worker = tuple[int, int]
 """(dp_rank, pp_rank)."""
@@ -45,7 +45,7 @@ class WhatIf:
     dp_rank_slowdown: dict[int, float] = field(default_factory=dict)
     stage_slowdown: dict[int, float] = field(default_factory=dict)
     worker_slowdown: dict[Worker, float] = field(default_factory=dict)
-    """S_w, exact: only that worker recorded. Empty where it was not asked for."""
+    """S_w, exact: only that worker recorded. Empty if it was not requested."""
     worker_slowdown_approx: dict[Worker, float] = field(default_factory=dict)
     slowest_workers: list[Worker] = field(default_factory=list)
     slow_worker_share: float | None = None
@@ -109,7 +109,7 @@ class Job:
 def what_if(
     ops: Sequence[Op], layout: Layout, *, ideal: str = "pooled-mean-median", exact_workers: bool = True
 ) -> WhatIf:
-    """All results for one job. Raises OracleError for a defect, ValueError where no step is complete."""
+    """All results for one job. Raises OracleError for a defect, ValueError if no step is complete."""
     job = read_job(ops, layout, ideal)
     graphs, recorded = job.graphs, job.recorded
     delays = {}

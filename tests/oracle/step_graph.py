@@ -1,4 +1,4 @@
-"""The graph of one step over all workers: what waits for what, what starts together, in which order."""
+"""The graph of one step over all workers: dependencies, groups that start together, and the order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -46,7 +46,7 @@ class StepGraph:
 
     @property
     def links(self) -> list[list[list[int]]]:
-        """Of each link its transfers in order, each a send and its recv."""
+        """For each link its transfers in order, each a send and its recv."""
         pairs = [group for group in self.groups if len(group) > 1] + [[s, r] for r, s in self.sent_by.items()]
         pairs = [pair for pair in pairs if self.ops[pair[0]].op_type.endswith("-send")]
         found: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -137,7 +137,7 @@ def worker_graphs(ops: Sequence[Op], layout: Layout) -> dict[tuple[int, int], Wo
 
 
 def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
-    """Build the graph of one step over all workers. Raises OracleError where the trace has a defect."""
+    """Build the graph of one step over all workers. Raises OracleError if the trace has a defect."""
     graphs = worker_graphs(ops, layout)
     waits_for = {op: before for graph in graphs.values() for op, before in graph.waits_for.items()}
     groups = _groups(ops, waits_for, graphs, layout)
@@ -156,7 +156,7 @@ def _groups(
     graphs: dict[tuple[int, int], WorkerGraph],
     layout: Layout,
 ) -> list[list[int]]:
-    """Collect what starts together: pairs of transfers, and collectives by their ordinal."""
+    """Collect ops that start together: pairs of transfers, and collectives by their ordinal."""
     pairs = [pair for dp_rank in {dp for dp, _ in graphs} for pair in _pairs(dp_rank, graphs, layout)]
     paired = {op for pair in pairs for op in pair}
     meetings: dict[Hashable, list[int]] = defaultdict(list)

@@ -17,7 +17,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Answer:
-    """What is said of a whole. Times are seconds, from the first start where they are instants."""
+    """The answer for a whole. Times are seconds, from the first start where they are instants."""
 
     whole_s: float = 0.0
     waits_for: dict[str, set[str]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Answer:
     waited_for_s: dict[Span, float] = field(default_factory=dict)
     busy_s: dict[Span, float] = field(default_factory=dict)
     saved: dict[tuple[str, str], float] = field(default_factory=dict)
-    """By role and scenario."""
+    """Savings by role and scenario."""
 
 
 class OracleWhole:
@@ -125,7 +125,7 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {
     "if_ideal": lambda steps, _: ideal(steps),
     "if_twice_as_fast": lambda *_: 0.5,
 }
-"""Factor of a run's steps, by what it loses."""
+"""Factor of a run's steps, by its loss."""
 
 
 def scaled(
@@ -136,7 +136,7 @@ def scaled(
 
 
 def answer(rows: Sequence[Step], lost: Mapping[Run, float]) -> Answer:
-    """Answer all about a whole.
+    """Compute all answers for a whole.
 
     rows : of role_step
     lost : what each run loses, a fraction

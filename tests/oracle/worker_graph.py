@@ -1,4 +1,4 @@
-"""What the ops of one worker wait for within that worker, in one step (model, section 2)."""
+"""Ops that the ops of one worker wait for within that worker, in one step (model, section 2)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from itertools import pairwise
 from tests.oracle.records import Layout, Op
 
 SAME_S = 1e-7
-"""Ops of one call start and end together, to what logs keep."""
+"""Ops of one call start and end together, to the resolution of logs."""
 NO_OP_TOLERANCE_S = 50e-6
 """A transfer moved nothing only if it is out of order with its computes by more than this clock noise."""
 
@@ -64,7 +64,10 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes and blocking transfers by start; what takes no time before what starts with it."""
+        """Computes and blocking transfers by start.
+
+        An op without duration comes before others with the same start.
+        """
         transfers = [
             op
             for op_type in self.layout.blocking
@@ -81,7 +84,7 @@ class WorkerGraph:
         return is_together and not {last, op} & set(self.computes)
 
     def overlaps(self, last: int, op: int) -> bool:
-        """Whether a transfer began before the one before it was over."""
+        """Whether a transfer began before the end of the one before."""
         is_early = self.ops[last].end_s - self.ops[op].start_s > NO_OP_TOLERANCE_S
         return is_early and not {last, op} & set(self.computes)
 
@@ -187,7 +190,7 @@ class WorkerGraph:
                 self._edge(load, forward)
 
     def _is_in_turn(self, place: int, loads: Sequence[int], forward: int | None) -> bool:
-        """Whether the compute before its forward, and before that the load before it, was over."""
+        """Whether the compute before its forward, and before that the load before it, had ended."""
         if forward is None or forward == self.computes[0]:
             return False
         before_s = self.ops[self.computes[self.computes.index(forward) - 1]].end_s
@@ -204,7 +207,7 @@ class WorkerGraph:
                 self._edge(gather, first_forward[chunk])
 
     def _add_tail(self) -> None:
-        """Chain what follows the last compute: three forms, by how gradients are reduced."""
+        """Chain the ops after the last compute: three forms, by how gradients are reduced."""
         before_reduce = self._of("layernorm-grads-all-reduce")
         if self.pp_rank in (0, self.layout.pp_size - 1):
             before_reduce += self._of("embedding-grads-all-reduce")

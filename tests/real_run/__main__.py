@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """What the replay of a job's two kinds of steps says; times in seconds."""
+    """Replay results of a job's two kinds of steps; times in seconds."""
 
     job: str
     healthy_s: float
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Results outside their bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,
@@ -88,7 +88,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
 
 
 def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dict[str, pa.Table]:
-    """Replay the faster half of these steps: what else the machine does makes steps longer, never shorter."""
+    """Replay the faster half of these steps: other load on the machine makes steps longer, never shorter."""
     settings = SimulationSettings(minimum_steps=1)
     every = simulate_job(rank_steps, manifest, settings)["step_slowdown"].sort_by("actual_step_s")
     quiet = every["step"][: len(every) // 2]
@@ -122,7 +122,7 @@ def outcome(job: str, landing: Path) -> Outcome:
 
 
 def main() -> int:
-    """Run the jobs, print what was found, and return 1 where something is out of bounds."""
+    """Run the jobs, print the results, and return 1 if one is out of bounds."""
     parser = argparse.ArgumentParser(prog="make real-run")
     parser.add_argument("--torch", required=True, help="a Python with torch, megatron-core and the emitter")
     parser.add_argument("--job", action="append", choices=EVERY, help="all where none is named")

@@ -1,4 +1,4 @@
-"""Megatron's 1F1B with a worker that is slow in its own way: what it is called, and what mending it saves."""
+"""Megatron's 1F1B with one of three kinds of slow worker: the name it gets, and the saving of its fix."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Fault(NamedTuple):
-    """How a worker is slowed, and what of that must be named; first_step None: every other step."""
+    """How a worker is slowed, and which parts of that must be named; first_step None: every other step."""
 
     arguments: tuple[str, ...]
     cause: str
@@ -40,7 +40,7 @@ RUNS: Final = {
 
 
 class FaultOutcome(NamedTuple):
-    """What the replay of a run says; times in seconds."""
+    """Replay results of a run; times in seconds."""
 
     run: str
     healthy_s: float
@@ -48,15 +48,15 @@ class FaultOutcome(NamedTuple):
     causes: frozenset[str]
     worst: dict[str, Any] | None
     steps: tuple[int, ...]
-    """Steps that were looked at, and slowed."""
+    """Steps that were examined, and steps that were slowed."""
 
     @property
     def off(self) -> float:
-        """How far the mended step is from the healthy one."""
+        """How far the fixed step is from the healthy one."""
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Results outside their bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,
@@ -70,11 +70,11 @@ class FaultOutcome(NamedTuple):
 
     def __str__(self) -> str:
         worst = self.worst or {}
-        told = ", ".join(
+        found = ", ".join(
             f"{name} {worst.get(name)}" for name in ("dp_rank", "pp_rank", "direction", "course")
         )
         return (
-            f"{self.run}: {', '.join(sorted(self.causes)) or 'no cause'} ({told}, from step "
+            f"{self.run}: {', '.join(sorted(self.causes)) or 'no cause'} ({found}, from step "
             f"{worst.get('first_step')}, true {self.steps[0]}); healthy {self.healthy_s:.4f} s, mended "
             f"{self.mended_s:.4f} s ({self.off:+.1%}); "
             f"{'wrong: ' + ', '.join(self.failures()) if self.failures() else 'ok'}"
@@ -91,7 +91,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOu
 
 
 def outcome(run: str, landing: Path) -> FaultOutcome:
-    """Compare the run, mended, with its healthy steps."""
+    """Compare the run, fixed, with its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

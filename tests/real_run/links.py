@@ -17,7 +17,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 STEPS: Final = 24
 STAGE: Final = 1
-"""The link lies behind it."""
+"""The link is behind this stage."""
 RUNS: Final = {
     "link-none": ("0", ()),
     "link-5-forward": ("5", ("--link-forward",)),
@@ -35,7 +35,7 @@ HERE: Final = Path(__file__).parent
 
 
 class LinkOutcome(NamedTuple):
-    """What the replay of a run says; times in seconds, shares of the recorded step time.
+    """Replay results of a run; times in seconds, shares of the recorded step time.
 
     wanted : stages and op types of the two ends of the slow link; none where none is slow.
     named  : that of the culprit that lost most; None where no cause holds, or no worker is slow.
@@ -52,7 +52,7 @@ class LinkOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """How far the mended step is from the healthy one."""
+        """How far the fixed step is from the healthy one."""
         return self.mended_s / self.healthy_s - 1
 
     @property
@@ -112,7 +112,7 @@ def ends_of(run: str) -> frozenset[End]:
 
 
 def outcome(run: str, landing: Path) -> LinkOutcome:
-    """Compare the run, mended, with its healthy steps."""
+    """Compare the run, fixed, with its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

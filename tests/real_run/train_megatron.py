@@ -19,7 +19,7 @@ SAMPLES = 4
 
 
 def on_cpus() -> None:
-    """Let Megatron's schedules run without a GPU: of CUDA they ask where to put tensors, and to wait."""
+    """Let Megatron's schedules run without a GPU: they use CUDA only to place tensors, and to wait."""
     zeros = torch.zeros
 
     def zeros_here(*size: Any, **how: Any) -> Any:
@@ -31,7 +31,7 @@ def on_cpus() -> None:
 
 
 class Chunk(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """One model chunk, with what Megatron's schedules and finalize_model_grads ask of one."""
+    """One model chunk, with the interface that Megatron's schedules and finalize_model_grads need."""
 
     def __init__(self, config: Any, seconds: float, dp_group: Any) -> None:
         super().__init__()

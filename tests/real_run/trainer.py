@@ -1,4 +1,4 @@
-"""What the training scripts share: layers that take a known time, the loop over steps, and the processes."""
+"""Shared by the training scripts: layers that take a known time, the loop over steps, and the processes."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ from straggler_emitter import Rank, RankLogWriter, Recorder, Run
 
 WIDTH: Final = 16
 FORWARD_S: Final = 0.1
-"""Of one microbatch through one stage; a backward takes twice as long."""
+"""Seconds for one microbatch through one stage; a backward takes twice as long."""
 WARM_UP: Final = 2
 STEPS: Final = 16
 SLOWED: Final = (1, 0)
@@ -25,7 +25,7 @@ Step = Callable[[], None]
 
 
 class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
-    """A linear map that ends when its time is over, so that a busy machine hardly shows in it."""
+    """A linear map that ends when its time is over, so that a busy machine hardly affects it."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:

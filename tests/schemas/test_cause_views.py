@@ -153,7 +153,7 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
 
 
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
-    """Of one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
+    """For one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
     host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
     link = culprit(0.25, reach="link", pp_rank=1, lost_s=3.0)
     unexplained = {"cause": "unexplained", "is_cause": False, "culprits": []}
@@ -230,7 +230,7 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
-    """Of another cause or culprit, or after a day that did not name it, a row of days begins anew."""
+    """With another cause or culprit, or after a day that did not name it, a row of days begins anew."""
     days = [date(2026, 1, number) for number in (3, 4, 6, 7, 8)]
     host = culprit(0.5, reach="host", slow_host="x")
     named = [[host], [worker("x", 0.5), STAGE], [host, host], [STAGE], [host]]
@@ -262,7 +262,7 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
 
 
 def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
-    """By job: lost on DAY and NEXT_DAY; a cause holds from 0.025 on."""
+    """Losses by job on DAY and NEXT_DAY; a cause holds from 0.025 on."""
     lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
     rows = [
         cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)

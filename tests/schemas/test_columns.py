@@ -42,7 +42,7 @@ def test_a_text_declares_columns() -> None:
     "text",
     [
         "hosst",
-        "host, nobody",
+        "host, unknown",
         "lost_s (secs): no such kind",
         "cause (text of CAUSE): no such values",
         "a (text) b",

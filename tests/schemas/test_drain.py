@@ -1,4 +1,4 @@
-"""Which host to drain: by what it is expected to cost, from what hosts like it did, or from a prior."""
+"""Which host to drain: by its expected cost, from what similar hosts did, or from a prior."""
 
 from datetime import timedelta
 from math import exp, log, sqrt

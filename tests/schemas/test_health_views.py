@@ -44,7 +44,7 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 
 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
-    """Of a host what lies in it, over both days; of a cause without a host, by job."""
+    """For a host the part that lies in it, over both days; for a cause without a host, by job."""
     rows = view(
         "fix_first",
         {
@@ -75,7 +75,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """Of six host-days two are slow; hot fails on three, two of them slow; one host never trained."""
+    """Two of six host-days are slow; hot fails on three, two of them slow; one host never trained."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",

@@ -78,7 +78,7 @@ def test_a_busy_host_is_not_a_bad_host() -> None:
 
 
 def test_several_days_of_one_job_are_one_trial() -> None:
-    """A host at the last stage is slow every day that the job runs, and that is not news."""
+    """A host at the last stage is slow every day that the job runs, which is not unusual."""
     week = [worker for day in range(7) for worker in job("long", day, "abcdefgh", "h")]
     found = hosts_of(week)
     assert found["h"].p_value == pytest.approx(1 / 8, rel=1e-12)

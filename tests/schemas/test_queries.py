@@ -41,7 +41,7 @@ UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
-    """These tables, with what the days sum up of them."""
+    """These tables, with the sums of the days."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
         GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),
@@ -155,7 +155,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         }
     ],
 }  # fmt: skip
-"""What the known history answers, row by row, in their order."""
+"""Answers of the known history, row by row, in order."""
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -230,7 +230,7 @@ def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
 
 
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:
-    """Of units that are not analysed nothing is lost, though their causes hold."""
+    """Units that are not analysed lose nothing, though their causes hold."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None},
@@ -284,7 +284,7 @@ def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], li
 
 
 def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
-    """Named or unexplained, of units that state no GPU-hours too; one without an analysis loses nothing."""
+    """Named or unexplained, also of units that state no GPU-hours; one without an analysis loses nothing."""
     slowdowns, causes = _units_that_lose(np.random.default_rng(30))
     jobs = [{name: row[name] for name in ("job_id", "log_date")} for row in slowdowns]
     tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))

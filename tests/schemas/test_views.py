@@ -346,7 +346,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Of 192 GPU-hours allocated on 64 GPUs: 119 in kept steps, 8 of an outage that takes 64 in all."""
+    """Of 192 GPU-hours on 64 GPUs, 119 are in kept steps and 8 in an outage that takes 64 in all."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]

@@ -1,1 +1,1 @@
-"""What tests share."""
+"""Shared code of tests."""

@@ -15,7 +15,7 @@ from schemas.views import mentioned
 from tests.support.examples import table_rows
 
 Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
-"""By table: rows, or what differs in each from the good row of tests.support.examples."""
+"""Tables by name: rows, or the columns in which each differs from the good row of tests.support.examples."""
 
 
 def answer(sql: str, tables: Stated) -> list[Row]:

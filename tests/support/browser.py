@@ -25,7 +25,7 @@ _ARGUMENTS = (
 
 
 class BrowserMissingError(Exception):
-    """Raised where Chromium or its driver is not installed; says what to install."""
+    """Raised if Chromium or its driver is not installed; says what to install."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Browser:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until what is to be shown is shown."""
+        """Wait until the expected elements are shown."""
         WebDriverWait(self.driver, _PATIENCE_S).until(lambda driver: driver.execute_script(_DRAWN))
 
     def choose(self, **values: str) -> None:
-        """Set filters, and wait until the page shows what they leave."""
+        """Set filters, and wait until the page shows the filtered rows."""
         for name, value in values.items():
             self.run("document.body.dataset.shown = ''; const e = document.getElementById(arguments[0]); "
                      "e.value = arguments[1]; e.dispatchEvent(new Event('change'))", name, value)  # fmt: skip
@@ -65,7 +65,7 @@ class Browser:
         return found
 
     def console(self) -> list[str]:
-        """Everything that the console said since it was last asked."""
+        """All console messages since the last call."""
         answer = self.driver.execute(Command.GET_LOG, {"type": "browser"})
         return [entry["message"] for entry in answer["value"]]
 
@@ -83,7 +83,7 @@ class Browser:
 
 @contextmanager
 def started_browser() -> Iterator[Browser]:
-    """Start Chromium and end it. Raises BrowserMissingError where it is not installed."""
+    """Start Chromium and end it. Raises BrowserMissingError if it is not installed."""
     if not (CHROMIUM.exists() and DRIVER.exists()):
         raise BrowserMissingError(MISSING)
     options = webdriver.ChromeOptions()

@@ -2,7 +2,8 @@
 
     python -m tests.support.class_archive
 
-A JVM compares the archive with itself and with its JARs. It does without where one differs or there is none.
+A JVM compares the archive with itself and with its JARs. It starts
+without an archive if one differs or is missing.
 """
 
 import shutil
@@ -28,7 +29,7 @@ FROM_ARCHIVE: Final = f"'-XX:SharedArchiveFile={ARCHIVE}' {_QUIETLY}"
 
 
 def main() -> int:
-    """Start Spark once, run a query, and keep what was loaded."""
+    """Start Spark once, run a query, and save the loaded classes."""
     with tempfile.TemporaryDirectory() as folder:
         overlay = Path(folder) / "settings.toml"
         made = Path(folder) / ARCHIVE.name

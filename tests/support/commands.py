@@ -12,20 +12,20 @@ from jobs.runtime.project import PROJECT
 from tests.support.class_archive import FROM_ARCHIVE
 
 INHERITED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "LANG")
-"""All that a command gets of this process's environment."""
+"""Variables of this process's environment that a command gets."""
 
 SHORT_LIVED = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {FROM_ARCHIVE}"
-"""For a JVM that ends before thorough compilation pays: a third less CPU time for each stage.
+"""For a JVM that ends before thorough compilation pays: a third less CPU time for each phase.
 
-Without a separate size its code may take 48 MB, a fifth of what is usual: a stage that revises two weeks of
-later days fills that, goes on uncompiled, and may die of it.
+Without a separate size its code may take 48 MB, a fifth of the usual: a phase that revises two weeks of later
+days fills that, continues uncompiled, and may die of it.
 """
 
 
 def start(
     command: Sequence[str], folder: Path = PROJECT, exported: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end in a folder, with what is exported here and little else."""
+    """Run a command to its end in a folder, with the variables exported here and few others."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {**inherited, "SPARK_SUBMIT_OPTS": SHORT_LIVED, **(exported or {})}
     return subprocess.run(
@@ -40,5 +40,5 @@ def spark_submit(*arguments: str) -> list[str]:
 
 
 def arguments_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """What a command would be given. Raises click.UsageError."""
+    """Environment of a command. Raises click.UsageError."""
     return command.make_context(command.name, list(argv)).params

@@ -1,4 +1,4 @@
-"""A diagnosis made by hand, with culprits of every kind, and rows of a unit that it can be of."""
+"""A diagnosis made by hand, with culprits of every kind, and rows of a unit that it can belong to."""
 
 from math import nan
 from typing import Any, Final
@@ -56,7 +56,7 @@ def cause(
     flag: int = NO_FLAG,
     evidence: Evidence = NO_EVIDENCE,
 ) -> CauseFound:
-    """One cause; it holds where it saves 2.5 %."""
+    """One cause; it holds if it saves 2.5 %."""
     return CauseFound(saved, attributed, saved >= 0.025, flag, culprits, evidence)
 
 

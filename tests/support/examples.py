@@ -19,7 +19,7 @@ _FILE: Final = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/rank-00000.jsonl"
 
 
 def culprit(effect: float, share_of_steps: float = 1.0, **changes: object) -> dict[str, object]:
-    """A culprit of job_causes: one worker on a known host, or what the changes make of it."""
+    """A culprit of job_causes: one worker on a known host, changed as requested."""
     is_worker = changes.get("reach", "worker") == "worker"
     return dict.fromkeys(CULPRIT.names) | {
         **({"pp_rank": 0, "dp_rank": 1, "rank": 4, "host": "node-0123"} if is_worker else {}),
@@ -237,7 +237,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "bytes": 4096, "ops": 800, "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
     },
 }  # fmt: skip
-"""By table name; columns not named are null."""
+"""Good rows by table name; columns not named are null."""
 
 
 def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Results of a few units and of the days before, to be revised: of every way in which history decides.
+"""Results of a few units and of the days before, to be revised: every way in which history decides.
 
 They lie in tests/data/golden/revision.json, so that no change of the simulator or of other tests' examples
 changes them. `python -m tests.support.golden_revision` writes them anew, and with them the digest changes.
@@ -27,7 +27,7 @@ _OPEN: Final = "slow_worker_or_stage_imbalance"
 _EVEN: Final = (1.0, 1.0, 1.0, 1.0)
 _HEAVY: Final = (1.0, 1.5, 1.0, 1.0)
 _REPLAYED: Final = 0.1875
-"""What usual transfers save of the unit whose transfers became slow."""
+"""Saving of usual transfers in the unit whose transfers became slow."""
 
 Row = dict[str, Any]
 
@@ -44,7 +44,7 @@ def golden_revision() -> dict[str, pa.Table]:
     causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
     def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        """Rows as stored, but for what usual transfers save: the units have no ops."""
+        """Rows as stored, except for the saving of usual transfers: the units have no ops."""
         faster = {"time_saved_fraction": _REPLAYED, "attributed_fraction": _REPLAYED}
         return {
             unit: [

@@ -1,4 +1,4 @@
-"""Small units of every status and cause, of which one version of the simulator always computes the same.
+"""Small units of every status and cause, for which one version of the simulator always computes the same.
 
 They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
 Units with columns that logs gained later lie in separate files, with separate digests: those of older
@@ -36,7 +36,7 @@ MISTAKEN: Final = "mistaken"
 _UNIT: Final = "unit"
 _SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
 _TENTHS: Final = 1
-"""Decimals of times in microseconds that are kept: the file is smaller so."""
+"""Decimals of times in microseconds that are stored: this makes the file smaller."""
 
 Row = dict[str, Any]
 
@@ -50,7 +50,7 @@ class GoldenUnit(NamedTuple):
 
 
 def golden_units(name: str = UNITS) -> list[GoldenUnit]:
-    """Return the units of a file, as they were once drawn."""
+    """Return the units of a file, as they were drawn."""
     stored = pq.read_table(FOLDER / f"{name}.parquet")
     manifests: dict[str, Row] = json.loads(stored.schema.metadata[b"manifests"])
     rows = stored.replace_schema_metadata(None)
@@ -153,7 +153,7 @@ def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: obj
 
 
 def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
-    """Rows as `change` makes them; None loses a row."""
+    """Rows changed by `change`; None drops a row."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     rows_left = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
     return GeneratedJob(rows_left, job.manifest)

@@ -1,4 +1,4 @@
-"""A small history to fill, to spoil and to fill again: its landing and its tables."""
+"""A small history to fill, to damage and to fill again: its landing and its tables."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ Rows = list[dict[str, Any]]
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class History:
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """All tables, without what a store does not say of its objects, or says otherwise."""
+        """All tables, without facts that a store does not report, or reports differently."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found
@@ -141,7 +141,7 @@ class History:
 
 
 def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
-    """Let a phase have another version from now on."""
+    """Give a phase another version from now on."""
     patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
 
 
@@ -164,7 +164,7 @@ def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
 
 
 def copy_of(history: History, root: Path) -> History:
-    """The same history in folders of its own, times of files kept."""
+    """The same history in separate folders, with the times of files."""
     copied = history_in(root, history.spark, history.settings)
     for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
         shutil.copytree(theirs, ours)
@@ -195,7 +195,7 @@ def _rounded(rows: Rows) -> Rows:
 
 
 def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
-    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back.
+    """Replaces Warehouse.replace; dies when a table is written, or when fingerprints are put back.
 
     day : only when it is written for this one
     """

@@ -5,7 +5,7 @@ import signal
 
 
 def work(piece: str) -> str:
-    """Return the piece in capitals, unless its name says what it does."""
+    """Return the piece in capitals, unless its name requests something else."""
     if piece == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if piece == "exit":

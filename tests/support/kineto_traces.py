@@ -50,7 +50,7 @@ class Trace:
     def span(
         self, name: str, start_us: float, end_us: float, thread: int = MAIN, cat: str = "user_annotation"
     ) -> None:
-        """Add what the CPU did."""
+        """Add an event of the CPU."""
         times = {"ts": round(start_us, 3), "dur": round(end_us - start_us, 3)}
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": thread, **times, "args": {}}
@@ -64,7 +64,7 @@ class Trace:
         thread: int = MAIN,
         args: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a kernel and its launch; with args it is one of NCCL, on another stream."""
+        """Add a kernel and its launch; with args it belongs to NCCL, on another stream."""
         correlation = len(self.events)
         self.span("cudaLaunchKernel", launch_us, launch_us + 0.1, thread, "cuda_runtime")
         self.events[-1]["args"] = {"correlation": correlation}
@@ -102,7 +102,7 @@ class Trace:
 
 
 class Durations(NamedTuple):
-    """Of a job without a pipeline: what computes and local ops take, and transfers once all are there.
+    """Durations of a job without a pipeline: computes, local ops, and transfers once all have arrived.
 
     forward, backward : float64, shape (step, unit, dp_rank). [us]
     gather, reduce : shape (step, unit); the last unit to be reduced is unit 0. [us]

@@ -1,4 +1,4 @@
-"""Two months of results whose headline figures are known, the paper's where others report them.
+"""Two months of results whose headline figures are known, the paper's if it reports them.
 
 400 runs, of which 200 are analysed; 85 of those straggle (42.5 %) and 10.4 % of their GPU-hours are wasted.
 Runs alternate between a day of January and one of February.
@@ -26,7 +26,7 @@ LEFT_OUT: Final = {
 ANALYSED: Final = 200
 STRAGGLING: Final = 85
 GPU_HOURS: Final = 100.0
-"""Of each analysed run; the others have half as many."""
+"""Value for each analysed run; the others have half as many."""
 LITTLE: Final = (0.104 * ANALYSED - 20 * 0.3 - 65 * 0.16) / (ANALYSED - STRAGGLING)
 """Waste of those that do not straggle, chosen so that all together waste 10.4 %."""
 STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
@@ -78,7 +78,7 @@ def steps() -> list[Row]:
 
 
 def op_types() -> list[Row]:
-    """Rows of op_type_slowdown: computes waste half of what the run does, communication nothing."""
+    """Rows of op_type_slowdown: computes waste half of the run's waste, communication nothing."""
     waste = {"forward-compute": 0.5, "grads-reduce-scatter": 0.0}
     return [
         {
@@ -111,7 +111,7 @@ def _analysed(number: int) -> Row:
 
 
 def _left_out(number: int, status: str) -> Row:
-    """One run that is not analysed, slow as it may be."""
+    """One run that is not analysed, however slow it is."""
     is_replayed = status in {"too_few_steps", "high_discrepancy"}
     times = _times(50.0, 10.0) | {"wasted_gpu_hours": GPU_HOURS / 2 * 0.8, "discrepancy": 0.5}
     return {

@@ -38,7 +38,7 @@ def line(*left_out: str, **changes: object) -> bytes:
 
 
 def row(**changes: object) -> dict[str, Any]:
-    """What rank_steps holds of a good line, without its unit and file."""
+    """Columns of rank_steps for a good line, without its unit and file."""
     fields = GOOD | changes
     stored = {name: value for name, value in fields.items() if name not in {"format", "job_id", "run_id"}}
     times = {name: [float(value) for value in fields[name]] for name in ("start_us", "duration_us")}
@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """A line, the reason for which it must be rejected, and a part of what the detail must say."""
+    """A line, the reason for which it must be rejected, and a part of the expected detail."""
 
     text: bytes
     reason: str
@@ -77,7 +77,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "a comma too many": BadLine(line()[:-1] + b",}", "not_json"),
     "a comment": BadLine(line()[:-1] + b"/* end */}", "not_json"),
     "a leading zero": BadLine(_in("rank", "01"), "not_json"),
-    "a key twice": BadLine(line()[:-1] + b', "rank": 0}', "not_json", '"rank" is there twice'),
+    "a key twice": BadLine(line()[:-1] + b', "rank": 0}', "not_json", '"rank" occurs twice'),
     "a key twice, equal": BadLine(line()[:-1] + b', "gpu": 3}', "not_json", "twice"),
     "a key twice, one escaped": BadLine(line()[:-1] + b', "r\\u0061nk": 0}', "not_json", "twice"),
     "a key twice, one null": BadLine(line(gpu=None)[:-1] + b', "gpu": null}', "not_json", "twice"),
@@ -176,7 +176,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "sign before finiteness": BadLine(line(start_us=[float("nan"), -1, 0]), "negative_time"),
     "range before identity": BadLine(line(rank=99, job_id="gpt2"), "rank_out_of_range"),
 }
-"""By defect; none of them may become a row."""
+"""Bad lines by defect; none of them may become a row."""
 
 
 class GoodLine(NamedTuple):

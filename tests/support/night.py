@@ -20,7 +20,7 @@ class Landing:
         self.root = root
 
     def put(self, job_id: str, name: str, content: bytes, run_id: str = RUN, day: date = DAY) -> str:
-        """Write a file of a run folder; returns what source_file must be."""
+        """Write a file of a run folder; returns the expected source_file."""
         source_file = f"log_date={day}/job_id={job_id}/run_id={run_id}/{name}"
         path = self.root / source_file
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,7 @@ class TraceProcessor:
         self.replies.append(bytes(self.memory.read(self.store, at, at + length)))
 
     def _system_call(self, wanted: ImportType) -> Func:
-        """What the program asks of its host: memory; all else is not there, and what it says is dropped."""
+        """Functions that the program imports: only memory is real, and its output is dropped."""
 
         def grow(size: int) -> int:
             pages = -(-((size & 0xFFFFFFFF) - self.memory.data_len(self.store)) // _PAGE)

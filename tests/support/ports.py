@@ -6,11 +6,11 @@ from contextlib import closing
 
 HOST = "127.0.0.1"
 _FIRST, _COUNT = 20_000, 10_000
-"""Below the ports that the system hands out by itself: one of those may be taken before a server has it."""
+"""Below the ports that the system assigns by itself: one of those may be taken before a server has it."""
 
 
 def free_port() -> int:
-    """A port on which nothing listens; test runs side by side begin to look at different ones."""
+    """A free port; test runs side by side begin at different ones."""
     for step in range(_COUNT):
         port = _FIRST + (7 * os.getpid() + step) % _COUNT
         with closing(socket.socket()) as probe:

@@ -1,4 +1,4 @@
-"""The published traces as tests see them: rows of rank_steps, the manifest, and the reference's results."""
+"""The published traces for tests: rows of rank_steps, the manifest, and the reference's results."""
 
 import json
 from pathlib import Path

@@ -93,7 +93,7 @@ def generate_job(
 
 
 def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
-    """Generate the job of one layout, the one that is "disagreeing", or a random one by its seed."""
+    """Generate the job of one layout, the layout "disagreeing", or a random one by its seed."""
     if isinstance(name, int):
         return random_job(name)
     if name == "disagreeing":
@@ -133,7 +133,7 @@ def random_job(seed: int) -> GeneratedJob:
 
 
 def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
-    """Let every optimizer start before what it waits for has ended, and end where it did."""
+    """Let every optimizer start before its inputs have ended, and end at the same time as before."""
     rows = rank_steps.to_pylist()
     for row in rows:
         for place, code in enumerate(row["op"]):
@@ -147,7 +147,7 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
 def without_ops(
     rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
 ) -> pa.Table:
-    """Take an op type out of the rows at these positions, as a profiler does that misses some.
+    """Remove an op type from the rows at these positions, like a profiler that misses some.
 
     last_alone : only the last of the type by start; once for each mention of a row
     """

@@ -1,4 +1,4 @@
-"""Inputs that a form of the simulator once got wrong, or might: each is named by the mistake it shows."""
+"""Inputs that a version of the simulator once got wrong, or might: each is named by its mistake."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
-    """Nothing waits for a send that one replica records until long after the clip, where replicas first meet.
+    """No op waits for a send that one replica records until long after the clip, where replicas first meet.
 
     Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
     and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
@@ -48,7 +48,7 @@ def _op_type_that_one_step_lacks() -> GeneratedJob:
 
 
 def _noop_transfers_of_all_rows() -> GeneratedJob:
-    """Transfers that moved nothing, recorded in every row alike."""
+    """Transfers that moved nothing, recorded in every row."""
     return generate_job(replace(USUAL, pp_size=3, noop_transfers="all"), [], seed=11, workload=NOISY)
 
 
@@ -59,7 +59,7 @@ def _noop_transfers_of_some_rows() -> GeneratedJob:
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
-    """One replica lacks its last reduce-scatter, another its last two: those that are left still meet."""
+    """One replica lacks its last reduce-scatter, another its last two: the others still meet."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
     rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
@@ -139,7 +139,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """Of five workers one varies within steps, one from step to step alone, one in a single direction.
+    """One of five workers varies within steps, one from step to step alone, one in a single direction.
 
     The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.

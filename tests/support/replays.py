@@ -1,4 +1,4 @@
-"""Durations, delays and replay as the model says them: what the kernel's faster ones are compared with."""
+"""Durations, delays and replay by the model's definition, for comparison with the kernel's faster ones."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Jobs whose clocks are off: rows with the zeros of their lines moved, and what a user sees of them."""
+"""Jobs whose clocks are off: rows with the zeros of their lines moved, and their results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ from tests.support.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 
 Course = Callable[[int], float]
-"""From Unix time [us] to how far a clock is ahead. [us]"""
+"""Function from Unix time [us] to how far a clock is ahead. [us]"""
 
 MS: Final = 1_000.0
 HOUR: Final = 3_600_000_000.0

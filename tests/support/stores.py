@@ -1,4 +1,4 @@
-"""An S3 server on the loopback interface, in a process of its own: moto's, which counts and may spoil.
+"""A local S3 server in a separate process: moto's, which counts requests and may fail them.
 
 It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
 """
@@ -33,12 +33,12 @@ _REGION: Final = "eu-central-1"
 _CONTROL: Final = "/_control"
 _CODES: Final = {403: "ExpiredToken", 503: "SlowDown"}
 SLOW, DROPPED, LOST = "slow", "dropped", "lost"
-"""An answer that takes a second; a request that is not heard; an answer that does not arrive."""
+"""An answer that takes a second; a request that is dropped; an answer that does not arrive."""
 FAULTS: Final = (500, 503, SLOW, DROPPED, LOST)
 
 
 class Request(NamedTuple):
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     path: str
@@ -54,11 +54,11 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to reach it."""
+        """Environment that a process needs to reach it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": _REGION,
-            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_ACCESS_KEY_ID": "anyone",
             "AWS_SECRET_ACCESS_KEY": "anything",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
@@ -75,7 +75,7 @@ class Server:
         return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
     def requests(self) -> list[Request]:
-        """What was asked since the last call of this."""
+        """Requests since the last call of this."""
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
@@ -144,7 +144,7 @@ def _prefix(url: str) -> str:
 
 @dataclass
 class _Counting:
-    """Counts, delays, spoils or passes on requests."""
+    """Counts, delays, fails or passes on requests."""
 
     app: Callable[..., Iterable[bytes]]
     taken: list[Request] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A real run: two stages, three replicas, a process each, that wait for each other and write rank logs."""
+"""A real run: two stages, three replicas, a process each, which wait for each other and write rank logs."""
 
 import json
 import time
@@ -23,11 +23,11 @@ RANKS: Final = RUN.dp_size * RUN.pp_size
 STEPS: Final = 12
 MICROBATCHES: Final = 4
 FORWARD_S: Final = (0.02, 0.035)
-"""By stage: the last one is heavier, as one with a loss layer is."""
+"""Layers by stage: the last one is heavier, as with a loss layer."""
 
 
 Slow = dict[tuple[int, int], float]
-"""From stage and dp rank to how many times as long the computes take there."""
+"""Map from stage and dp rank to how many times as long the computes take there."""
 
 
 def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Table, dict[str, Any]]:

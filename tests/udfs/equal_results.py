@@ -1,4 +1,4 @@
-"""Result tables compared with each other, and rows of rank_steps in other places of storage."""
+"""Result tables compared with each other, and rows of rank_steps in other storage orders."""
 
 import math
 from typing import Final
@@ -10,7 +10,7 @@ import pyarrow.types as pat
 from schemas.vocabulary import OP_TYPE_SLOWDOWN, RESULT_TABLES
 
 SAME: Final = 1e-12
-"""Relative, and absolute where figures are shares: the order of sums may differ, and nothing else."""
+"""Relative, and absolute for shares: the order of sums may differ, and nothing else."""
 
 
 def assert_same_results(

@@ -1,4 +1,4 @@
-"""Rank log lines as short as a test can say them, and the rank_steps table they make."""
+"""Rank log lines in a short notation, and the rank_steps table they make."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import OP_CODES, RANK_STEPS, UNIT_KEY
 
 Ops = list[tuple[str, float, float] | tuple[str, float, float, int] | tuple[str, float, float, int, int]]
-"""(op type, start [s], duration [s], microbatch, model chunk); the last two are 0 where left out."""
+"""(op type, start [s], duration [s], microbatch, model chunk); the last two default to 0."""
 
 S = 1_000_000.0
 """Microseconds in a second: tests draw their timelines in whole seconds."""

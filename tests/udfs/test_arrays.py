@@ -1,4 +1,4 @@
-"""The audit of lists by their writer asks what the gate's SQL asks."""
+"""The audit of lists by their writer checks the same as the gate's SQL."""
 
 from typing import Any
 

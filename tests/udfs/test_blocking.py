@@ -1,4 +1,4 @@
-"""Blocking transfers: found where the record shows them, nowhere else, and replayed as the twin does."""
+"""Blocking transfers: found where the record shows them, nowhere else, and replayed as by the reference."""
 
 from dataclasses import replace
 from functools import cache
@@ -24,7 +24,7 @@ from tests.support import published
 from tests.support.random_jobs import FAULTS, USUAL, generate_job
 from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import assert_equal_results
+from tests.udfs.reference import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints
@@ -66,8 +66,8 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
     return read(replayed_rows(rows, layout), layout, OPS_TOGETHER, diagnosed=False)
 
 
-def twin_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
-    """The twin's layout of a job, with what was found to block."""
+def reference_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
+    """The reference's layout of a job, with the types found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
     return replace(layout_of_twin(facts), blocking=blocking, eager=eager)
@@ -128,7 +128,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """Waits would explain three quarters of what the replay misses, in all steps alike."""
+    """Waits would explain three quarters of the replay's error, in all steps equally."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE
@@ -137,7 +137,7 @@ def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
-    """A call shows its slower member: medians were too long by that. In the last job a link is slow."""
+    """A call shows its slower member: medians were too long by that. A link is slow in the last job."""
     job = draw(seed, "fused")
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]
@@ -170,7 +170,7 @@ def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
 @pytest.mark.parametrize("kind", SHOWN)
 def test_the_twin_agrees(kind: str) -> None:
     found = simulate_job(drawn(kind).rank_steps, drawn(kind).manifest)
-    layout = twin_layout(drawn(kind).rank_steps, drawn(kind).manifest)
+    layout = reference_layout(drawn(kind).rank_steps, drawn(kind).manifest)
     assert sorted(layout.blocking) == sorted(found["job_slowdown"]["blocking"][0].as_py())
     assert_equal_results(found, what_if(read_rank_steps(drawn(kind).rank_steps), layout))
 
@@ -267,7 +267,7 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
-    """What is said of blocking in a published trace and in a job of each kind."""
+    """The result on blocking for a published trace and a job of each kind."""
     jobs = {kind: (drawn(kind).rank_steps, drawn(kind).manifest) for kind in SHOWN}
     jobs["SE"] = published.rank_steps(TRACES, "SE"), published.manifest(TRACES, "SE")
     columns = ("blocking", "discrepancy_nonblocking", "discrepancy_blocking")

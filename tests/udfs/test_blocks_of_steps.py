@@ -1,4 +1,4 @@
-"""A large unit is laid out and replayed by blocks of steps; into how many must not show in its results."""
+"""A large unit is laid out and replayed by blocks of steps; their number must not change its results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_blocks_of_rows_stored_elsewhere(name: str, stored: Callable[[pa.Table],
 def test_how_many_steps_are_laid_out_at_a_time(
     share: float, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seven steps; a block holds about as many ops as wanted, and never part of a step."""
+    """Seven steps; a block holds about the wanted number of ops, and never part of a step."""
     asked = []
     lay_out = ReplayedRows.stages
 

@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins: buffered where one clock says so, clocks or not where two do."""
+"""Sends that end before their recv begins: buffered if on one clock, buffered or clocks if on two."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import what_if
 from tests.support.random_jobs import named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import assert_equal_results
+from tests.udfs.reference import assert_equal_results
 from udfs.kernel.recorded.durations import SENDS
 from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job
 
 LATE: Ops = [("forward-recv", 0.5, 0.5), ("forward-compute", 1, 1)]
-"""On the second stage: the recv begins 0.4 s after its send has ended."""
+"""A buffered send on the second stage: the recv begins 0.4 s after its send has ended."""
 EARLY: Ops = [("forward-compute", 0, 0.05), ("forward-send", 0.05, 0.05)]
 
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """The same job with sends that take 0.1 ms at most, whatever their recv does, all on one host."""
+    """The same job with sends that take 0.1 ms at most, independent of their recv, all on one host."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"
@@ -99,7 +99,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """Each rank has a host of its own, and all clocks agree: ends of replicas are fooled alike."""
+    """Each rank has its own host, and all clocks agree: ends of replicas mislead in the same way."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

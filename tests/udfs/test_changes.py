@@ -1,4 +1,4 @@
-"""Change points: against all splits and ruptures, what is small or chance, and what is said of a change."""
+"""Change points: against all splits and ruptures, small and chance changes, and their description."""
 
 from datetime import date, timedelta
 from itertools import combinations
@@ -93,7 +93,10 @@ def test_no_other_split_leaves_less() -> None:
 
 
 def test_ruptures_finds_the_same_changes() -> None:
-    """Its PELT over long series of up to six levels; what a change must explain is known beforehand."""
+    """PELT of ruptures over long series of up to six levels.
+
+    What a change must explain is known beforehand.
+    """
     rng, error, spread = np.random.default_rng(36), 0.004, 0.02
     with_changes = 0
     for days in range(20, 140, 3):
@@ -108,7 +111,7 @@ def test_ruptures_finds_the_same_changes() -> None:
 
 
 def cost(values: Floats, split: list[int], spread: float) -> float:
-    """Squares that a split leaves, and what it pays."""
+    """Squared errors that a split leaves, plus its cost."""
     steps = np.sort(np.abs(np.diff(values)))
     spread = max(spread, 1.4826 * float(steps[(len(steps) - 1) // 2]) / 2**0.5)
     left = sum(float(((each - each.mean()) ** 2).sum()) for each in np.split(values, split))
@@ -152,7 +155,7 @@ def test_what_changed_too_is_said() -> None:
 
 
 def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
-    """Days of a job that loses 10 % in three of ten, where a day's steps leave 5 % of the step unknown."""
+    """Days of a job that loses 10 % in three of ten, if a day's steps leave 5 % of the step unknown."""
     lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
     steady = points(wobbling([10.0] * 10), lost)
     assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}

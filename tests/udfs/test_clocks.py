@@ -1,4 +1,4 @@
-"""Jobs whose clocks are off give the answer of the same job on one clock; good clocks change no bit."""
+"""Jobs with wrong clocks give the same results as on one clock; good clocks change no bit."""
 
 import math
 from dataclasses import replace
@@ -33,7 +33,7 @@ from udfs.timeline.timelines import step_timelines
 from udfs.what_if import SimulationSettings, simulate_job
 
 SAME = 1e-3
-"""Relative, of the slowdown: what is asked for. What is reached is below a fifth of it."""
+"""Relative, for the slowdown: the target. The result is below a fifth of it."""
 
 PIPELINE = JobShape(dp_size=1, pp_size=4, microbatches=8, steps=20, tp_size=8)
 BOTH = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=20, tp_size=4)
@@ -77,7 +77,7 @@ def test_clocks_that_are_off_change_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_good_clocks_change_no_bit(kind: str) -> None:
-    """However much is slow: a heavy stage, a slow host and a link that flaps are not clocks."""
+    """However slow: a heavy stage, a slow host and a link that flaps are not clocks."""
     job = table(kind, *SLOW)
     found = simulated(job.rank_steps, job.manifest)
     assert not found["is_clock_corrected"]
@@ -127,7 +127,7 @@ def test_clocks_that_nothing_joins_are_not_analysed() -> None:
 
 
 def test_one_host_has_one_clock_whatever_its_sends_say() -> None:
-    """Ranks of one machine cannot disagree about the time: nothing is looked for, nothing is flagged."""
+    """Ranks of one machine cannot disagree about the time: nothing is estimated, nothing is flagged."""
     job = job_on_hosts(replace(PIPELINE, tp_size=1))
     buffered = _buffered(job.rank_steps)
     found = simulate_job(buffered, job.manifest)
@@ -199,7 +199,7 @@ def test_causes_stay_what_they_are() -> None:
 
 
 def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None:
-    """By 5 ms each time, with no course to correct: late gathers saved 3 % of the step, without a flag."""
+    """Clocks jump by 5 ms each time, with no course: late gathers seemed to save 3 %, without a flag."""
     job = table("replicas")
     began, rng = began_us(job.rank_steps), np.random.default_rng(4)
     off_us = {host: rng.normal(0.0, 5 * MS, len(began)) for host in hosts_of(job.rank_steps)}

@@ -1,4 +1,4 @@
-"""Scenarios drawn by hand, against those the simulation always answers; causes as a night stores them."""
+"""Scenarios made by hand, against those that the simulation always answers; causes as a night stores them."""
 
 import tracemalloc
 from typing import Any
@@ -117,7 +117,7 @@ def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
 
 
 def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:
-    """Slowdown where all but the ops of a predicate are ideal."""
+    """Slowdown if all but the ops of a predicate are ideal."""
     found = replay_scenarios(job.rank_steps, job.manifest, [f"NOT ({text})" for text in recorded.values()])
     slowdown = {each.scenario: each.slowdown for each in found.answers}
     return {key: slowdown[f"NOT ({text})"] for key, text in recorded.items()}

@@ -9,7 +9,7 @@ from jobs.synthetic.shape import Workload
 from schemas.vocabulary import OP_CODES
 from tests.support.random_jobs import LAYOUTS, generate_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import STREAMS, assert_equal_results, oracle_of
+from tests.udfs.reference import STREAMS, assert_equal_results, oracle_of
 from udfs.what_if import SimulationSettings, simulate_job
 
 LOAD = OP_CODES["data-load"]
@@ -49,7 +49,7 @@ def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
 
 
 def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
-    """Recorded behind the forward, replayed beside it; loads of 2 + 3 s, whatever the forward does."""
+    """Recorded after the forward, replayed beside it; loads of 2 + 3 s, independent of the forward."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )
@@ -108,7 +108,7 @@ def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("ops_together", [1, 10**12])
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name.startswith("data_loads")])
-def test_against_the_twin_where_rows_name_microbatches_otherwise(name: str, ops_together: int) -> None:
+def test_against_the_reference_where_rows_name_microbatches_otherwise(name: str, ops_together: int) -> None:
     slow = Workload(usual_s={"data-load": 0.08, "forward-send": 0.01}, noise=0.3)
     job = generate_job(LAYOUTS[name], [], seed=11, workload=slow)
     rows = rows_with_other_microbatches(job.rank_steps)

@@ -1,4 +1,4 @@
-"""Exposed communication: timelines drawn by hand, and the scalar twin on random layouts."""
+"""Exposed communication: timelines drawn by hand, and the scalar reference on random layouts."""
 
 from dataclasses import astuple
 from typing import Any
@@ -16,8 +16,8 @@ from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.records import Layout
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.test_blocking import SHOWN, drawn, twin_layout
-from tests.udfs.twin import SAME, STREAMS, shapes, slow_job
+from tests.udfs.reference import SAME, STREAMS, shapes, slow_job
+from tests.udfs.test_blocking import SHOWN, drawn, reference_layout
 from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -26,7 +26,7 @@ NAMES = ("exposed_s", "busy_s", "hidden_s", "overlap_saved_s")
 
 
 def figures(rows: pa.Table, facts: dict[str, Any]) -> dict[tuple[str, int], tuple[float, ...]]:
-    """By op type and stage: exposed, busy, hidden, saved by overlap."""
+    """Figures by op type and stage: exposed, busy, hidden, saved by overlap."""
     found = simulate_job(rows, facts)[EXPOSED_COMMUNICATION]
     return {(row["op_type"], row["pp_rank"]): tuple(row[name] for name in NAMES) for row in found.to_pylist()}
 
@@ -94,7 +94,7 @@ def test_what_takes_less_than_no_time_stays() -> None:
     found = figures(rows, manifest(dp_size=2))
     assert found[JOB] == close(0.0, 0.002, 0.002, 0.0)
     assert found["optimizer-clip-main-grad", -1] == close(0.0, 0.0005, 0.0005, 0.0)
-    assert_as_the_twin(rows, manifest(dp_size=2))
+    assert_as_the_reference(rows, manifest(dp_size=2))
 
 
 def test_a_unit_without_communication_has_no_rows() -> None:
@@ -103,7 +103,7 @@ def test_a_unit_without_communication_has_no_rows() -> None:
 
 
 def test_only_steps_that_have_an_op_type_count_for_it() -> None:
-    """Two graphs: the second step has no clip; its rows say the mean over both."""
+    """Two graphs: the second step has no clip; its rows state the mean over both."""
     ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
     rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))
     assert figures(rows, manifest())["optimizer-clip-main-grad", -1] == close(0.5, 0.5, 0.0, 0.5)
@@ -119,8 +119,8 @@ def test_communication_is_what_the_model_calls_so() -> None:
     assert {OP_TYPES[code] for code in COMMUNICATION} == set(OP_TYPES) - computes
 
 
-def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
-    """Compare; layout is the twin's, with what blocks, None if nothing does."""
+def assert_as_the_reference(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
+    """Compare; layout is the reference's, with the blocking types, None if nothing blocks."""
     found = figures(rows, facts | STREAMS if layout is None else facts)
     wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()
@@ -131,14 +131,14 @@ def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any], layout: Layout | N
 @pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing"])
 def test_layouts_are_as_the_twin_has_them(name: str) -> None:
     job = named_job(name)
-    assert_as_the_twin(job.rank_steps, job.manifest)
+    assert_as_the_reference(job.rank_steps, job.manifest)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shape=shapes(), seed=st.integers(0, 2**20))
 def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> None:
     job = slow_job(shape, seed)
-    assert_as_the_twin(job.rank_steps, job.manifest)
+    assert_as_the_reference(job.rank_steps, job.manifest)
 
 
 def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
@@ -161,7 +161,7 @@ def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
 @pytest.mark.parametrize("kind", SHOWN)
 def test_jobs_whose_transfers_block_are_as_the_twin_has_them(kind: str) -> None:
     job = drawn(kind)
-    assert_as_the_twin(job.rank_steps, job.manifest, twin_layout(job.rank_steps, job.manifest))
+    assert_as_the_reference(job.rank_steps, job.manifest, reference_layout(job.rank_steps, job.manifest))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -173,4 +173,4 @@ def test_random_jobs_that_are_said_to_block_are_as_the_twin_has_them(
 ) -> None:
     job = slow_job(shape, seed)
     facts = job.manifest | {"blocking_transfers": sorted(blocking)}
-    assert_as_the_twin(job.rank_steps, facts, twin_layout(job.rank_steps, facts))
+    assert_as_the_reference(job.rank_steps, facts, reference_layout(job.rank_steps, facts))

@@ -1,4 +1,4 @@
-"""Types of GPU: by a timeline drawn by hand, against the scalar twin, and where no two are stated."""
+"""Types of GPU: by hand, against the scalar reference, and if no two types are stated."""
 
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
-    """Else history would take the hosts of a slower type for slow ones."""
+    """Otherwise history would take the hosts of a slower type for slow ones."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
     types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
     rows = [
@@ -163,8 +163,8 @@ def test_equal_types_have_rows_and_cost_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["usual", "no_pipeline", "virtual_pipeline", "data_loads"])
 @pytest.mark.parametrize("seed", [3, 4])
-def test_against_the_twin(name: str, seed: int) -> None:
-    """Dp rank 1 is on slower hosts; of one host, which there is only with a pipeline, nothing is stated."""
+def test_against_the_reference(name: str, seed: int) -> None:
+    """Dp rank 1 is on slower hosts; with one host, which exists only with a pipeline, no type is stated."""
     slow = [WeakGpu(1, stage, 3.0) for stage in range(LAYOUTS[name].pp_size)]
     job = generate_job(LAYOUTS[name], [*FAULTS[:2], *slow], seed, workload=NOISY)
     rows = job.rank_steps.to_pylist()
@@ -193,13 +193,17 @@ def test_against_the_twin(name: str, seed: int) -> None:
         for number, type_name in enumerate(known.names)
         for direction, op_type in enumerate(("forward-compute", "backward-compute"))
     }
-    twin = types_cost(read_rank_steps(table), read_layout(facts), stated, factors)
-    for type_name, slowdown in twin.slowdown.items():
+    reference = types_cost(read_rank_steps(table), read_layout(facts), stated, factors)
+    for type_name, slowdown in reference.slowdown.items():
         row = types[type_name or NOT_STATED]
         assert row["slowdown"] == pytest.approx(slowdown, rel=SAME)
-        assert row["forward_ideal_s"] == pytest.approx(twin.ideal_s[type_name, "forward-compute"], rel=SAME)
-        assert row["backward_ideal_s"] == pytest.approx(twin.ideal_s[type_name, "backward-compute"], rel=SAME)
-    assert len(types) == len(twin.slowdown)
+        assert row["forward_ideal_s"] == pytest.approx(
+            reference.ideal_s[type_name, "forward-compute"], rel=SAME
+        )
+        assert row["backward_ideal_s"] == pytest.approx(
+            reference.ideal_s[type_name, "backward-compute"], rel=SAME
+        )
+    assert len(types) == len(reference.slowdown)
     assert mean_step_s(of_kernel, frozenset({cause.MIXED_HARDWARE})) == pytest.approx(
-        twin.fastest_s, rel=SAME
+        reference.fastest_s, rel=SAME
     )

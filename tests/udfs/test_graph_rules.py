@@ -16,7 +16,7 @@ def job(tables: dict[str, pa.Table]) -> dict[str, Any]:
 
 
 def test_first_backward_send_waits_for_the_compute_two_places_before_even_if_it_moved_nothing() -> None:
-    """It ended before the first backward had, so that it matches no compute: only this wait is left."""
+    """It ended before the first backward had, so that it matches no compute: only this wait remains."""
     ops: Ops = [
         ("forward-compute", 0, 1, 0),
         ("forward-compute", 1, 1, 1),
@@ -91,7 +91,7 @@ def test_of_two_steps_that_contradict_themselves_the_first_is_named() -> None:
 
 
 def test_a_duration_that_is_no_number_gives_no_figures() -> None:
-    """The median of its type, and with it the ideal, knows nothing of it."""
+    """The median of its type, and with it the ideal, is unchanged."""
     durations = {0: 1.0, 1: float("nan"), 2: 1.0}
     lines = [line(s, 0, 0, [("layernorm-grads-all-reduce", 0, each)]) for s, each in durations.items()]
     with pytest.raises(TraceError):

@@ -1,4 +1,4 @@
-"""What stands beside a culprit, and what of that explains it: small fleets drawn by hand."""
+"""Spans beside a culprit, and which of them explain it: small fleets made by hand."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +37,7 @@ def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
 
 
 def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
-    """A culprit on the host that is sick, slow from some minutes after noon on."""
+    """A culprit on the sick host, slow from some minutes after noon on."""
     return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
 
 
@@ -117,7 +117,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
-    """Of 101 host-days that are not slow it fails on two, 0.0245; of 50 hosts on one, 0.0294: that counts."""
+    """It fails on two of 101 host-days that are not slow, 0.0245; on one of 50 hosts, 0.0294: that counts."""
     before = date(2026, 1, 4)
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))

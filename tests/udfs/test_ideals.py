@@ -1,4 +1,4 @@
-"""The four ideals against a slow, readable twin of the simulator, and where their difference is known."""
+"""The four ideals against the slow, readable reference, and cases with known differences."""
 
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.oracle.results import Job, read_job
 from tests.support import published
 from tests.support.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import SAME, STREAMS, assert_equal_results, oracle_of, shapes, slow_job
+from tests.udfs.reference import SAME, STREAMS, assert_equal_results, oracle_of, shapes, slow_job
 from udfs.kernel.op_type import AVERAGED
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.what_if import SimulationSettings, simulate_job
@@ -47,11 +47,13 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """ST has a heavy last stage: with stages kept apart its 1.18 becomes 1.01 (model, section 7)."""
+    """ST has a heavy last stage: with separate stages its 1.18 becomes 1.01 (model, section 7)."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
-    twin = oracle_job(published_traces, name).with_ideal(ideal)
-    assert job["slowdown"] == pytest.approx(twin.mean(lambda _: True) / twin.mean(lambda _: False), rel=SAME)
+    reference = oracle_job(published_traces, name).with_ideal(ideal)
+    assert job["slowdown"] == pytest.approx(
+        reference.mean(lambda _: True) / reference.mean(lambda _: False), rel=SAME
+    )
     assert job["slowdown"] == pytest.approx(slowdown, abs=5e-6)
     assert job["ideal"] == ideal
 
@@ -70,7 +72,7 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
 def test_random_layouts(
     shape: JobShape, seed: int, ideal: str, op_type: str, rows_hit: list[int], ops_together: int
 ) -> None:
-    """Also where ranks and steps disagree, and where the ideal comes from several blocks of steps."""
+    """This also holds where ranks and steps disagree, and for ideals from several blocks of steps."""
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)

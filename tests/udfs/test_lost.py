@@ -1,4 +1,4 @@
-"""What a unit loses: shared out among its causes, never negative, and always the whole of it."""
+"""A unit's loss: divided among its causes, never negative, and always the whole of it."""
 
 import pytest
 from hypothesis import given
@@ -9,13 +9,13 @@ from udfs.lost import lost_columns, lost_fractions
 
 FRACTION = st.floats(-0.5, 0.9)
 FIXABLE = len(CAUSES) - 1
-"""Causes with a fix: all but what is unexplained."""
+"""Causes with a fix: all except the unexplained part."""
 
 
 def rows(
     *attributed: float, are_causes: tuple[bool, ...] = (True,) * FIXABLE, beyond: float = 0.0
 ) -> list[dict[str, object]]:
-    """Rows of job_causes: what is attributed to each cause, in the order of CAUSES, and whether it holds.
+    """Rows of job_causes: the part attributed to each cause, in the order of CAUSES, and whether it holds.
 
     beyond : what is slow beside all fixes, the time saved of what is unexplained.
     """

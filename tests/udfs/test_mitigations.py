@@ -1,4 +1,4 @@
-"""Mitigations against the very same job run with them, and what is said where there is none."""
+"""Mitigations against reruns of the same job with them, and the reasons if there is none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -143,7 +143,7 @@ def test_even_stages_stay_as_they_are() -> None:
     ],
 )
 def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
-    """Beside a slow worker, which stays slow."""
+    """The mitigation is judged beside a slow worker, which stays slow."""
     slow = WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
     one = answer(found(SEQUENCES_OF_ALL, slow), name)
     true = 1 - step_s(after, slow) / step_s(SEQUENCES_OF_ALL, slow)
@@ -224,7 +224,7 @@ def test_slow_workers_are_mitigated() -> None:
         answer(of, name) for name in (HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA)
     )
     assert exchanged.time_saved_fraction == pytest.approx(1 - step_s() / now_s, abs=0.003)
-    assert removed.plan == "go on without dp rank 2: 3 replicas instead of 4"
+    assert removed.plan == "continue without dp rank 2: 3 replicas instead of 4"
     # Without it a step is as short as a healthy one, but it takes four thirds of one for as many samples.
     assert removed.time_saved_fraction == pytest.approx(1 - step_s() * 4 / 3 / now_s, abs=0.003)
     assert removed.gpu_hours_saved == pytest.approx(100 * (1 - step_s() / now_s), abs=0.3)
@@ -236,7 +236,7 @@ def test_slow_workers_are_mitigated() -> None:
 
 
 def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
-    """As the command has them, and no others."""
+    """Rows are those of the command, and no others."""
     generated = job(LOSS)
     manifest = generated.manifest | {"gpu_hours": 100.0, "labels": {"layers": "32"}}
     tables = simulate_job(generated.rank_steps, manifest)
@@ -256,7 +256,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
 
 
 def test_checkpoints_as_often_as_failures_ask_for() -> None:
-    """Of 20,000 s at work with four failures, checkpoints of 50 s: Young says sqrt(2 x 50 x 5,000) s."""
+    """With four failures in 20,000 s at work and checkpoints of 50 s, Young says sqrt(2 x 50 x 5,000) s."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     found = best_interval(run.events)
@@ -288,7 +288,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     again = best_interval(sorted([*slow.events, *loaded], key=lambda each: each["at_us"]))
     assert again is not None
     assert again.between_s == pytest.approx(found.between_s, rel=1e-3), (
-        "before the first step nobody was at work"
+        "before the first step no attempt was at work"
     )
     once = run_through(replace(habits, failures=1), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     assert best_interval(once.events) is None
@@ -379,7 +379,7 @@ def test_a_unit_without_ops_has_no_answer() -> None:
 
 
 def test_the_heaviest_microbatches_are_kept_apart() -> None:
-    """Of 9, 1 | 8, 2 the ranks get 9, 1 and 8, 2; of 9, 8 | 1, 2 the same."""
+    """The ranks get 9, 1 and 8, 2 from 9, 1 | 8, 2, and the same from 9, 8 | 1, 2."""
     weight = np.array([[[9.0, 1.0], [8.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])
     source = assigned(weight)
     moved = np.take_along_axis(weight.reshape(2, -1), source.reshape(2, -1), axis=1).reshape(2, 2, 2)
@@ -388,7 +388,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """What each dp rank gets in each step: the heaviest goes to the one with the least work that has room."""
+    """Microbatches of each dp rank and step: the heaviest goes to the rank with least work and room."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape

@@ -1,4 +1,4 @@
-"""The share of workers that compute: against its scalar twin, and on a timeline drawn by hand."""
+"""The share of workers that compute: against its scalar reference, and on a timeline drawn by hand."""
 
 from math import inf, pi, sin
 from typing import Any
@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """Also where ranks and steps disagree, and by blocks of steps."""
+    """This holds also where ranks and steps disagree, and by blocks of steps."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()
@@ -61,7 +61,7 @@ def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
 
 
 HALVES = {0: (0.0, 2.0, 4.0), 1: (2.0, 2.0, 4.0)}
-"""Of each dp rank: start and length of the forward, length of the backward that follows. [s]"""
+"""For each dp rank: start and length of the forward, length of the backward that follows. [s]"""
 
 
 def drawn(begins_s: tuple[float, ...]) -> pa.Table:
@@ -110,7 +110,7 @@ def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
 
 
 def test_two_waves_in_a_step_count_the_beat_by_waves() -> None:
-    """Steps of 8 s every 10 s, 0.6 s late and early in turn: of a step 6 %, of a wave 12 %."""
+    """Steps of 8 s every 10 s, alternately 0.6 s late and early: 6 % of a step, 12 % of a wave."""
     begins_s = [10.0 * step + 0.6 * (-1) ** (step // 2) for step in range(8)]
     rows = rank_steps(
         *(

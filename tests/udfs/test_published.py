@@ -17,7 +17,7 @@ SHARE = 1e-5
 
 
 def assert_published(tables: dict[str, list[dict[str, Any]]], wanted: dict[str, Any]) -> None:
-    """Every figure that was published, and as many rows as were published."""
+    """Every published figure, and the published number of rows."""
 
     def rows(table: str, key: str, value: str = "slowdown") -> dict[str, float]:
         return {str(row[key]): row[value] for row in tables[table]}

@@ -1,4 +1,4 @@
-"""Racks that the labels of a manifest name: one culprit where their hosts are slow together."""
+"""Racks named by the labels of a manifest: one culprit if their hosts are slow together."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 
 SHAPE: Final = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=8, tp_size=8)
-"""Each worker has a host of its own: node-0000 to node-0003 hold the first stage."""
+"""Each worker has its own host: node-0000 to node-0003 hold the first stage."""
 SLOW: Final = ("node-0001", "node-0006")
 
 

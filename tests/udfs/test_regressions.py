@@ -1,4 +1,4 @@
-"""Inputs named by the mistake they show: against the twin, whole and by blocks of steps, for every ideal."""
+"""Inputs named by their mistake: against the reference, whole and by blocks of steps, for every ideal."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from jobs.synthetic.shape import JobShape
 from tests.oracle import WhatIf
 from tests.support.random_jobs import without_ops
 from tests.support.regressions import REGRESSIONS
-from tests.udfs.twin import assert_equal_results, oracle_of, slow_job
+from tests.udfs.reference import assert_equal_results, oracle_of, slow_job
 from udfs.kernel.recorded.trace import Trace, build_trace
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.layout import read_layout
@@ -43,7 +43,7 @@ def trace_of(name: str) -> Trace:
 @pytest.mark.parametrize("ops_together", [1, 10**12])
 @pytest.mark.parametrize("ideal", IDEALS)
 @pytest.mark.parametrize("name", REGRESSIONS)
-def test_against_the_twin(name: str, ideal: str, ops_together: int) -> None:
+def test_against_the_reference(name: str, ideal: str, ops_together: int) -> None:
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
     assert_equal_results(
         simulate_job(made(name).rank_steps, made(name).manifest, chosen), wanted(name, ideal)

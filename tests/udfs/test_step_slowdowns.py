@@ -1,4 +1,4 @@
-"""Slowdown of every worker in every step, beside what worker_slowdown says of all steps together."""
+"""Slowdown of every worker in every step, beside its value in worker_slowdown over all steps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""In which order a line lists its ops, and where rows lie, must not change a bit of the results."""
+"""The order of ops in a line, and the order of rows, must not change a bit of the results."""
 
 from collections.abc import Callable
 from typing import Final

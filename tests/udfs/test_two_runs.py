@@ -1,4 +1,4 @@
-"""Two runs op by op: timelines drawn by hand, and what holds for any pair."""
+"""Two runs op by op: timelines drawn by hand, and properties of any pair."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Timelines drawn by hand, with the numbers one reads off the drawing; and what each status asks for."""
+"""Timelines drawn by hand, with the numbers read off the drawing; and the requirements of each status."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_one_worker_two_steps() -> None:
 
 
 def replica(dp_rank: int, forward_s: float, slowest_s: float) -> dict[str, Any]:
-    """Forward, backward 1 s, then a reduce-scatter that takes 1 s once the slowest replica has come."""
+    """Forward, backward 1 s, then a reduce-scatter that takes 1 s once the slowest replica has arrived."""
     ready_s = forward_s + 1
     ops: Ops = [
         ("forward-compute", 0, forward_s),

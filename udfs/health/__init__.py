@@ -1,1 +1,1 @@
-"""What the health of hosts says about culprits."""
+"""Evidence about culprits from the health of hosts."""

@@ -17,7 +17,7 @@ from schemas.vocabulary import CULPRIT_COURSES, HEALTH_OK, UNIT_KEY
 
 _ALWAYS: Final = CULPRIT_COURSES[0]
 _REACHES: Final = ("worker", "host", "link")
-"""Culprits of these are on hosts that are known to be theirs; a stage or a rack only has hosts."""
+"""Culprits with these reaches have hosts of their own; a stage or a rack is only spread over hosts."""
 _LINKS: Final = ("nic", "link")
 """Components whose spans also count at the other end."""
 _KEY: Final = ("host", "component", "device", "check_name", "peer")
@@ -66,7 +66,7 @@ Seen = tuple[Any, ...]
 
 
 class _Culprit(NamedTuple):
-    """A culprit with times. number : its place among those of its cause; host : where it is one."""
+    """A culprit with times. number : its place among those of its cause; host : set if it is one host."""
 
     unit: tuple[Any, ...]
     cause: str
@@ -78,7 +78,7 @@ class _Culprit(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """How often a check fails on host-days that are slow and on others.
+    """How often a check fails on slow host-days and on others.
 
     spans_a_day : on hosts on which it fails
     rare_days, rare_hosts : host-days that are not slow, and hosts that never are, with a check that fails as
@@ -99,7 +99,7 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """How many spans of checks that fail as rarely, or more rarely, a host has by chance on a day.
+        """Mean number of failing spans of equally rare or rarer checks on a host and day.
 
         Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """
@@ -108,7 +108,7 @@ class _Rate(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """What fails over the days looked back on: rates by check; checks of a host that fail on several days."""
+    """Failures over the days looked back on: rates by check; checks of a host that fail on several days."""
 
     rates: Mapping[Kind, _Rate]
     lasting: frozenset[tuple[str, str, str]]
@@ -213,7 +213,7 @@ def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
 
 
 def _hosts(culprit: Row) -> frozenset[str]:
-    """Hosts that are known to be a culprit's."""
+    """Hosts that certainly belong to a culprit."""
     if culprit["reach"] not in _REACHES:
         return frozenset()
     held = [worker["host"] for worker in culprit["workers"] or ()]
@@ -234,7 +234,7 @@ def _culprits(rows: Iterable[Row]) -> Iterator[_Culprit]:
 def _beside(
     culprit: _Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures, day: date
 ) -> Iterator[Row]:
-    """Spans beside a culprit; those that explain it are known once all are."""
+    """Spans beside a culprit; which of them explain it is decided once all are known."""
     midnight = datetime.combine(day, time(), UTC)
     spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
     rows = []

@@ -1,4 +1,4 @@
-"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel knows no names."""
+"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel has no strings."""
 
 from typing import Final, NamedTuple
 
@@ -39,7 +39,7 @@ TYPE_OR_WORKER: Final = 11
 """Why to trust an answer less than others."""
 
 ALL: Final = -1
-"""Stage or dp rank of a culprit that is not one of them."""
+"""Stage or dp rank of a culprit that has none."""
 
 ALWAYS: Final = 0
 FROM: Final = 1
@@ -54,10 +54,10 @@ STAGE: Final = 2
 REPLICA: Final = 3
 LINK: Final = 4
 RACK: Final = 5
-"""Reach of a culprit: what is slow together."""
+"""Reach of a culprit: which workers are slow together."""
 
 BOTH: Final = -1
-"""Direction of a culprit that is slow in forwards and backwards alike; else the code of the op type."""
+"""Direction of a culprit that is equally slow in forwards and backwards; else the code of the op type."""
 
 
 class Culprit(NamedTuple):
@@ -71,7 +71,7 @@ class Culprit(NamedTuple):
     course         : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     direction      : BOTH, or the op type that is slow.
     reach          : WORKER, HOST, STAGE, REPLICA, LINK or RACK.
-    host           : number of the host or rack, ALL where it is none.
+    host           : number of the host or rack, ALL for other culprits.
     lost_s         : what its ops took longer in the mean step, all of them together. [s]
     workers        : its workers, (stage, dp_rank), where it is more than one.
     """

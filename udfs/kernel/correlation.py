@@ -11,7 +11,7 @@ from udfs.kernel.selection import median_of_all
 ALONE: Final = -1
 
 CONSTANT: Final = 1e-12
-"""Times that differ by less than this share of the largest do not vary: what is left is rounding."""
+"""Times that differ by less than this share of the largest do not vary: the rest is rounding."""
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:

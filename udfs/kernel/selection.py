@@ -11,10 +11,10 @@ from udfs.kernel.arrays import Floats
 Values = TypeVar("Values", Floats, float)
 
 MANY: Final = 4096
-"""From this many values on, looking first for a narrow bracket around a rank is worth it."""
+"""From this number of values on, a search for a narrow bracket around a rank is worthwhile."""
 
 VERY_FEW: Final = 256
-"""Largest number of values of which sorting takes less than selecting."""
+"""Up to this number of values, sorting is faster than selecting."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
@@ -22,7 +22,8 @@ MARGIN: Final = 64
 
 FEW: Final = 9
 ENOUGH: Final = 4096
-"""Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
+"""Up to this many along an axis, of at least this many values, comparing all at once is faster than sorting
+each."""
 
 SORTED: Final = 1024
 """Up to this length of an axis, sorting takes less time than selecting."""
@@ -85,7 +86,7 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
 @cache
 def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
-    """Order of axes with some of them behind the others."""
+    """Order of axes with some of them moved to the end."""
     return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
@@ -126,7 +127,7 @@ def sorted_rows(values: Floats) -> Floats:
 
 
 def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
-    """Rows, of which those of the wanted ranks are in order."""
+    """Rows, sorted only as far as the wanted ranks need."""
     for first, second, is_lower_wanted, is_upper_wanted in _network(len(rows), ranks):
         lower, upper = rows[first], rows[second]
         if is_lower_wanted:

@@ -19,7 +19,7 @@ BINS: Final = 128
 """Parts of a step: enough for waves of 64 microbatches."""
 
 COMPUTING: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
-"""What keeps a GPU busy; everything else moves data or waits."""
+"""Ops that keep a GPU busy; all others move data or wait."""
 
 
 MIDDLES: Final = np.arange(BINS + 1) + 0.5
@@ -109,16 +109,16 @@ def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
 
 
 HARMONICS: Final = 8
-"""Amplitudes that are kept, from the step's own period on."""
+"""Number of amplitudes that are stored, from the step's own period on."""
 
 STILL: Final = 1e-9
-"""A share that swings by less is constant: what is left is rounding."""
+"""A share that swings by less is constant: the rest is rounding."""
 
 LEAST_STEPS: Final = 4
-"""A line goes through fewer by itself."""
+"""A line fits fewer steps exactly."""
 
 IN_BEAT: Final = 1 / 8
-"""Steps that begin so far from the beat, in periods of the dominant component, leave its phase unknown."""
+"""If steps begin further from equal spacing, in periods of the dominant component, its phase is unknown."""
 
 
 class Swing(NamedTuple):

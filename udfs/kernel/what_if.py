@@ -36,10 +36,10 @@ SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
 
 OPS_TOGETHER: Final = 1_000_000
-"""Ops that are laid out and replayed at a time: beyond, only their durations are kept."""
+"""Most ops that are laid out and replayed at a time: of a larger job, only the durations stay in memory."""
 
 NO_WASTE: Final = 1e-9
-"""Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
+"""Shares of a loss below this part of T are meaningless: the denominator vanishes (contract, section 3)."""
 
 
 class How(NamedTuple):
@@ -168,7 +168,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
 def _diagnosed(
     found: WhatIf, recorded: Recorded, replays: Sequence["_Replay"], rows: JobRows, layout: Layout, how: How
 ) -> WhatIf:
-    """Add causes, exposed communication and mitigations to what was replayed."""
+    """Add causes, exposed communication and mitigations to the replayed results."""
     clocks, times = recorded.clocks, found.times
     job = Job(
         layout,
@@ -233,7 +233,7 @@ class _Replay(NamedTuple):
         return cls(block, layout, ideal_of_op, shortest_s, is_last, times)
 
     def exposed(self) -> ExposedTimes | None:
-        """Replay without communication; None where the block has none."""
+        """Replay without communication; None if the block has none."""
         return replay_exposed(self.block.graph, self.block.duration_s, self.shortest_s, self.is_last)
 
     def without(self, slow: Mask) -> Floats:

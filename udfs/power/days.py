@@ -15,7 +15,7 @@ from schemas.vocabulary import JOB_MEGAWATTS, POWER_DAY, POWER_IN_PHASE
 from udfs.kernel.arrays import Floats, Ints
 
 MOST_PAIRS: Final = 1000
-"""Pairs that a day keeps, those that swing most."""
+"""Most pairs stored for a day: those that swing most."""
 
 READ: Final = {
     "job_power": (
@@ -24,7 +24,7 @@ READ: Final = {
     ),
     "jobs": ("gpu_type", "gpu_types", "world_size", "gpu_hours", "started_at", "ended_at"),
 }
-"""Columns of a unit that its power is made of."""
+"""Columns of a unit from which its power is computed."""
 
 _DAY_H: Final = 24.0
 _DAY: Final = timedelta(days=1)
@@ -173,13 +173,14 @@ def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
 
 
 MOST_APART: Final = 1 / 8
-"""Peaks this part of a period apart still add up to 92 % of what they would together."""
+"""If peaks are this part of a period apart, they still add up to 92 % of their sum in phase."""
 MOST_DRIFT: Final = 1 / 4
-"""Over the common time, in periods: at its ends peaks are half of that further apart than in its middle."""
+"""Largest drift over the common time, in periods: at its ends peaks are half of that further apart than in
+its middle."""
 LEAST_PERIODS: Final = 10
 """In a shorter common time almost any two periods look equal."""
 PAIRS_TOGETHER: Final = 1_000_000
-"""Pairs that are compared at a time."""
+"""Most pairs that are compared at a time."""
 
 
 class Swings(NamedTuple):

@@ -3,4 +3,4 @@
 from typing import Final
 
 REVISION_VERSION: Final = "1.2.0"
-"""Raised whenever the revision makes other causes of the same results, by more than rounding."""
+"""Raised when the revision computes different causes from the same results, by more than rounding."""

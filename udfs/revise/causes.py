@@ -40,7 +40,7 @@ COMMUNICATION: Final = "communication"
 
 WANT_OF_PEERS: Final = ("few_peers", "slow_worker_or_stage_imbalance")
 WANT_OF_A_NORM: Final = ("no_usual_transfer",)
-"""Flags of rows about which history may decide, whatever it says."""
+"""Flags of rows about which history may decide, in either direction."""
 
 _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
@@ -61,14 +61,14 @@ class Measured(NamedTuple):
 
 
 class History(NamedTuple):
-    """What other units show: runs of the same model, and hosts that were slow in other jobs."""
+    """Evidence from other units: runs of the same model, and hosts that were slow in other jobs."""
 
     runs: Sequence[Run]
     slow_hosts: Mapping[str, SlowHost]
 
 
 class Revised(NamedTuple):
-    """Revised rows of one unit, transfers excepted, and what other runs show of its transfers.
+    """Revised rows of one unit, transfers excepted, and what other runs show about its transfers.
 
     transfers : None if history cannot decide.
     """
@@ -192,7 +192,7 @@ def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
 
 
 def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row:
-    """Bounds around another value, as far from it as a row's from its own, and an origin's besides."""
+    """Bounds around another value, as far away as the row's from its own, plus the origin's error."""
     halves = [half_width(each, name) for each in (row, origin) if each is not None]
     known = [half for half in halves if half is not None]
     return around(name, value, fsum(known) if len(known) == len(halves) else None)
@@ -251,7 +251,7 @@ def _culprit(effect: float, reach: int) -> Row:
 
 
 def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Stages heavier than the mean stage, had all hosts the same speed."""
+    """Stages heavier than the mean stage, if all hosts had the same speed."""
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)
     heavy = [

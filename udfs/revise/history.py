@@ -15,19 +15,20 @@ LEAST_SLOWER: Final = 1.08
 """A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
 
 SAME_WORK: Final = 1.05
-"""Computes closer than this do the same work, so that slower transfers are the network's."""
+"""If computes are closer than this, the work is the same, so that slower transfers are the network's."""
 
 SAME_TRAFFIC: Final = 1.25
-"""Transfers closer than this carry the same, so that slower computes are the host's, not more work."""
+"""If transfers are closer than this, they carry the same, so that slower computes are the host's, not more
+work."""
 
 SLOW_LINK: Final = 1.8
 """Transfers that take this many times as long are faults, as within a job (diagnosis, section 2)."""
 
 SAME_OPS: Final = 0.02
-"""Share by which the ops of a step may differ between runs that are compared: less than one microbatch."""
+"""Share by which ops per step may differ between compared runs: less than one microbatch."""
 
 LEAST_TRANSFER_S: Final = 1e-4
-"""Shorter transfers are mostly the call itself, and scatter."""
+"""Shorter transfers are mostly the cost of the call, and scatter."""
 
 _COMPUTES: Final = tuple(OP_TYPES[code] for code in COMPUTE)
 _TRANSFERS: Final = tuple(name for code, name in enumerate(OP_TYPES) if code not in AVERAGED)
@@ -76,7 +77,7 @@ class SlowStages(NamedTuple):
     factors : pp_rank -> how many times as long as elsewhere; without stages that are not slow.
     saved_s : what a step would take less without. [s]
     kept    : part of the imbalance between stages that remains without.
-    largest : the largest factor, also where it is none.
+    largest : the largest factor, also if it is not slow.
     runs, jobs : how many runs of the model, and other jobs on the hosts, that rests on.
     """
 
@@ -153,7 +154,7 @@ def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
 
 
 def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:
-    """Stages slower than in other runs; if all are slow alike, it counts only against other hosts."""
+    """Stages slower than in other runs; if all are equally slow, it counts only against other hosts."""
     if len(runs) < minimum_runs:
         return None
     factors, base, on_others = [], [], True

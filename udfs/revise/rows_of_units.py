@@ -1,4 +1,4 @@
-"""Rows of many units, of which Python has those of few at a time: as objects they take ten times as much."""
+"""Rows of many units, as Python objects for only a few at a time: these take ten times the memory."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -15,13 +15,13 @@ from udfs.revise.history import SAME_OPS
 Row = dict[str, Any]
 
 _Past = defaultdict[tuple[Any, ...], defaultdict[date, list[Row]]]
-"""Rows of a model and layout, or of a run, by day; of each day in order, the last unit first."""
+"""Rows of a model and layout, or of a run, by day; within each day in order, the last unit first."""
 
 _COLUMN: Final = "slower_than_usual"
 _OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
 _KIND: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
 _MOST_RUNS: Final = 32
-"""Most earlier units that one is compared with, the latest."""
+"""Most earlier units that a unit is compared with, the latest."""
 
 
 def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:

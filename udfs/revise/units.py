@@ -35,7 +35,7 @@ from udfs.revise.history import Run, SlowHost, Stage
 from udfs.revise.rows_of_units import RowsOfUnits
 
 RUNS_A_DAY: Final = 8
-"""Most runs of each model and day that are compared: hundreds of the same model add nothing."""
+"""Most compared runs of each model and day: hundreds of the same model add nothing."""
 
 MOST_RUNS: Final = 32
 """Most runs that a unit is compared with, the latest."""
@@ -65,7 +65,7 @@ class _Slow(NamedTuple):
 Replay = Callable[[Mapping[Unit, Mapping[str, float]]], Mapping[Unit, Sequence[Row]]]
 """Replays units, each with usual transfers by op type [s], and returns their rows of job_causes.
 
-A unit that cannot be replayed as it was before is missing from what it returns.
+A unit that cannot be replayed as before is missing from the result.
 """
 
 
@@ -81,11 +81,11 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfers by op type [s], where a replay by them has to tell; else empty."""
+        """Usual transfers by op type [s], if a replay with them has to decide; else empty."""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
-        """Rows that differ from the stored ones, losses recomputed, by their positions."""
+        """Rows that differ from the stored ones, with losses recomputed, by position."""
         rows = with_usual_transfers(*self.found, self.unit, replayed)
         lost = lost_columns(_as_counted(rows, self.stored), self.unit.gpu_hours, is_analysed=self.is_analysed)
         new = map(_with_columns, rows, lost)

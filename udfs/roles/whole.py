@@ -11,7 +11,7 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 
 CLOCKS_S: Final = 0.05
 SHORTEST: Final = 0.1
-"""A span may begin this much, or this part of the shorter of the two, before the end that it waits for."""
+"""A span may begin earlier than the end that it waits for by this time, or this part of the shorter span."""
 
 
 class Whole(NamedTuple):

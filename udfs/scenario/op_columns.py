@@ -17,7 +17,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 
 TEXT_COLUMNS: Final = ("op_type", "host")
 NUMBER_COLUMNS: Final = ("pp_rank", "dp_rank", "step", "microbatch", "model_chunk", "rank")
-"""Named as in the view ops; microbatch and model_chunk are null on ops for which they mean nothing."""
+"""Named as in the view ops; microbatch and model_chunk are null on ops for which they have no meaning."""
 COLUMNS: Final = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
 
 _HAS_CHUNK: Final = (*ot.COMPUTE, *ot.DP_STREAM)

@@ -114,7 +114,7 @@ def _names(text: str) -> tuple[str, ...]:
         raise PredicateError(f"not understood: {text} is not one condition")
     names: list[str] = []
     if (kind := _kind(tree, text, names)) not in {_CONDITION, None}:
-        raise PredicateError(f"{text} is {kind}, no condition")
+        raise PredicateError(f"{text} is {kind}, not a condition")
     return tuple(dict.fromkeys(names))
 
 

@@ -16,7 +16,7 @@ from schemas.vocabulary import RunEvent
 from udfs.simulate.run_course import Span, course_of
 
 LEAST_FAILURES: Final = 2
-"""Of fewer, the time between two is not known even roughly."""
+"""With fewer failures, the time between two is not known even roughly."""
 
 MOST_TIMES: Final = 700.0
 """Intervals are at most this multiple of the time between failures: beyond it exp overflows."""
@@ -82,13 +82,13 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Part of an attempt's steps that no later attempt does again. steps : of its marks, in order."""
+    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, in order."""
     done = steps[-1] - steps[0]
     return min(max(kept_below - steps[0], 0.0), done) / done if done > 0 else 0.0
 
 
 def daly(stall_s: float, between_s: float) -> float:
-    """Daly's interval between checkpoints (Eq. 37): Young's, sqrt(2 C M), and two orders more. [s]"""
+    """Daly's interval between checkpoints (Eq. 37): Young's, sqrt(2 C M), with two higher orders. [s]"""
     if stall_s >= 2 * between_s:
         return between_s
     part = stall_s / (2 * between_s)
@@ -96,7 +96,7 @@ def daly(stall_s: float, between_s: float) -> float:
 
 
 def _worked_s(kept_s: float, every_s: float, between_s: float) -> float:
-    """Mean time at work until so much of it is kept, if failures come at random.
+    """Mean working time until this much of it is saved, if failures come at random.
 
     What is behind the last checkpoint is a shorter stretch, which is less often done again.
     """

@@ -40,7 +40,7 @@ from udfs.simulate.result_tables import Row
 from udfs.simulate.settings import SimulationSettings
 
 LONGEST_STEP_S: Final = 1e12
-"""A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
+"""No step takes longer [s]: 30,000 years, far below where sums and squares would exceed float64."""
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
     if isinstance(choice, Refused):
         raise NothingToReplayError(f"{choice.status}: {choice.detail}")
     if choice.is_partial:
-        detail = "transfers were not recorded, a replay would prove nothing"
+        detail = "transfers were not recorded, so a replay would prove nothing"
         raise NothingToReplayError(f"{Status.PARTIAL_TRACE}: {detail}")
     return choice
 

@@ -50,10 +50,10 @@ from udfs.simulate.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-"""By the kernel's code; no flag, no reason."""
+"""Flags by the kernel's code; without a flag there is no reason."""
 
 _MANY_STEPS: Final = 0.1
-"""Share of steps in which all wait and no worker is late, from which causes are flagged."""
+"""Causes are flagged from this share of steps on in which all wait and no worker is late."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,15 +17,15 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import Computes, computes_of
 
 MOST_EARLY: Final = 0.05
-"""Up to this share of the computes may begin before what they follow has ended: clocks differ."""
+"""Up to this share of the computes may begin before their inputs have ended: clocks differ."""
 
 CLOCK_NOISE_US: Final = 1e3
 
 APART_US: Final = 0.2
-"""Transfers that are waited for one by one are put so far apart; closer ones would be one call. [us]"""
+"""Distance between transfers that are waited for one by one; closer ones would be one call. [us]"""
 
 _SEND, _RECV = 1, 2
-"""Places in DIRECTIONS."""
+"""Positions in DIRECTIONS."""
 
 
 class Put(Enum):

@@ -25,7 +25,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import computes_of, least_gaps_us, sender_of
 
 NEIGHBOURS: Final = LINK - 1
-"""What a tie between computes of two stages is called among others, beside op types and links."""
+"""Name of a tie between computes of two stages, beside op types and links."""
 
 SLOWER: Final = 1.5
 """A round trip that takes this multiple of the shortest is not comparable with it."""

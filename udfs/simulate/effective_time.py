@@ -1,4 +1,4 @@
-"""Effective time: what a day's GPU-hours of a run were spent on; the row of job_time.
+"""Effective time: how a day's GPU-hours of a run were spent; the row of job_time.
 
 Equations: udfs/README.md, "Effective time".
 """
@@ -16,9 +16,9 @@ from udfs.simulate.run_course import Attempt, Course, Span, course_of
 Row = dict[str, Any]
 
 MOST_OVERDRAWN: Final = 0.01
-"""Part of the GPU-hours by which what events show may exceed them: clocks, and manifests that are rounded."""
+"""Part of the GPU-hours by which events may exceed them: clocks, and manifests that are rounded."""
 _ROUNDING: Final = 1e-12
-"""Part of the GPU-hours that is lost or won in adding up the parts: a rest no larger is nothing."""
+"""Rounding error of the sum of the parts, as a part of the GPU-hours: a smaller rest counts as 0."""
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _COUNTED: Final = {
@@ -111,7 +111,7 @@ def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
 
 
 def _queued(course: Course, window: Span, gpus: int) -> float | None:
-    """GPU-hours for which starts within a window waited, in full; None: one tells no submission."""
+    """GPU-hours for which starts within a window waited, in full; None: a start has no submission."""
     if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
         return None
     ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)

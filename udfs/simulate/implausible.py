@@ -27,31 +27,31 @@ LONGEST_US: Final = 86_400e6
 """A step takes at least a millisecond and at most a day. [us]"""
 
 SHORTEST_OP_US: Final = 1.0
-"""The longest op of a step takes more; quotients of shorter ones may overflow. [us]"""
+"""The longest op of a step takes more than this; quotients of shorter ones may overflow. [us]"""
 
 SAMPLED: Final = 3
-"""Steps that are looked at."""
+"""Most steps that are examined."""
 
 LONGEST_IN_SECONDS: Final = 60.0
-"""A number above is rather of milliseconds than of seconds: steps seldom take longer."""
+"""A number above this is more likely milliseconds than seconds: steps seldom take longer."""
 
 ENOUGH_OPS: Final = 8
-"""Ops of a line, of which each takes as long as all before it only where durations are ends."""
+"""Ops of a line, among which each takes as long as all before it only if durations are ends."""
 
 OTHER_UNIT: Final = 10.0
-"""Where on every line ops take this many times as long as the last start, durations have another unit."""
+"""If on every line ops take this many times as long as the last start, durations have another unit."""
 
 LEAST_BUSY: Final = 0.005
-"""The ops of a step fill more of it, waiting for others included."""
+"""The ops of a step fill more of it than this, including waits for others."""
 
 LONGEST_IN_GAPS: Final = 30.0
-"""A step takes no longer than from its begin to the next one's: far less than a thousand times that."""
+"""A step takes no longer than from its beginning to the next one's: far less than a thousand times that."""
 
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
 """Unix times of the years 1990 and 2100. [ns]"""
 
 UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
-"""How many microseconds each has."""
+"""Microseconds in each unit."""
 
 
 def implausible_times(rank_steps: pa.Table) -> str | None:
@@ -116,7 +116,7 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
-    """Suggest nanoseconds where zeros lie thousands of years ahead, or steps begin far closer than they last.
+    """Suggest nanoseconds if zeros are thousands of years ahead, or steps begin far closer than they last.
 
     took_us : of most lines. [us]
     """
@@ -157,11 +157,12 @@ def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_
 MOST_STAGES: Final = 32
 REPLICAS: Final = 64
 SEARCHED: Final = 4
-"""Replicas that are examined, and those in which every pair of stages is exchanged."""
+"""Replicas that are examined, and replicas in which every pair of stages is exchanged."""
 
 ODD: Final = 0.1
 MOST_ODD: Final = 0.01
-"""Share of odd transfers from which stages are suspected, and at most where they are in their places."""
+"""Share of odd transfers from which stages are suspected, and the largest share of stages in their right
+places."""
 
 
 class ExchangedStages(NamedTuple):
@@ -208,7 +209,7 @@ def exchanged_stages(
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Whether forwards arrive wherever dp_rank is not 0, as they do where the stage is not 0."""
+    """Whether forwards arrive wherever dp_rank is not 0, as they should where the stage is not 0."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]

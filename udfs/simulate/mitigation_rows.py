@@ -41,7 +41,7 @@ class LayersError(ValueError):
 
 
 class _Saved(NamedTuple):
-    """A mitigation: saved_s of the mean replayed step; gpu_s, where that is not what its GPUs save too."""
+    """A mitigation: saved_s of the mean replayed step; gpu_s, if it differs from what its GPUs save too."""
 
     mitigation: str
     plan: str
@@ -74,7 +74,7 @@ def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
 
 
 def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
-    """Layers by the manifest's label; None where it has none, or one that is wrong."""
+    """Layers by the manifest's label; None if it is missing or wrong."""
     label = dict(facts.get("labels") or {}).get(LABEL)
     try:
         return None if label is None else by_chunks(parsed_layers(str(label)), layout)
@@ -85,7 +85,7 @@ def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
 def mitigation_rows(
     found: WhatIf, rows: ReplayedRows, facts: Mapping[str, Any], gpu_hours: float | None
 ) -> list[Row]:
-    """Rows of what was replayed, of overlap, and of checkpoint intervals; best first."""
+    """Rows of the replayed mitigations, of overlap, and of checkpoint intervals; best first."""
     actual_s = float(found.recorded.actual_s.mean())
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
@@ -112,7 +112,7 @@ def mitigation_rows(
 
 
 def _cause_of(mitigation: str, found: WhatIf) -> str | None:
-    """Cause that a mitigation is for; of slow replicas types of GPU, where no worker is slow besides."""
+    """Cause that a mitigation is for; for slow replicas types of GPU, if no worker is slow besides."""
     if mitigation in (REPLICA_REMOVED, LIGHTER_REPLICA) and found.diagnosis is not None:
         holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
         if holds == [True, False]:
@@ -139,11 +139,11 @@ def _work(mitigated: Mitigated) -> Iterator[_Saved]:
         yield _Saved(LAYERS, plan, assumes, now_s - split.step_s)
     if mitigated.over_dp_ranks_s is not None:
         plan = "give each step's microbatches, heaviest first, to the rank with the least work; all as many"
-        assumes = "their work is known before the step, as by lengths of sequences"
+        assumes = "their work is known before the step, for example from sequence lengths"
         yield _Saved(OVER_DP_RANKS, plan, assumes, now_s - mitigated.over_dp_ranks_s)
     if mitigated.balanced_s is not None:
-        plan = "pack sequences so that all microbatches of a step, on all dp ranks, have alike much work"
-        assumes = "sequences are short enough for that, and fit into memory"
+        plan = "pack sequences so that all microbatches of a step, on all dp ranks, have about equal work"
+        assumes = "sequences are short enough to be packed so, and fit into memory"
         yield _Saved(SEQUENCES, plan, assumes, now_s - mitigated.balanced_s)
     if planned is not None:
         plan = (
@@ -164,17 +164,17 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
         assumes = "the new host is as fast as its peers; the restart is not counted"
         yield _Saved(
             HOST_EXCHANGED,
-            f"exchange {host} for a healthy host",
+            f"replace {host} by a healthy host",
             assumes,
             now_s - exchanged.step_s,
             host=host,
         )
     if removed is not None:
         left = f"{removed.replicas - 1} replicas instead of {removed.replicas}"
-        plan = f"go on without dp rank {removed.dp_rank}: {left}"
+        plan = f"continue without dp rank {removed.dp_rank}: {left}"
         assumes = (
-            f"a step then takes {removed.step_s:.4g} s, with fewer samples; counted is the time for as many "
-            "as now. Collectives take as long; the freed GPUs serve other jobs"
+            f"a step then takes {removed.step_s:.4g} s, with fewer samples; the saving is for the same "
+            "number of samples. Collectives take equally long; the freed GPUs serve other jobs"
         )
         saved_s, of_gpus_s = now_s - removed.same_work_s, now_s - removed.step_s
         yield _Saved(REPLICA_REMOVED, plan, assumes, saved_s, of_gpus_s)
@@ -183,12 +183,12 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
             f"give dp rank {lighter.dp_rank} {lighter.weight:.1%} of a usual microbatch's samples, "
             f"all others {lighter.others:.1%}"
         )
-        assumes = "computes take as long as they have samples; memory suffices for the others"
+        assumes = "computes are proportional to their samples; the others have enough memory"
         yield _Saved(LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
 
 
 def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
-    """Overlap of the op type that it saves most of, if that is worth it.
+    """Overlap of the op type for which it saves most, if that is worthwhile.
 
     Transfers of a pipeline are left out where one call waits for several: which takes long is not known.
     """

@@ -24,34 +24,34 @@ DAY_US: Final = 86_400_000_000
 SECOND_US: Final = 1_000_000
 
 MOST_NAMED: Final = 5
-"""Odd ranks, or missing workers, that a status names."""
+"""Most odd ranks, or missing workers, that a status names."""
 
 MOST_ODD: Final = 0.2
-"""Up to this share of the steps those with an odd rank-step are left out: beyond, it is how the job is."""
+"""Up to this share of the steps, those with an odd rank-step are left out: beyond it, the job itself varies.
+"""
 
 ENOUGH_STEPS: Final = 10
-"""In fewer steps nothing is usual."""
+"""With fewer steps nothing counts as usual."""
 
 TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
-"""Ops that take as long on all ranks, but for a few times."""
+"""Ops that take equally long on all ranks, within a small factor."""
 
 UNITS: Final = (3.0, 6.0)
-"""Milliseconds or seconds for microseconds, or the other way round: powers of ten."""
+"""Milliseconds or seconds instead of microseconds, or the reverse: powers of ten."""
 
 YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
 """Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
 
 LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
-"""Where single ops are less apart, so are their ranks."""
+"""If single ops differ by less, so do their ranks."""
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
     """Rows of the unit's log date, and the number of rows of other days; all rows if unknown.
 
-    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but some are
-    within a year of it, the log has another calendar: its lines are counted, and those kept, as differences
-    hold.
+    A zero of 0 does not count: producers without a calendar write it. If no line is of the day, but some are
+    within a year of it, the log has another calendar: its lines are counted and stored, as differences hold.
 
     facts    : the manifest, with log_date as a date where it is known.
     margin_s : how long before and after that day, in UTC, a line may be. [s]

@@ -142,7 +142,7 @@ def role_step_columns(
 def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | None:
     """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
 
-    A zero of 0 is none: producers without a calendar write it. [us]
+    A zero of 0 does not count: producers without a calendar write it. [us]
     ended_s : shape (step,); from its zero to each step's end, which is no further from the log date.
     """
     if "t0_us" not in rows.table.column_names:

@@ -67,7 +67,7 @@ def _worker_text(slow: Row) -> str:
 
 
 MARGIN: Final = 0.005
-"""Transfers scatter, and so do least gaps, which stand for the usual transfer."""
+"""Transfers scatter, and so do the smallest gaps, which replace the usual transfer."""
 
 
 class Bounds(NamedTuple):

@@ -9,7 +9,8 @@ from udfs.kernel.arrays import Ints
 from udfs.simulate.rank_rows import ReplayedRows
 
 LABELS: Final = ("rack.", "switch.")
-"""Labels of a prefix and a host say what that is in, as in {"rack.node-7": "r3"}; the first prefix rules."""
+"""Labels of a prefix and a host say what that host is in, as in {"rack.node-7": "r3"}; the first prefix
+decides."""
 
 
 class WorkerRacks(NamedTuple):

@@ -17,13 +17,14 @@ from udfs.kernel.recorded.rows import US, StageRows
 from udfs.op_lists import list_lengths, ops_of_rows, stage_rows
 
 ENDLESS_US: Final = 2**61
-"""Times so far from 1970 overflow where durations are added. [us]"""
+"""Times further from 1970 overflow when durations are added. [us]"""
 
 MOST_OF_STEPS: Final = 0.9
-"""Share of its steps that name a worker's host: one stale line names no other, and a move none."""
+"""Share of its steps that must name a worker's host: one stale line does not change it, and after a move it
+has none."""
 
 RANK_CLOCK: Final = "rank"
-"""A clock of which only the rank is known is called by it: rank 17."""
+"""A clock of which only the rank is known is named by it: rank 17."""
 
 
 @dataclass(frozen=True)

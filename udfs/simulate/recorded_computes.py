@@ -17,7 +17,7 @@ SLOW: Final = 1.1
 """Computes that take this many times as long as usual are named."""
 
 PEERS: Final = 3
-"""Fewer dp ranks do not show which of them is slow."""
+"""With fewer dp ranks it is unknown which of them is slow."""
 
 MOST_NAMED: Final = 20
 

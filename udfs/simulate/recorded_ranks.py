@@ -39,7 +39,8 @@ def some_ranks_results(
     usual_s = float(np.median(step_s))
     detail = (
         f"{ranks} of {world_size} ranks recorded, in {len(step_s)} steps: a step takes {usual_s:.3g} s on "
-        f"them, {_least(facts)}{exposed_s:.3g} s of it communication that no compute of the same rank hides"
+        f"them, {_least(facts)}{exposed_s:.3g} s of it in communication that no compute of the same rank "
+        "hides"
     )
     return detail, {
         "recorded_step_s": usual_s,

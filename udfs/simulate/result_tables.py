@@ -49,7 +49,7 @@ from udfs.simulate.racks import WorkerRacks
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.9.0"
-"""Raised whenever a result of the same trace changes by more than rounding."""
+"""Raised when a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
 
@@ -216,7 +216,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
 
 
 def _half_widths(job: Row, replayed: Replayed) -> Floats | None:
-    """Half of the interval of what each cause's fix saves over the day, as cause_rows takes them."""
+    """Half width of the interval of each cause's saving over the day, as cause_rows takes them."""
     diagnosis, actual_s = replayed.found.diagnosis, replayed.found.recorded.actual_s
     if diagnosis is None or diagnosis.saved_by_step is None:
         return None

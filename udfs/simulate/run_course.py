@@ -13,7 +13,8 @@ import pyarrow as pa
 from schemas.vocabulary import STALLS, UNIT_KEY, RunEvent
 
 CLOCK_SLACK_S: Final = 1.0
-"""By so much an event may begin before the one before it ends: clocks are set a little now and then."""
+"""An event may begin this much before the one before it ends: clocks are corrected by small steps now and
+then."""
 
 _US: Final = 1e-6
 _AT_WORK: Final = "at work"
@@ -36,7 +37,7 @@ _ALLOWED: Final = {
     RunEvent.STOP: _STATES - {_STOPPED},
     RunEvent.SUBMITTED: _STATES - {_QUEUED},
 }
-"""States of a run in which an event contradicts nothing; a run may die without one, and start again."""
+"""States of a run in which no event is a contradiction; a run may die without one, and start again."""
 
 
 class Span(NamedTuple):
@@ -138,7 +139,7 @@ class _Follower:
         self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
-        """Process the next event; of two that contradict each other, both are discarded."""
+        """Process the next event; if two contradict each other, both are discarded."""
         if kind == RunEvent.SUBMITTED:
             at_s = max(at_s, self._last_s)  # asked for in advance, it waits once what went before is over
         before = self._attempt.steps[-1:] if self._attempt is not None else []
@@ -184,7 +185,7 @@ class _Follower:
         self._state, self._since_s, self._failed_s, self._early = _STARTING, at_s, None, []
 
     def _leaves(self, at_s: float) -> None:
-        """End what went on before a start or a submission."""
+        """End the current attempt before a start or a submission."""
         self._failed_s = self._since_s if self._state == _DOWN else None
         if self._failed_s is not None:
             self.course.held.append(Span(self._failed_s, at_s))

@@ -62,11 +62,11 @@ UsualTransfers = Mapping[Unit, Mapping[str, float]]
 NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
 
 Places = Callable[[Unit, str], int]
-"""The place where a table's rows of a unit, and of those behind it in its batch, are written."""
+"""The file to which a table's rows of a unit, and of the next units in its batch, are written."""
 
 
 def one_place(_unit: Unit, _table: str) -> int:
-    """Write everything in the same place."""
+    """Write everything to the same place."""
     return 0
 
 
@@ -138,7 +138,7 @@ def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str)
 
 
 def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
-    """Row of job_slowdown of a unit that failed by a bug of ours: one-line error and traceback."""
+    """Row of job_slowdown of a unit that failed by a bug of this project: one-line error and traceback."""
     (line, *_) = f"{type(error).__name__}: {error}".splitlines()
     row = job_row(facts, settings.text, Status.FAILED, line)
     return row | {"failure_traceback": "".join(format_exception(error))}

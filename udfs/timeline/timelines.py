@@ -39,7 +39,7 @@ IDEAL: Final = "ideal"
 KINDS: Final = (RECORDED, REPLAYED, IDEAL)
 FACTS: Final = ("rank", "dp_rank", "pp_rank", "microbatch", "model_chunk", "host")
 UNKNOWN: Final = -1
-"""In the facts of an op: the log does not say, or it means nothing there."""
+"""Value in the facts of an op: not logged, or without a meaning there."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ Worker: TypeAlias = tuple[int, int]
 """(dp_rank, pp_rank)."""
 
 CULPRITS: Final = 3
-"""Workers that are shown for what they lose; each brings up to three beside it."""
+"""Most workers that are shown because of their loss; each adds up to three beside it."""
 
 
 def lost_s(step: StepTimelines) -> dict[Worker, float]:
@@ -229,7 +229,7 @@ def lost_s(step: StepTimelines) -> dict[Worker, float]:
 
 
 def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
-    """Workers that lose most in this step, each followed by those to compare it with.
+    """Workers that lose most in this step, each followed by workers to compare it with.
 
     Those are the worker of its stage that loses least, and the stages before and after it in its replica.
     """

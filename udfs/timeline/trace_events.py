@@ -35,7 +35,7 @@ TITLES: Final = {RECORDED: "recorded", REPLAYED: "replayed (T)", IDEAL: "ideal (
 CRITICAL: Final = "critical"
 """Category of ops on the critical path, beside their own."""
 LAUNCH_DELAY: Final = "launch delay"
-"""What lies between two ops of a recorded critical path: the host came late."""
+"""Gap between two ops of a recorded critical path: the host came late."""
 ALL_THERE: Final = "all there"
 """The part of an op in which it no longer waits for the others of its rendezvous."""
 
@@ -47,7 +47,7 @@ PROCESS: Final = 1
 _PATHS: Final = len(KINDS)
 """The first threads, which hold the critical paths; those of workers follow."""
 _MILLION: Final = 1_000_000
-"""Arrows of each timeline are numbered from a multiple of it on."""
+"""Arrows of each timeline are numbered from a multiple of this number on."""
 _COMPUTE, _COLLECTIVE, _TRANSFER, _LOAD = "compute", "collective", "transfer", "data"
 _STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE, _LOAD)
 
@@ -101,7 +101,7 @@ def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
 
 
 def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Count pairs of these workers without an arrow, as one op had ended before the other began."""
+    """Count pairs of these workers without an arrow, because one op had ended before the other began."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
 

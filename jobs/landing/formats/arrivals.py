@@ -56,7 +56,7 @@ class Arrivals:
         if len(self) >= self._most:
             self.left_out[f"ranks in collectives beyond the first {self._most}"] += 1
         elif not is_possible or not 2 <= each.size <= _LARGEST_RANK:
-            self.left_out["collectives of a single rank, or with numbers that cannot be"] += 1
+            self.left_out["collectives of a single rank, or with impossible numbers"] += 1
         else:
             name = each.communicator[:_LONGEST_NAME]
             member = self._members.setdefault((name, each.rank), len(self._members))

@@ -1,4 +1,4 @@
-"""Health of hosts, format health/1: what a check of a host said, and when.
+"""Health of hosts, format health/1: the result of a check of a host, and when.
 
 One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
 """
@@ -32,7 +32,7 @@ _CHOICES: Final = {
     "severity": HEALTH_SEVERITIES,
 }
 LARGEST: Final = 1e300
-"""Values beyond are not measurements."""
+"""Larger values are not measurements."""
 _MOST_INDEX: Final = 2**31
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -41,9 +41,9 @@ _END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
-    """What a check is of: the key under which its events are folded.
+    """Key of a check, by which its events are folded.
 
-    device : NO_DEVICE where it is not one of several;  peer : the other end of a link, empty where it is none
+    device : NO_DEVICE if it is not one of several;  peer : the other end of a link, else empty
     """
 
     host: str
@@ -54,7 +54,7 @@ class Check(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a check said. at_us : Unix time; severity : its place in HEALTH_SEVERITIES."""
+    """Result of a check. at_us : Unix time; severity : its position in HEALTH_SEVERITIES."""
 
     at_us: int
     state: str
@@ -65,7 +65,7 @@ class Event(NamedTuple):
 
 
 def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Event]:
-    """Return what a line says. Unknown keys are ignored.
+    """Return the event in a line. Unknown keys are ignored.
 
     log_date : the day of the folder; a time more than a day beside it is of another folder
     Raises LineError for the first reason that applies.
@@ -111,7 +111,7 @@ def _check_types(record: Mapping[str, Any]) -> None:
 
 
 def _value(value: object) -> float | None:
-    """A value as a number. Raises LineError for any other."""
+    """A value as a number. Raises LineError for any other value."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -122,7 +122,7 @@ def _value(value: object) -> float | None:
 
 
 def _time_us(time: object, log_date: date) -> int:
-    """Unix time in microseconds, of such a number or of ISO 8601 with a zone, near the folder's day."""
+    """Unix time in microseconds, from such a number or from ISO 8601 with a zone, near the folder's day."""
     if isinstance(time, str):
         try:
             found = datetime.fromisoformat(time)
@@ -139,7 +139,5 @@ def _time_us(time: object, log_date: date) -> int:
         raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")
     begin_us = (log_date - EPOCH.date()) // _MICROSECOND
     if not begin_us - _DAY_US <= at_us < min(begin_us + 2 * _DAY_US, _END_US):
-        raise LineError(
-            Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, not of {log_date} as the folder says"
-        )
+        raise LineError(Reason.IDENTITY_MISMATCH, f"time is {shown(time)}, but the folder is of {log_date}")
     return at_us

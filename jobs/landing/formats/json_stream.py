@@ -13,7 +13,7 @@ from jobs.landing.formats.rows import LONGEST_TEXT, FileError, Reject
 from schemas.vocabulary import Reason
 
 _TRACE_EVENTS: Final = "traceEvents"
-"""Where the Trace Event Format has its events, if the document is not an array itself."""
+"""Name of the events in the Trace Event Format, if the document is not an array itself."""
 
 _PIECE: Final = 1 << 20
 _SPACE: Final = re.compile(r"[ \t\n\r]*")

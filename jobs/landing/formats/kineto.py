@@ -23,7 +23,7 @@ _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
 
 Meetings = dict[tuple[int, ...], tuple[object, ...]]
-"""Keys of collectives by (step, coordinates but dp), as the first rank that was read has them."""
+"""Keys of collectives by (step, coordinates but dp), from the first rank that was read."""
 
 
 class _OneFile(NamedTuple):
@@ -187,9 +187,7 @@ def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
     if first == found.keys or not first or not found.keys:
         return ""
     lacking, beyond = set(first) - set(found.keys), set(found.keys) - set(first)
-    return (
-        f"{len(lacking)} collectives of another rank are not there, {len(beyond)} are there that it has not"
-    )
+    return f"{len(lacking)} collectives of another rank are missing, {len(beyond)} have no counterpart there"
 
 
 def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:

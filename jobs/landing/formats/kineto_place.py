@@ -99,12 +99,12 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
     """Coordinates of a rank. Raises RefusalError if the layout is unknown or contradictory."""
     if info.rank is None:
         raise refusal(
-            "a trace does not say its rank, nor does its file's name, as trace_rank3.json would",
+            "neither a trace nor its file's name states the rank, as in trace_rank3.json",
             "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
         )
     if info.world_size is None:
         raise refusal(
-            "a trace does not say how many ranks the job has",
+            "a trace does not state how many ranks the job has",
             "Write world_size and dp_size, pp_size, tp_size, cp_size into job.json",
         )
     if not 0 <= info.rank < info.world_size:
@@ -147,7 +147,7 @@ def _sizes(
         if isinstance(size, int) and sizes.setdefault(axis, size) != size:
             raise refusal(
                 f"job.json says {axis}_size {size}, the process groups of a trace {sizes[axis]}",
-                "Correct job.json, or leave the sizes out of it",
+                "Correct job.json, or remove the sizes from it",
             )
     if not sizes and not info.pg_config:
         raise refusal(
@@ -178,7 +178,7 @@ def ranks_of(group: Group) -> list[int]:
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Position of a rank in its group, extrapolated by the spacing beyond a truncated list."""
+    """Position of a rank in its group; beyond a truncated list, extrapolated by the spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)
@@ -192,6 +192,6 @@ def _position(group: Group, rank: int) -> int | None:
 def _hybrid(size: int, ranks: int) -> RefusalError:
     return refusal(
         f"gradients are reduced in groups of {size} of {ranks} ranks (hybrid sharding), which the model of a "
-        "step has no place for",
+        "step cannot represent",
         "Record a job that shards over all data-parallel ranks",
     )

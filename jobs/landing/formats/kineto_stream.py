@@ -16,9 +16,9 @@ from schemas.vocabulary import Reason
 
 _BATCH_BYTES: Final = 4 << 20
 _LARGEST_EVENT: Final = 16 << 20
-"""Also of the fields before all events, and behind them."""
+"""Limit also for the fields before and after all events."""
 _MOST_GUESSES: Final = 4
-"""With none right, the fields behind the events have begun, and are read to their end."""
+"""If an event is not valid, the fields after the events have begun, and are read to their end."""
 
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _AFTER: Final = re.compile(rb"\s*,\s*\{")
@@ -98,7 +98,7 @@ class TraceStream:
             rest = rest[used:]
             if len(rest) > _LARGEST_EVENT:
                 raise FileError(
-                    Reason.UNREADABLE_FILE, f"no JSON: {len(rest)} bytes without the end of an event"
+                    Reason.UNREADABLE_FILE, f"not JSON: {len(rest)} bytes without the end of an event"
                 )
             yield events
         last = _fields(b'{"traceEvents":[' + rest)
@@ -142,7 +142,7 @@ def _fields(text: bytes) -> Fields:
     try:
         return _decoded(text, _DECODE_FIELDS)
     except msgspec.DecodeError as error:
-        raise FileError(Reason.UNREADABLE_FILE, f"the trace breaks off, or is no JSON: {error}") from None
+        raise FileError(Reason.UNREADABLE_FILE, f"the trace breaks off, or is not JSON: {error}") from None
 
 
 def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:

@@ -18,7 +18,8 @@ FORMATS: Final[tuple[Format, ...]] = (
     refused,
 )
 LAST: Final[tuple[Format, ...]] = (megascan_aggregated, megatron_console, refused)
-"""Chosen for a run only where no file of it is of another format: the first before the second, and so on."""
+"""These are chosen for a run only if none of its files has another format: the first before the second, and
+so on."""
 HEAD_BYTES: Final = 64 << 10
 """Bytes of the unpacked start by which a file is recognised."""
 

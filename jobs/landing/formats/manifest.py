@@ -33,7 +33,7 @@ _LONGEST_DETAIL: Final = 500
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader if installed: a hundred times as fast."""
 _MOST_GPU_HOURS: Final = 1e9
-"""Of forty million GPUs in a day. Sums over a fleet stay finite, whatever a manifest says."""
+"""That of forty million GPUs in a day. With this limit, sums over a fleet stay finite for any manifest."""
 
 
 def _text(value: object) -> str | None:
@@ -78,7 +78,7 @@ def _transfer_ops(value: object) -> list[str] | None:
 
 
 _OF_A_WHOLE: Final = ("part_of", "role")
-"""Launchers leave them empty for runs that are part of none; such runs form no whole."""
+"""Fields that launchers leave empty for runs that are part of no whole."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
@@ -91,9 +91,9 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
-"""What a job.json may leave out besides labels and iterations.
+"""Optional fields of a job.json besides labels and iterations.
 
-What is wanted; a value as stored, None for a wrong one.
+Description of valid values; a function that returns a value as stored, None for a wrong one.
 """
 
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Parse the manifest fields that hold many values: `labels`, and `iterations`, the whole's of each step."""
+"""Parse the manifest fields with many values: `labels`, and `iterations`, the iteration of each step."""
 
 import re
 from itertools import islice
@@ -8,9 +8,9 @@ from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, is
 
 MOST_LABELS: Final = 1000
 MOST_LABEL_BYTES: Final = 64_000
-"""Of names and values together."""
+"""Limit for names and values together."""
 _STEP: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
-"""How a key spells a step number: one way for each."""
+"""How a key spells a step number: exactly one way for each number."""
 _LARGEST: Final = 2**63 - 1
 _MOST_NAMED: Final = 20
 """Most wrong pairs that are named one by one."""

@@ -22,7 +22,7 @@ _ITERATION: Final = re.compile(
     rb"iteration\s+(\d{1,18})/\s*(?:\d+|infinity)\s*\|"
 )
 _ELAPSED: Final = re.compile(rb"elapsed time per iteration \(ms\):\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
-"""Two, and none begins with blanks: together they took hours for a megabyte of blanks."""
+"""Two patterns, neither of which begins with blanks: as one they took hours for a megabyte of blanks."""
 _LAYOUT: Final = re.compile(rb"using world size:\s*\d+,\s*data-parallel[- ]size:")
 _SIZES: Final = {
     "world_size": re.compile(rb"using world size:\s*(\d{1,9})\b"),

@@ -1,4 +1,4 @@
-"""NCCL Inspector logs: each rank's time in each collective, as evidence of who came last; no replay.
+"""NCCL Inspector logs: each rank's time in each collective, as evidence of which came last; no replay.
 
 What is read, and what a log needs: nccl_inspector.md beside this file.
 """
@@ -14,11 +14,12 @@ from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
 from schemas.vocabulary import Reason
 
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
-"""Times of kernels, by the GPU's clock or seen from a CPU; older versions say nothing and time kernels."""
+"""Times of kernels, by the GPU's clock or seen from a CPU; older versions do not state it and time kernels.
+"""
 
 NO_REPLAY: Final = (
-    "NCCL Inspector: how long ranks were in collectives, not when. collective_arrival has who came last; for "
-    "a replay put rank logs, or traces of torch.profiler of every rank, beside its logs"
+    "NCCL Inspector: how long ranks were in collectives, not when. collective_arrival says which came last; "
+    "for a replay put rank logs, or traces of torch.profiler of every rank, beside its logs"
 )
 _FIELDS: Final = (b'"coll_perf"', b'"p2p_perf"')
 
@@ -102,7 +103,7 @@ def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject
         return "lines of single sends and recvs"
     done = read.coll_perf
     if done.coll_timing_source not in _BY_THE_GPU:
-        return "collectives that no kernel has timed"
+        return "collectives that were not timed by a kernel"
     host = read.metadata.hostname if read.metadata is not None else None
     meeting = (done.coll, done.coll_sn)  # NCCL numbers each kind of collective on its own
     header = read.header

@@ -36,9 +36,10 @@ _CODES: Final = {name.encode(): code for name, code in OP_CODES.items()}
 _HOST: Final = SCALARS.index("host")
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 _MOST_KNOWN: Final = 4096
-"""Most texts remembered: lines of a rank repeat, but a log with ever new ones must not fill the memory."""
+"""Most texts that are cached: lines of a rank repeat, but a log with ever new ones must not fill the memory.
+"""
 _ENOUGH_TYPES: Final = 2
-"""Types of a host that are remembered: it is known that it has several."""
+"""Types of a host that are remembered: two are enough to know that it has several."""
 _WIDTH: Final = 8
 """Bytes of a number in simdjson's buffers."""
 

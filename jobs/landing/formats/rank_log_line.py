@@ -32,19 +32,19 @@ _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _IDS: Final = ("job_id", "run_id")
 _EXCHANGED: Final = ("dp_rank", "pp_rank")
-"""Coordinates that are mistaken for each other."""
+"""Coordinates that are often exchanged."""
 _INTEGERS: Final = {
     **dict.fromkeys(COORDINATES, ("an integer", None)),
     **dict.fromkeys(("step", "t0_us"), ("an integer of 64 bits", _INT64)),
     "gpu": ("an integer of 32 bits", _INT32),
 }
-"""Each with what is wanted, and the range that fits."""
+"""Each with a description of valid values, and their range."""
 _ELEMENTS: Final = {
     "op": ("text", (str,)),
     **dict.fromkeys(TIMES, ("a number", (int, float, NotANumber))),
     **dict.fromkeys(("microbatch", "model_chunk"), ("an integer of 32 bits", (int,))),
 }
-"""What the elements of each array must be."""
+"""Description of valid elements of each array."""
 
 
 class LineError(Exception):
@@ -190,7 +190,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
         raise bad_type("gpu_type", name, "a name")
     stated = (unit.get("gpu_types") or {}).get(host, name)
     if name != stated:
-        detail = f"gpu_type is {shown(name)}, not {shown(stated)} as job.json says of host {shown(host)}"
+        detail = f"gpu_type is {shown(name)}, but job.json says {shown(stated)} for host {shown(host)}"
         raise LineError(Reason.IDENTITY_MISMATCH, detail)
     return {"gpu_type": name}
 
@@ -199,9 +199,7 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
     """Raise LineError if a line belongs to another job or run than its folder."""
     for name in _IDS:
         if record[name] != unit[name]:
-            detail = (
-                f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
-            )
+            detail = f"{name} is {shown(record[name])}, but the folder or job.json says {shown(unit[name])}"
             raise LineError(Reason.IDENTITY_MISMATCH, detail)
 
 

@@ -71,7 +71,7 @@ _TOOLS: Final = (
         "sums over a step instead of single ops",
     ),
 )
-"""Each with a pattern of how its logs look; the first that fits names the log."""
+"""Each with a pattern of its logs; the first that fits names the log."""
 
 
 def recognises(head: bytes) -> bool:

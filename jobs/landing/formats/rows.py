@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.ingested_tables import RANK_STEPS
 
 _ROW_BYTES: Final = 400
-"""What a row's scalars take as Python holds them, about."""
+"""Approximate memory of a row's scalars as Python objects."""
 
 
 SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "gpu", "t0_us", "host")
@@ -21,16 +21,16 @@ _LIST_TYPES: Final = (np.int8, np.float64, np.float64, np.int32, np.int32)
 
 _HOST: Final = SCALARS.index("host")
 _REJECT_BYTES: Final = 400
-"""What a reject takes without its texts, about."""
+"""Approximate memory of a reject without its texts."""
 
 MOST_TEXT: Final = 1000
-"""Bytes of a name in a log or manifest, such as a host, in UTF-8: memory is taken for rows, not for names."""
+"""Longest name in a log or manifest, such as a host, in bytes of UTF-8: memory is for rows, not for names."""
 
 LONGEST_US: Final = 2.0**61
-"""Latest start and longest duration [us]: sums and squares of more leave float64."""
+"""Latest start and longest duration [us]: sums and squares of larger ones exceed float64."""
 
 MOST_TYPE_TEXT: Final = 4_000_000
-"""Characters of hosts and types that the lines of a run may state: a row of jobs holds them."""
+"""Most characters of hosts and types that the lines of a run may state: a row of jobs holds them."""
 
 
 class Rows(NamedTuple):
@@ -122,9 +122,9 @@ COORDINATES: Final = {
     "tp_rank": "tp_size",
     "cp_rank": "cp_size",
 }
-"""Rank and coordinates, each with the size of a manifest that bounds it."""
+"""Rank and coordinates, each with the size of a manifest that limits it."""
 LIMITS: Final = tuple(COORDINATES.values())
-"""Those sizes of a valid manifest; all null without one."""
+"""The sizes of a valid manifest that limit ranks; all null without one."""
 
 
 class Bounds(NamedTuple):

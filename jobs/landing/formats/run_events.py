@@ -21,7 +21,7 @@ from schemas.ingested_tables import RUN_EVENTS
 from schemas.vocabulary import EVENTS, RUN_EVENTS_FORMAT, Reason
 
 MOST_EVENTS: Final = 20_000
-"""Lines of a file: one in four seconds of a day. Bounded, because they travel with their unit."""
+"""Most lines of a file: one in four seconds of a day. Limited, because they travel with their unit."""
 MOST_BYTES: Final = 16 << 20
 
 _REQUIRED: Final = ("format", "job_id", "run_id", "event", "at_us")

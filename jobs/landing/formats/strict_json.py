@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, Final, TypeGuard
 
 _MOST_DIGITS: Final = 400
-"""Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them at all."""
+"""Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them."""
 
 
 class StrictJsonError(ValueError):
@@ -24,7 +24,7 @@ class TooDeepError(StrictJsonError):
 
 
 class NotANumber(float):
-    """Stands for NaN, Infinity and -Infinity, which many writers emit though JSON lacks them."""
+    """Replaces NaN, Infinity and -Infinity, which many writers emit though JSON lacks them."""
 
 
 def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON value
@@ -89,7 +89,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise StrictJsonError(f"not JSON: key {shown(twice)} is there twice")
+        raise StrictJsonError(f"not JSON: key {shown(twice)} occurs twice")
     return found
 
 

@@ -27,7 +27,7 @@ _OP: Final = re.compile(rb'"name"\s*:\s*"(?:%s)"' % "|".join(OP_CODES).encode())
 _THREAD: Final = re.compile(rb'"PP rank \d+, TP rank \d+, ')
 _STAGE: Final = re.compile(r"PP rank (\d{1,9}), TP rank (\d{1,9}), ")
 _LANES: Final = 5
-"""Threads of a rank: compute, pp, tp, dp, misc. Their numbers are rank x 5 + lane."""
+"""Threads of a rank: compute, pp, tp, dp, misc. Numbers of these threads are rank x 5 + lane."""
 
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
@@ -63,7 +63,7 @@ class _Threads:
         self.places: dict[Thread, _Place] = {}
 
     def name(self, event: Mapping[str, Any]) -> None:
-        """Take a thread's coordinates from an M event, if it names the thread."""
+        """Read a thread's coordinates from an M event, if it names the thread."""
         args, thread = event.get("args"), _thread(event)
         name = args.get("name") if isinstance(args, dict) and event.get("name") == "thread_name" else None
         found = _STAGE.match(name) if isinstance(name, str) else None
@@ -123,7 +123,7 @@ def _time(value: object) -> float:
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Value of an arg; null counts as absent, as ideal timelines use it for ops without a microbatch."""
+    """Value of an arg; null counts as absent: ideal timelines use it for ops without a microbatch."""
     value = args.get(name)
     return absent if value is None else value
 
@@ -153,7 +153,7 @@ def read(
         if sum(map(len, found)) > bounds.trace_ops:
             raise RefusalError(
                 "ndtimeline",
-                f"more than {bounds.trace_ops} ops in one run, which must fit into memory together",
+                f"more than {bounds.trace_ops} ops in one run, all of which must fit into memory",
                 "Record fewer steps, or raise trace_ops under [landing] in the settings",
             )
     ranks = threads.ranks()

@@ -1,1 +1,1 @@
-"""Health of hosts: what a day's folder says of it, and what other tools' output makes of it."""
+"""Health of hosts: readers of a day's folder, and converters of other tools' output."""

@@ -1,4 +1,4 @@
-"""Metrics and counters that are scraped again and again: DCGM's exporter, perfquery of InfiniBand ports."""
+"""Metrics and counters that are scraped repeatedly: DCGM's exporter, perfquery of InfiniBand ports."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _GROWS: Final = {
     "NVLINK_REPLAY_ERROR_COUNT_TOTAL": ("link", "nvlink_replay", HEALTH_WARNING),
     "NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("link", "nvlink_recovery", HEALTH_ERROR),
 }
-"""Counters of DCGM that matter where they grow: component, check, severity."""
+"""Counters of DCGM that count when they grow: component, check, severity."""
 _NOT_ZERO: Final = {"ROW_REMAP_FAILURE": ("gpu", "row_remap_failure", HEALTH_ERROR)}
 _REASONS: Final = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
 _REASON_BITS: Final = {
@@ -40,7 +40,7 @@ _BELOW: Final = {
     "PCIE_LINK_WIDTH": ("PCIE_MAX_LINK_WIDTH", "pcie_width"),
     "PCIE_LINK_GEN": ("PCIE_MAX_LINK_GEN", "pcie_generation"),
 }
-"""A link that trained down: the metric, the one that says what it can be, the check."""
+"""A link that trained down: the metric, the metric of its maximum, the check."""
 
 _PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d{1,5})\b")
 _COUNTER: Final = re.compile(r"(\w+):\.*(\w{1,20})\s*")
@@ -55,11 +55,11 @@ _PORT_COUNTERS: Final = {
     "ExcessiveBufferOverrunErrors": ("buffer_overruns", HEALTH_WARNING),
     "PortXmitWait": ("transmit_wait", HEALTH_INFO),
 }
-"""Counters of a port that matter where they grow."""
+"""Counters of a port that count when they grow."""
 
 
 def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read metrics as DCGM's exporter shows them, of one scrape or of several one after the other."""
+    """Read metrics as printed by DCGM's exporter, from one scrape or several in a row."""
     grown = Grown()
     most: dict[tuple[object, ...], float] = {}
     for line in lines:
@@ -74,7 +74,7 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
         at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
         device, value = _index(labels), _number(found[3])
         if at is None:
-            raise SourceError(f"no time: {found[4]} ms since 1970")
+            raise SourceError(f"not a time: {found[4]} ms since 1970")
         if value is None or (device is None and "gpu" in labels):
             given.left_out["samples without a number, or of a GPU without one"] += 1
             continue
@@ -90,7 +90,7 @@ def _dcgm_checks(
     of: tuple[str, int | None],
     most: Mapping[tuple[object, ...], float],
 ) -> Iterator[tuple[str, str, str]]:
-    """Component, check and severity of what a metric's value says."""
+    """Component, check and severity that a metric's value shows."""
     if name in _GROWS:
         component, check, severity = _GROWS[name]
         if (found := grown.severity((*of, name), value, severity)) is not None:
@@ -112,7 +112,7 @@ def _dcgm_checks(
 
 
 def perfquery(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read counters of InfiniBand ports as perfquery prints them, of one call or of several."""
+    """Read counters of InfiniBand ports as perfquery prints them, from one call or several."""
     grown, port = Grown(), None
     for line in lines:
         if given.moves_on(line) or not line.strip():

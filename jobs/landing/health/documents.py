@@ -1,4 +1,4 @@
-"""Health that others write as JSON: events of NVSentinel, and what node-problem-detector says of nodes."""
+"""Health that other tools write as JSON: events of NVSentinel, reports of node-problem-detector."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,15 +26,15 @@ _COMPONENTS: Final = {
     "disk": "disk",
     "storage": "disk",
 }
-"""Component classes of NVSentinel; all others are of the node."""
+"""Component classes of NVSentinel; all others belong to the node."""
 _INSIDE: Final = ("data", "fulldocument", "healthevent")
-"""Keys under which an event may lie: of a CloudEvent, of a change stream, of the stored document."""
+"""Keys under which an event may be nested: of a CloudEvent, of a change stream, of the stored document."""
 _READY: Final = "ready"
-"""The one condition of a node that is true where all is well."""
+"""The one condition of a node that is true if all is well."""
 
 
 def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read HealthEvents of NVSentinel: one JSON document, or one a line, also within their envelopes."""
+    """Read HealthEvents of NVSentinel: one JSON document, or one per line, also within envelopes."""
     for document in _documents(lines):
         event = _lower(document)
         while inner := next((event[key] for key in _INSIDE if isinstance(event.get(key), dict)), None):
@@ -61,7 +61,7 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read nodes, or events, as kubectl prints them with -o json: where node-problem-detector writes."""
+    """Read nodes, or events, as kubectl prints them with -o json: node-problem-detector writes there."""
     for document in _documents(lines):
         for item in document["items"] if isinstance(document.get("items"), list) else [document]:
             if not isinstance(item, dict):
@@ -106,7 +106,7 @@ def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
 
 
 def _documents(lines: Lines) -> Iterator[dict[str, Any]]:
-    """Objects of one JSON document, of an array, or of a line each. Raises SourceError for anything else."""
+    """Objects of one JSON document, of an array, or one per line. Raises SourceError for anything else."""
     lines = list(lines)
     try:
         found = json.loads("\n".join(lines))
@@ -127,7 +127,7 @@ def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _time(value: object, given: Given) -> datetime | None:
-    """A time in ISO 8601, or as protobuf's seconds and nanos; None for none."""
+    """A time in ISO 8601, or as protobuf's seconds and nanos; None if missing."""
     if isinstance(value, dict):
         seconds, nanos = value.get("seconds"), value.get("nanos") or 0
         if isinstance(seconds, int | float) and isinstance(nanos, int | float):
@@ -137,7 +137,7 @@ def _time(value: object, given: Given) -> datetime | None:
 
 
 def _gpu(entities: object) -> int | None:
-    """Number of the one GPU that is named by number."""
+    """Number of the GPU, if exactly one is named by number."""
     found = set()
     for each in entities if isinstance(entities, list) else ():
         one = _lower(each) if isinstance(each, dict) else {}
@@ -148,7 +148,7 @@ def _gpu(entities: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    """A text, or a number as such; empty for what is neither."""
+    """A text, or a number as text; empty for anything else."""
     return str(value) if isinstance(value, str | int | float) else ""
 
 

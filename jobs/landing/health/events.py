@@ -1,4 +1,4 @@
-"""What happened to a host, as others record it: Slurm's drains, kernel lines with an XID, rows of a CSV."""
+"""Events of a host, as other tools record them: Slurm's drains, kernel lines with an XID, rows of a CSV."""
 
 import csv
 import math
@@ -40,14 +40,15 @@ _XID_SEVERITY: Final = {
     "79": HEALTH_FATAL,
     **dict.fromkeys(("13", "31", "43", "45"), HEALTH_INFO),
 }
-"""By NVIDIA's list: errors of memory, NVLink and the GPU's controller; those that programs cause are info."""
+"""XIDs that are errors by NVIDIA's list: of memory, NVLink and the GPU's controller; XIDs that programs cause
+are info."""
 
 _COLUMNS: Final = ("time", "host", "component", "check")
 _OPTIONAL: Final = ("state", "severity", "index", "value", "unit", "message", "peer")
 
 
 def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read `sinfo -R`: one line per reason, the user who gave it, since when, and its nodes."""
+    """Read `sinfo -R`: one line per reason, with its user, its time, and its nodes."""
     for line in lines:
         reason, *found = line.rsplit(None, 3) or [""]
         at = given.known_time(found[1]) if len(found) == 3 and _SINCE.fullmatch(found[1]) else None
@@ -59,7 +60,10 @@ def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read `scontrol show node`: nodes that are taken out, with reason and time; others pass, by --time."""
+    """Read `scontrol show node`: nodes that are out of service, with reason and time.
+
+    Others pass, by --time.
+    """
     for block in re.split(r"(?m)^(?=[ \t]*NodeName=)", "\n".join(lines)):
         name, state = (re.search(rf"\b{key}=(\S+)", block) for key in ("NodeName", "State"))
         if name is None or state is None:
@@ -72,23 +76,26 @@ def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
             if given.at is not None:
                 yield record(given.at, name[1], "node", "drained", HEALTH_SAMPLE, HEALTH_OK)
         elif reason is None or since is None or at is None:
-            given.left_out["nodes taken out without a time"] += 1
+            given.left_out["nodes out of service without a time"] += 1
         else:
             message = f"{reason[1][: since.start()].rstrip()} ({state[1]})"
             yield record(at, name[1], "node", "drained", HEALTH_STARTS, HEALTH_ERROR, message=message)
 
 
 def nodes(listed: str) -> Iterator[str]:
-    """Names of a list of Slurm's, such as gpu[001-003,7],login. Raises SourceError for one without an end."""
+    """Names of a list of Slurm's, such as gpu[001-003,7],login.
+
+    Raises SourceError for a list without an end.
+    """
     if _BRACKETS.sub("", listed).strip(","):
-        raise SourceError(f"no list of nodes: {listed[:60]!r}")
+        raise SourceError(f"not a list of nodes: {listed[:60]!r}")
     count = 0
     for head, inside, tail, plain in _BRACKETS.findall(listed):
         for part in inside.split(",") if inside else [""]:
             first, _, last = part.partition("-")
             is_range = first.isdecimal() and (last or first).isdecimal()
             if part and not (is_range and max(len(first), len(last)) <= _DIGITS):
-                raise SourceError(f"no list of nodes: {listed[:60]!r}")
+                raise SourceError(f"not a list of nodes: {listed[:60]!r}")
             numbers = range(int(first), int(last or first) + 1) if part else range(1)
             count += len(numbers)
             if count > _MOST_NODES or len(head) + len(tail) + len(plain) > MOST_TEXT:
@@ -98,7 +105,7 @@ def nodes(listed: str) -> Iterator[str]:
 
 
 def kernel(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read kernel lines with an XID: of journalctl -o short-iso, dmesg --time-format iso, or a syslog."""
+    """Read kernel lines with an XID, from journalctl -o short-iso, dmesg --time-format iso, or a syslog."""
     for line in lines:
         xid = _XID.search(line)
         if xid is None:
@@ -119,7 +126,7 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def _of_year(text: str, given: Given) -> datetime | None:
-    """A syslog's time, which has no year: of the year in which the output was taken, or the one before.
+    """A syslog's time, which has no year: the year is that in which the output was taken, or the one before.
 
     None for a date that neither has.
     """
@@ -133,7 +140,7 @@ def _of_year(text: str, given: Given) -> datetime | None:
 
 
 def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read rows of a CSV with a head, by the mapping of the settings, [health.csv]."""
+    """Read rows of a CSV with a header, by the mapping of the settings, [health.csv]."""
     if missing := [name for name in _COLUMNS if name not in given.columns]:
         raise SourceError(f"the settings' [health.csv] lack {', '.join(missing)}: a column, or =constant")
     try:
@@ -176,6 +183,6 @@ def _finite(text: str) -> float:
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:
-    """What a row has in a column, or the constant instead; words of the settings stand for others."""
+    """A row's value in a column, or the constant instead; words may be replaced by the settings."""
     text = column[1:] if column.startswith("=") else (row.get(column) or "").strip()
     return given.words.get(text, text)

@@ -17,22 +17,22 @@ from schemas.vocabulary import HOST_HEALTH, Reason
 
 MOST_LINES: Final = 1_000_000
 MOST_BYTES: Final = 256 << 20
-"""Lines of a day's files together, and their bytes: they are in memory until they are folded."""
+"""Most lines of a day's files together, and their bytes: they are in memory until they are folded."""
 MOST_CHECKS: Final = 100_000
-"""Checks of a day: eight on each GPU of ten thousand."""
+"""Most checks of a day: eight on each GPU of ten thousand."""
 _SPANS_TOGETHER: Final = 10_000
-"""Rows that are Python objects at once: each takes ten times what it does in a table."""
+"""Most rows that are Python objects at once: each takes ten times its size in a table."""
 
 
 class _Left(NamedTuple):
-    """What a day's files may still hold."""
+    """How much a day's files may still hold."""
 
     lines: int
     bytes: int
 
 
 class _File(NamedTuple):
-    """What a file says: lines that are not blank, all bytes, and the events and rejects that lines are."""
+    """Contents of a file: number of non-blank lines, number of bytes, events and rejects."""
 
     lines: int
     bytes: int
@@ -66,7 +66,7 @@ def read_health(rows: UnitRows) -> None:
 def _tables(
     log_date: date, events: dict[Check, list[Event]], names: Mapping[Check, str]
 ) -> Iterator[pa.Table]:
-    """Rows of host_health, some at a time; the events are used up.
+    """Rows of host_health, some at a time; consumes the events.
 
     names : of the file that each check was first in
     """
@@ -80,7 +80,7 @@ def _tables(
 
 
 def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check]) -> _File:
-    """Judge every line of a file. Raises FileError where it has too many, or hardly any that is one.
+    """Judge every line of a file. Raises FileError if it has too many lines, or hardly any that are valid.
 
     known : checks of the files before it
     """

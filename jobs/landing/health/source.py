@@ -1,4 +1,4 @@
-"""What converters of other tools' output share: what they are given, and how they say what a check found."""
+"""Shared by converters of other tools' output: their input, and how they report what a check found."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ class SourceError(Exception):
 
 @dataclass
 class Given:
-    """What the output itself may not say, and what of it was left out.
+    """Facts that the output itself may lack, and counts of what was left out.
 
     host : whose output it is;  at : when it was taken;  zone : of times that state none
     columns, words : of the settings, for a CSV: column or =constant of each key, and words that mean others
@@ -35,19 +35,19 @@ class Given:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def taken_at(self) -> datetime:
-        """When the output was taken. Raises SourceError where nothing says so."""
+        """When the output was taken. Raises SourceError if nothing states it."""
         if self.at is None:
-            raise SourceError("it does not say when it was taken: use --time, or a line '# at TIME'")
+            raise SourceError("the output does not state its time: use --time, or a line '# at TIME'")
         return self.at
 
     def named_host(self) -> str:
-        """Whose output it is. Raises SourceError where nothing says so."""
+        """Host of the output. Raises SourceError if nothing states it."""
         if self.host is None:
-            raise SourceError("it does not name its host: state it by --host")
+            raise SourceError("the output does not name its host: state it by --host")
         return self.host
 
     def moves_on(self, line: str) -> bool:
-        """Whether a line says when what follows was taken; then that counts from here on."""
+        """Whether a line states when the following lines were taken; it then applies from here on."""
         found = _AT.match(line)
         if found:
             self.at = self.time_of(found[1])
@@ -64,7 +64,7 @@ class Given:
         return found
 
     def known_time(self, text: str) -> datetime | None:
-        """Return the same; None for what is not time."""
+        """Return the same; None for text that is not a time."""
         try:
             return self.time_of(text)
         except SourceError:
@@ -72,7 +72,7 @@ class Given:
 
 
 def unix_time(seconds: float, nanos: float = 0) -> datetime | None:
-    """Return a Unix time; None for one that no calendar has."""
+    """Return a Unix time; None if it is beyond the calendar."""
     try:
         return datetime.fromtimestamp(seconds + nanos / 1e9, UTC)
     except (ValueError, OverflowError, OSError):
@@ -83,7 +83,7 @@ Convert = Callable[[Lines, Given], Iterator[Record]]
 
 
 class Source(NamedTuple):
-    """A converter: what its input is, in one line."""
+    """A converter, with a description of its input in one line."""
 
     convert: Convert
     meaning: str
@@ -92,7 +92,7 @@ class Source(NamedTuple):
 def record(
     at: datetime, host: str, component: str, check: str, state: str, severity: str, **more: object
 ) -> Record:
-    """Return what a check found, in the format of the landing; what is None is left out.
+    """Return what a check found, in the format of the landing; fields that are None are left out.
 
     Raises SourceError for a time that is in no year of UTC.
     """
@@ -116,20 +116,23 @@ def record(
 
 
 class Grown:
-    """What counters were before: one that is higher than at the last look counts, its level does not."""
+    """Earlier values of counters: a counter counts if it is higher than at the last look.
+
+    Its level does not matter.
+    """
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}
 
     def severity(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Severity of a counter's value; None at the first look, which says nothing about now."""
+        """Severity of a counter's value; None at the first look, which shows no growth."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None
         return severity if value > before else HEALTH_OK
 
     def changed(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """The same of a value that stays until another comes: any new one that is not 0 counts."""
+        """The same for a value that stays until the next one: any new one that is not 0 counts."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None

@@ -16,11 +16,12 @@ from schemas.vocabulary import (
 )
 
 FOLD_US: Final = 60_000_000
-"""A check that fails again this soon did not pass in between."""
+"""If a check fails again this soon, it did not pass in between."""
 SAMPLE_US: Final = 600_000_000
-"""Samples this far apart, none of which passed between them, are of one span: most come each minute."""
+"""Samples that are at most this far apart, with no pass between them, belong to one span: most come each
+minute."""
 MOST_SPANS: Final = 100
-"""Spans of one check on one day; more are folded over longer and longer pauses."""
+"""Most spans of one check on one day; more are folded over longer and longer pauses."""
 
 _PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
 _LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
@@ -43,7 +44,7 @@ class _Span:
     message: str | None = None
 
     def add(self, event: Event) -> None:
-        """Count an event of it."""
+        """Count one of its events."""
         self.events += 1
         self.last_us = max(self.last_us, event.at_us)
         self.severity = max(self.severity, event.severity)
@@ -52,7 +53,7 @@ class _Span:
         self._widen(event.value, event.value)
 
     def take(self, later: "_Span") -> None:
-        """Continue with a later one."""
+        """Continue with a later span."""
         self.last_us, self.is_open = max(self.last_us, later.last_us), later.is_open
         self.severity = max(self.severity, later.severity)
         self.events += later.events

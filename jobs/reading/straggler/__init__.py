@@ -84,7 +84,7 @@ for _name in _ALSO:  # one module by both names, else what one raises is not an 
 jobs.reading.straggler = sys.modules[__name__]
 
 _WATERFALL: Final = "waterfall"
-"""The one view that a run straight from its logs has."""
+"""The only view of a run that is read straight from its logs."""
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
@@ -120,7 +120,10 @@ class Warehouse:
         return Rows(self._reader.rows(question))
 
     def table(self, name: str) -> Rows:
-        """Return all rows of a table or view. Raises QuestionError for an unknown name, with the closest."""
+        """Return all rows of a table or view.
+
+        Raises QuestionError for an unknown name, with the closest one.
+        """
         return self.sql(f"SELECT * FROM {name}")
 
     def unit(self, job_id: str, run_id: str | None = None, log_date: date | str | None = None) -> "Unit":

@@ -10,13 +10,13 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve()
 _HOMES = {_HERE.parents[1], _HERE.parents[3]}
-"""Where the packages lie: beside this one once installed, above it in a checkout."""
+"""Place of the packages: beside this one once installed, above it in a checkout."""
 _PACKAGES = ("jobs", "schemas", "udfs")
 _WRONG_SETTINGS = 2
 
 
 def hidden() -> str | None:
-    """Name the package that hides one of this project's, and its place; None if none does."""
+    """Name the package that hides one of this project's, and its path; None if none does."""
     for name in _PACKAGES:
         spec = find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]

@@ -190,7 +190,7 @@ async function showTrend(data, units, parts, filters) {
     return { bucket, place: order.indexOf(own[0].cause), cause: shortly[order.indexOf(own[0].cause)], value: share(sumOf(own, "lost"), sumOf(of.get(bucket), "of")) };
   });
   const isTrend = new Set(rows.map((row) => row.bucket)).size > 1;
-  const text = !isTrend ? `No trend: only one ${buckets.name} is left.` : `What is lost of what was analysed, by ${buckets.name} and cause.`;
+  const text = !isTrend ? `No trend: only one ${buckets.name} is left.` : `Share lost of what was analysed, by ${buckets.name} and cause.`;
   document.getElementById("trend-text").textContent = text;
   await draw("trend", "chart-trend", isTrend ? rows : [], shortly);
 }

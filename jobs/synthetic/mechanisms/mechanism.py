@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from jobs.synthetic.conditions import Conditions, Place
 
 Culprits = Mapping[str, Any]
-"""Who is to blame: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts`, `op_types`."""
+"""Culprits: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts`, `op_types`."""
 NO_CULPRIT: Culprits = MappingProxyType({})
 
 
@@ -66,7 +66,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Change the conditions. Draws from `rng` alone, independently of the conditions."""
+        """Change the conditions. Draws only from `rng`, independently of the conditions."""
 
     def without(self) -> Self | None:
         """The mechanism with its harm undone: None, or the same work evenly spread."""
@@ -109,7 +109,7 @@ class Windowed(Mechanism):
 
 
 Direction = Literal["both", "forward", "backward", "optimizer"]
-"""What is slow: computes of both directions, of one, or the optimizer; transfers have no optimizer."""
+"""Which ops are slow: computes of both directions, of one, or the optimizer; transfers have no optimizer."""
 
 
 @dataclass(frozen=True)

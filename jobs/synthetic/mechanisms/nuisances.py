@@ -1,7 +1,7 @@
-"""Nuisances: effects that make a diagnosis harder without being a cause of their own.
+"""Nuisances: effects that make a diagnosis harder without being a separate cause.
 
 Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
-straggler, so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes
+straggler, so it is not a cause, but rare long gc ops must not be taken for one. Expert imbalance makes
 the work differ by microbatch and layer at once: it is neither a microbatch heavier on all stages
 (data_imbalance) nor a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as
 unexplained. Healthy GPUs are not equally fast either: no worker is to blame for being on one side of the

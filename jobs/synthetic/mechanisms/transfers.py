@@ -13,7 +13,7 @@ from jobs.synthetic.conditions import Conditions, Place, Rows
 from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Directed, Windowed, workers_of
 
 EXTRA_SPREAD: Final = 0.3
-"""Standard deviation of the log of what a flap adds to a transfer."""
+"""Standard deviation of the log of the time that a flap adds to a transfer."""
 
 
 @dataclass(frozen=True)

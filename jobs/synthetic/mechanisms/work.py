@@ -14,9 +14,9 @@ from jobs.synthetic.conditions import Conditions, Place
 from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Mechanism, Windowed
 
 MOST_SEQUENCES: Final = 64
-"""Sequences drawn for one microbatch: if all of them fit, that is how many it holds."""
+"""Most sequences drawn for one microbatch: if all fit, it holds that many."""
 LEAST_WORK: Final = 0.02
-"""Of a full microbatch: however few its tokens, every kernel of every layer has to be launched."""
+"""Least part of a full microbatch: even with few tokens, every kernel of every layer has to be launched."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from jobs.synthetic.mechanisms.mechanism import Culprits, Directed, Direction, M
 Mask = NDArray[np.bool_]
 
 WOBBLE: Final = 0.15
-"""By what part of its depth throttling varies about its drift."""
+"""Part of its depth by which throttling varies about its drift."""
 MEMORY: Final = 0.7
 """Correlation of that variation from one recorded step to the next."""
 

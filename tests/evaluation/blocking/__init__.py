@@ -1,1 +1,1 @@
-"""Jobs whose workers wait for their transfers, or do not, simulated; and what the replay makes of them."""
+"""Simulated jobs whose workers wait for their transfers, or do not; and the replay's results for them."""

@@ -1,4 +1,4 @@
-"""How near the replay comes to jobs whose transfers block, or do not.
+"""Accuracy of the replay on jobs whose transfers block, or do not.
 
 `python -m tests.evaluation.blocking --jobs 400`
 """
@@ -20,11 +20,11 @@ CAUSE_OF: Final = {
     "late": "launch_delay",
 }
 SAME: Final = 1e-3
-"""Of slowdowns and step times that agree."""
+"""Tolerance for slowdowns and step times that agree."""
 LEAST_LOST: Final = 0.025
-"""Of the step time: a fault that costs more is to be named."""
+"""A fault that costs more than this share of the step time must be named."""
 SHOWN: Final = 0.005
-"""A discrepancy below shows nothing."""
+"""A discrepancy below this shows nothing."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
     "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
@@ -36,7 +36,7 @@ CAUSE_TITLES: Final = (
 
 
 class Outcome(NamedTuple):
-    """What the replay says of one job; sure: causes that hold and have no flag."""
+    """The replay's results for one job; sure: causes that hold and have no flag."""
 
     drawn: Drawn
     blocking: frozenset[str]
@@ -95,20 +95,20 @@ class Outcome(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A job, and its twin that waits for no transfer."""
+    """A job, and its control, which waits for no transfer."""
 
     job: Outcome
-    twin: Outcome
+    control: Outcome
 
     @property
     def is_worse(self) -> bool:
-        """Whether causes are further from the truth than on the twin."""
-        job, twin = self
-        missed = job.cause is not None and twin.is_named and not job.is_named
+        """Whether causes are further from the truth than on the control."""
+        job, control = self
+        missed = job.cause is not None and control.is_named and not job.is_named
         return (
             missed
-            or (job.has_wrong_name and not twin.has_wrong_name)
-            or (job.is_wrong_and_sure and not twin.is_wrong_and_sure)
+            or (job.has_wrong_name and not control.has_wrong_name)
+            or (job.is_wrong_and_sure and not control.is_wrong_and_sure)
         )
 
     def compared(self) -> str:
@@ -117,7 +117,7 @@ class Pair(NamedTuple):
             ", ".join(name if name in each.sure else f"({name})" for name in sorted(each.causes)) or "none"
             for each in self
         )
-        return f"  causes {', on the twin '.join(names)}\n"
+        return f"  causes {', on the control '.join(names)}\n"
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -155,7 +155,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """One line of the table of causes; asked for are faults that cost enough in the job and in its twin."""
+    """One line of the table of causes; only faults count that cost enough in the job and in its control."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
@@ -165,9 +165,9 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
-    """Of how many jobs, and of how many twins, something holds."""
-    of_jobs, of_twins = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
-    return str(of_jobs), str(of_twins)
+    """In how many jobs, and in how many controls, something holds."""
+    of_jobs, of_controls = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
+    return str(of_jobs), str(of_controls)
 
 
 def main() -> int:
@@ -183,8 +183,8 @@ def main() -> int:
     for number in range(options.jobs):
         kind, seed = kinds[number % len(kinds)], options.seed + number
         job = outcome(draw(seed, kind))
-        # Without blocking or eager transfers a twin is the job itself.
-        pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_twin=True)))
+        # Without blocking or eager transfers a control is the job itself.
+        pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_control=True)))
         by_kind[kind].append(pair)
         if options.list_wrong and (job.is_wrong or pair.is_worse):
             sys.stdout.write(f"{job}\n{pair.compared() if pair.is_worse else ''}")

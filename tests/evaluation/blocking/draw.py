@@ -1,4 +1,4 @@
-"""Draws jobs, records them, and says what is true of them.
+"""Draws jobs, records them, and states their truth.
 
 A receive that ends, in the log, with the copy of an eager send of the same call hides when its data came: at
 once, or just then. Jobs that differ in nothing else have the same log. S can be known where it is the same in
@@ -36,13 +36,14 @@ KINDS: Final = {
     "buffered, fused": (EVERY, True),
     "buffered, receives": (RECVS, False),
 }
-"""Which transfers block, and whether some are one call; those whose sends are eager are called so."""
+"""Which transfers block, and whether some are one call; types whose sends are eager have that in their name.
+"""
 HEAVY: Final = 1.3
 FAULTS: Final = ("none", "worker", "link", "stage", "late")
 MOST_UNKNOWN: Final = 1e-3
 """Of S: what the log hides may change it by as much."""
 NOTICED_S: Final = 1e-7
-"""Logs keep a tenth of a microsecond."""
+"""Logs store a tenth of a microsecond."""
 FIRST_US: Final = 1_767_600_000_000_000
 
 
@@ -89,15 +90,15 @@ class Recorded(NamedTuple):
 
 
 def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
-    """A job of given times, recorded."""
+    """A recorded job with given times."""
     ops = Pipeline(job, times).run()
     return Recorded(
         _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
     )
 
 
-def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
-    """Draw one job; its twin has the same layout, schedule, times and fault, and waits for no transfer."""
+def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
+    """Draw one job; its control has the same layout, schedule, times and fault, and waits for no transfer."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
     is_gpipe = not is_fused and bool(rng.random() < 0.3)
@@ -111,7 +112,7 @@ def draw(seed: int, kind: str, *, is_twin: bool = False) -> Drawn:
         is_fused=is_fused,
         is_gpipe=is_gpipe,
     )
-    if is_twin:
+    if is_control:
         job = job._replace(blocking=frozenset(), is_eager=False, is_fused=False)
     fault = FAULTS[int(rng.integers(len(FAULTS)))]
     healthy = _times(job, rng)
@@ -217,7 +218,7 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times once the fault is mended: layers of a heavy stage do not vanish, others take them."""
+    """Times once the fault is fixed: layers of a heavy stage do not vanish, others take them."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 

@@ -1,4 +1,4 @@
-"""An event simulation of workers that issue calls one by one: which of them wait is known here.
+"""An event simulation of workers that issue calls one by one: here it is known which of them wait.
 
 It shares nothing with the kernel. Lanes are (step, dp_rank); all times are seconds.
 """
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 FORWARD, BACKWARD = 0, 1
 NAMES: Final = ("forward", "backward")
 NOTHING_S: Final = 20e-6
-"""How long a call takes whose data are there already."""
+"""Duration of a call whose data have already arrived."""
 
 
 class Message(NamedTuple):
@@ -47,7 +47,7 @@ Call = tuple[Transfer, ...]
 
 
 class Job(NamedTuple):
-    """What runs how.
+    """Settings of one simulated job.
 
     blocking  : op types that a worker waits for before it goes on.
     is_eager  : sends are done when copied, whether their recvs are posted or not.
@@ -100,7 +100,7 @@ class Op(NamedTuple):
 
 @dataclass
 class _Worker:
-    """One stage of all replicas under way."""
+    """State of one stage of all replicas."""
 
     program: list[Call | Compute]
     free_s: Floats
@@ -113,7 +113,7 @@ class _Worker:
 
 
 def program(job: Job, stage: int) -> list[Call | Compute]:
-    """What a worker does in turn; calls of blocking and of other transfers alike."""
+    """Actions of a worker in order; calls of blocking and of other transfers are the same."""
     warm = job.microbatches if job.is_gpipe else min(job.pp - stage - 1, job.microbatches)
     left = job.microbatches - warm
     found: list[Call | Compute] = []
@@ -169,7 +169,7 @@ class Pipeline:
         return [worker.ops for worker in self.workers]
 
     def _advance(self, stage: int) -> int:
-        """Run what a worker can; returns how much that was."""
+        """Run the actions that are possible; returns their number."""
         worker, before = self.workers[stage], len(self.posts)
         first = worker.at
         self._post_streams(worker)
@@ -216,14 +216,14 @@ class Pipeline:
         return True
 
     def _issue(self, worker: _Worker, transfer: Transfer) -> None:
-        """Hand a transfer that the worker does not wait for to its stream."""
+        """Pass a transfer that the worker does not wait for to its stream."""
         direction, microbatch, _ = transfer.message
         before = direction, microbatch if transfer.is_send else microbatch - 1
         worker.ready_s[transfer] = worker.computed_s.get(before, worker.free_s)
         worker.issued.setdefault(transfer.op, []).append(transfer)
 
     def _post_streams(self, worker: _Worker) -> None:
-        """Post what streams have come to: each runs its transfers in turn."""
+        """Post the transfers that streams have reached: each stream runs its transfers in turn."""
         for transfers in worker.issued.values():
             done_s = np.array(0.0)
             for transfer in transfers:
@@ -236,7 +236,7 @@ class Pipeline:
                 done_s = end_s
 
     def end_s(self, transfer: Transfer) -> Floats | None:
-        """When a transfer is done; None while its peer is not posted."""
+        """Time at which a transfer ends; None while its peer is not posted."""
         message = transfer.message
         both = [self.posts.get(Transfer(message, is_send)) for is_send in (True, False)]
         sent_s, posted_s = both

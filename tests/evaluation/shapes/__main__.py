@@ -1,4 +1,4 @@
-"""Draw jobs with faults of any shape, ask for their causes, and report how often they were right."""
+"""Draw jobs with faults of any shape, diagnose them, and report how often the causes were right."""
 
 import argparse
 import json

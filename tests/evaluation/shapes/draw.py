@@ -1,4 +1,4 @@
-"""Which faults a job has: drawn by direction, onset, reach and size."""
+"""Faults of a job, drawn by direction, onset, reach and size."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -30,12 +30,12 @@ from tests.evaluation.shapes.times import Times
 
 HEALTHY, SINGLE, SEVERAL, NO_CAUSE = "healthy", "single", "several", "no cause"
 CLASS_OF_DIGIT: Final = (*[HEALTHY] * 3, *[SINGLE] * 4, *[SEVERAL] * 2, NO_CAUSE)
-"""A job's class by the last digit of its seed: a thousand seeds in a row hold 300, 400, 200 and 100."""
+"""A job's class by the last digit of its seed: a thousand consecutive seeds hold 300, 400, 200 and 100."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A drawn job: where it runs, what its ops take when healthy, how they scatter, and its faults."""
+    """A drawn job: its layout, the durations of its healthy ops, their scatter, and its faults."""
 
     seed: int
     kind: str

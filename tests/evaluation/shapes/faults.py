@@ -1,4 +1,4 @@
-"""Faults: when, where, in which direction and how strongly something is slow."""
+"""Faults: which ops are slow, when, where, in which direction and by how much."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -52,17 +52,17 @@ class Fault:
 
     @property
     def first(self) -> int:
-        """Position of the first step in which it is there."""
+        """Position of the first step in which the fault is present."""
         return int(np.flatnonzero(self.strength)[0])
 
     @property
     def last(self) -> int:
-        """Position of the last step in which it is there."""
+        """Position of the last step in which the fault is present."""
         return int(np.flatnonzero(self.strength)[-1])
 
     @property
     def text(self) -> str:
-        """What was drawn, in a line."""
+        """Description of the drawn fault, in a line."""
         who = sorted(self.workers) if len(self.workers) <= 4 else f"{len(self.workers)} workers"
         return (
             f"{self.cause}: {self.direction}, {self.reach} {who}, {self.onset} "
@@ -71,7 +71,7 @@ class Fault:
 
 
 def draw_strength(onset: str, steps: int, rng: np.random.Generator) -> Floats:
-    """How much of a fault there is in each step, shape (step,)."""
+    """Strength of a fault in each step, shape (step,)."""
     bounds = max(3, steps // 6), steps - max(3, steps // 6)
     turn = int(rng.integers(bounds[0], bounds[1] + 1))
     number = np.arange(steps)
@@ -215,7 +215,7 @@ def slow_collective(layout: Layout, stage: int, how: tuple[str, str, float], str
 def uneven_data(
     layout: Layout, onset: str, spread: float, strength: Floats, rng: np.random.Generator
 ) -> Fault:
-    """Microbatches of uneven work; a step has the work that it has without, spread over them."""
+    """Microbatches of uneven work; a step has the same work as without the fault, spread over them."""
     weight = rng.lognormal(0, spread, (layout.microbatches, *layout.lanes))
     weight /= weight.mean(axis=(0, 2), keepdims=True)
     weight = np.where(strength[:, None] > 0, weight, 1.0)

@@ -1,4 +1,4 @@
-"""What was said of a drawn job, beside what is true of it."""
+"""The diagnosis of a drawn job, beside its truth."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +12,10 @@ from udfs.what_if import simulate_job
 
 UNEXPLAINED: Final = "unexplained"
 MISNAMED_BELOW: Final = 0.015
-"""A name for a fault that saves less is wrong; up to what need be named, either is right."""
+"""A name for a fault that saves less is wrong; between this and the saving that must be named, both answers
+are right."""
 STARTS_COUNT: Final = 0.05
-"""The first step is asked of faults that save at least this."""
+"""The first step is judged for faults that save at least this."""
 
 _UNSHOWN: Final = ("rank", "workers", "effect", "share_of_steps", "pattern", "first_time", "last_time")
 
@@ -23,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was said of one fault; None: not asked, or not said.
+    """The answer for one fault; None: not judged, or no answer.
 
     why_not : why it need not be named; empty where it must be.
     """
@@ -46,7 +47,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judged:
-    """One job: verdicts on its faults, wrong names, what is lost, and what was said to be; of the step."""
+    """One job: verdicts on its faults, wrong names, the true and the reported loss; as parts of the step."""
 
     seed: int
     kind: str
@@ -61,7 +62,7 @@ class Judged:
 
 
 def judge(seed: int) -> Judged:
-    """Draw a job, ask for its causes, and compare."""
+    """Draw a job, diagnose it, and compare."""
     job = draw_job(seed)
     results = simulate_job(*unit(job))
     rows = {row["cause"]: row for row in results["job_causes"].to_pylist()}
@@ -132,7 +133,7 @@ def _verdict(job: Job, number: int, true: Truth, rows: Mapping[str, Row]) -> Ver
 
 
 def implied_workers(culprit: Row, layout: Layout) -> Workers:
-    """Workers that a culprit stands for: one, those of a host, a stage or a replica, or all."""
+    """Workers of a culprit: one, those of a host, a stage or a replica, or all."""
     stage, dp_rank = culprit.get("pp_rank"), culprit.get("dp_rank")
     if stage is not None and dp_rank is not None:
         return frozenset({(stage, dp_rank)})
@@ -148,7 +149,10 @@ def implied_workers(culprit: Row, layout: Layout) -> Workers:
 
 
 def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers]) -> bool:
-    """Whether its workers were named, and only those of its cause; one end of a link or one stage will do."""
+    """Whether its workers were named, and only those of its cause.
+
+    One end of a link or one stage is enough.
+    """
     named: Workers = frozenset().union(*said)
     true: Workers = frozenset().union(*(each.workers for each in alike))
     if fault.cause in ("communication", "stage_imbalance"):
@@ -163,7 +167,7 @@ def _distance(said: tuple[Row, Workers], fault: Fault) -> tuple[int, bool]:
 
 
 def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[str, bool]:
-    """Whether direction, first step and course are right, as far as they are asked."""
+    """Whether direction, first step and course are right, as far as they are judged."""
     found: dict[str, bool] = {}
     if fault.cause == "slow_worker":
         found["is_direction_right"] = culprit.get("direction") == fault.direction.removeprefix("late ")
@@ -177,7 +181,7 @@ def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[s
 
 
 def _is_near(layout: Layout, said: int | None, first: int) -> bool:
-    """Whether a training step number is that of the first step, or of one beside it."""
+    """Whether a training step number is that of the first step, or of a neighbour."""
     return said is not None and said in layout.step[max(first - 1, 0) : first + 2]
 
 

@@ -1,4 +1,4 @@
-"""Where the workers of a drawn job are, and in which order each of them computes."""
+"""Places of the workers of a drawn job, and the order in which each of them computes."""
 
 from dataclasses import dataclass
 from typing import Final

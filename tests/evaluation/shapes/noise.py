@@ -23,10 +23,10 @@ LENGTHS: Final = (10, 12, 16, 20, 30, 50, 80, 120, 200)
 MOST_COMPUTES: Final = 150_000
 """A job with more is drawn shorter, so that a thousand jobs take minutes."""
 MOST_CORRELATED: Final = 0.007
-"""Standard deviation of what the ops of a worker, or of a host, share for a while. With more, a healthy job
-would lose to it what faults lose that are to be named."""
+"""Standard deviation of the noise that ops of a worker, or of a host, share for a while. With more, a healthy
+job would lose as much as a fault that must be named."""
 GPUS_DIFFER: Final = 0.01
-"""A GPU is at most this much faster or slower than the mean, where they differ."""
+"""A GPU is at most this much faster or slower than the mean, if they differ."""
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
@@ -55,7 +55,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
-    """Draw what ops take in a healthy job whose computes scatter as the kind says."""
+    """Draw durations of ops in a healthy job whose computes scatter as the kind says."""
     forward_s = rng.uniform(0.004, 0.03)
     sizes = {
         "transfer": (0.01, 0.06),
@@ -106,7 +106,7 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """What the ops of a worker share in a step, and half of it in the next, shape (stage, step, dp_rank)."""
+    """Noise shared by a worker's ops in a step, and half of it in the next; (stage, step, dp_rank)."""
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

@@ -1,4 +1,4 @@
-"""Faults that no cause fits: they cost time, and naming anybody for them would be wrong."""
+"""Faults that no cause fits: they cost time, and any name for them would be wrong."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a run of a pipeline leaves: the ops of each stage, and how long its steps took."""
+"""Record of a pipeline's run: the ops of each stage, and the duration of its steps."""
 
 from dataclasses import dataclass, field
 

@@ -13,7 +13,7 @@ Table = list[dict[str, Any]]
 
 
 def tables(judged: Sequence[Judged]) -> dict[str, Table]:
-    """All tables by their titles; shares in percent, null where there is nothing to share."""
+    """All tables by their titles; shares in percent, null without a denominator."""
     pairs = [(job, verdict) for job in judged for verdict in job.verdicts]
     by: dict[str, Callable[[Judged, Verdict], str]] = {
         "class": lambda job, _: job.kind,

@@ -54,7 +54,7 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Workers that are slow together, how they are so, and their host; never all of the job.
+    """Workers that are slow together, how they are slow, and their host; never all of the job.
 
     stages : how many of the first stages to choose from; all by default.
     """
@@ -83,7 +83,7 @@ def draw_computes(layout: Layout, times: Times, onset: str, rng: np.random.Gener
 
 
 def _share_of_step_s(layout: Layout, times: Times, rng: np.random.Generator) -> float:
-    """A length from 2 to 25 % of the computes of a step: what is slow once a step has to be very slow. [s]"""
+    """A length from 2 to 25 % of a step's computes: a fault that strikes once a step has to be long. [s]"""
     computes_s = (layout.computes + layout.pp - 1) * float(
         np.median(times.compute, axis=(1, 2, 3, 4, 5)).sum()
     )
@@ -142,7 +142,7 @@ def _pause(layout: Layout, times: Times, onset: str, rng: np.random.Generator) -
 
 
 def _struck(layout: Layout, rate: float, rng: np.random.Generator, direction: str) -> Floats:
-    """Which computes a pause hits: at most one of a worker in a step, shape of the computes."""
+    """Mask of the computes that a pause hits: at most one of a worker in a step."""
     lanes = (layout.pp, *layout.lanes)
     flat = np.zeros((2, layout.computes, *lanes))
     kind = rng.choice(DIRECTIONS[direction], lanes)

@@ -1,4 +1,4 @@
-"""What is said of jobs of the second simulation: five by name, and a few that were drawn."""
+"""Diagnoses of jobs of the second simulation: five by name, and a few that were drawn."""
 
 from typing import Any, Final, NamedTuple
 
@@ -10,10 +10,10 @@ from tests.evaluation.shapes.truth import truth, unit
 from udfs.what_if import simulate_job
 
 NEAR: Final = 0.005
-"""Share of the step by which a saving, or what is lost, may miss the truth."""
+"""Share of the step by which a saving, or a loss, may miss the truth."""
 
 DRAWN: Final = range(40, 80)
-"""Seeds below 100,000 may be used to tune. Of seed 18, with two faults at once, one is misnamed."""
+"""Seeds below 100,000 may be used to tune. Seed 18, with two faults at once, has one wrong name."""
 LEAST_NAMED: Final = 0.9
 
 
@@ -23,7 +23,7 @@ MISSED: Final = {
     745156: "reduce-scatters that are slow in some steps, flagged nobody_late",
     760235: "a late start behind a receive that moves nothing: high_discrepancy",
 }
-"""Seeds of single faults that were missed while tuning, with what was said."""
+"""Seeds of single faults that were missed while tuning, with the answer."""
 
 
 class Said(NamedTuple):
@@ -80,7 +80,7 @@ def test_examples_say_what_is_slow_and_since_when(name: str, wanted: Said) -> No
 
 
 def test_drawn_faults_are_named_and_no_other_name_is_given() -> None:
-    """The whole evaluation draws a thousand: this one is to fail when something breaks."""
+    """The whole evaluation draws a thousand: this one only has to fail when something breaks."""
     judged = [judge(seed) for seed in DRAWN]
     assert {job.seed: job.wrong for job in judged if job.wrong} == {}
     asked = [each for job in judged for each in job.verdicts if each.cause and not each.why_not]

@@ -1,4 +1,4 @@
-"""The faults that users met first cost what they were measured to cost."""
+"""The faults that users found first cost as much as was measured."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The judge: what it calls named, wrong, in the right place and at the right time, on answers made up."""
+"""The judge: what it counts as named, wrong, in the right place and at the right time, on made-up answers."""
 
 from dataclasses import replace
 from typing import Any

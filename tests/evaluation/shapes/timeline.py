@@ -19,13 +19,13 @@ LAUNCH_S: Final = 8e-6
 NOTHING_S: Final = 5e-6
 """Length of a transfer that moves no data, as profilers record it."""
 COPY: Final = 0.3
-"""Share of a transfer after which a buffered send is done."""
+"""Share of a transfer after which a buffered send ends."""
 _NAMES: Final = ("forward", "backward")
 
 
 @dataclass
 class _Worker:
-    """A stage of all replicas, on its way through the step; streams by direction."""
+    """State of a stage of all replicas within the step; streams by direction."""
 
     order: list[tuple[int, int, int]]
     free_s: Floats
@@ -85,7 +85,7 @@ class Pipeline:
         return (number % pp, number // pp) if 0 <= number < pp * vpp else None
 
     def _compute_next(self, stage: int) -> bool:
-        """Run the next compute of a stage; False where there is none, or its data are not yet made."""
+        """Run the next compute of a stage; False if there is none, or its data do not exist yet."""
         worker = self.workers[stage]
         if len(worker.ends_s) == len(worker.order):
             return False
@@ -137,7 +137,7 @@ class Pipeline:
         return self.recorded[stage].add(f"{_NAMES[direction]}-recv", start_s, end_s)
 
     def _exchange(self, source: int, stage: int, direction: int, number: int) -> Floats:
-        """Record a send and its receive, and return when the data are there. [s]"""
+        """Record a send and its receive, and return when the data have arrived. [s]"""
         sender = self.workers[source]
         while len(sender.sent_s[direction]) < number:
             self._send_nothing(source, direction)
@@ -202,7 +202,7 @@ class Pipeline:
         return self.recorded[stage].add(op, start_s, start_s + length_s)
 
     def _swept(self, stage: int) -> Floats:
-        """When a stage's own work is done, garbage collection and overlapped reductions included. [s]"""
+        """When a stage's own work ends, garbage collection and overlapped reductions included. [s]"""
         worker, times = self.workers[stage], self.times
         ready_s = worker.free_s
         if self.layout.has_gc:

@@ -1,4 +1,4 @@
-"""What each op of a job takes where it need not wait: the draws that runs with and without a fault share."""
+"""Duration of each op of a job if it need not wait: the draws that runs with and without a fault share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -44,14 +44,14 @@ NAMES = tuple(each.name for each in fields(Times))
 
 @dataclass(frozen=True)
 class Change:
-    """What a fault does to the times: factors and seconds, by the name of the field; both broadcast to it."""
+    """Effect of a fault on the times: factors and seconds, by the name of the field; both broadcast to it."""
 
     factor: Mapping[str, Floats] = field(default_factory=dict)
     extra_s: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def changed(times: Times, changes: Iterable[Change]) -> Times:
-    """Return the times with all factors, and then all seconds, put in: their order makes no difference."""
+    """Return the times with all factors, and then all seconds, applied: their order makes no difference."""
     listed = list(changes)
     new: dict[str, Floats] = {}
     for name in NAMES:
@@ -68,7 +68,7 @@ def changed(times: Times, changes: Iterable[Change]) -> Times:
 
 
 def even_times(layout: Layout, forward_s: float, backward_s: float, **ratios: float) -> Times:
-    """Times of a job without any noise; others than computes in forward-computes, given by name. [s]"""
+    """Times of a job without any noise; ops other than computes in forward-computes, given by name. [s]"""
     pp, vpp, microbatches = layout.pp, layout.vpp, layout.microbatches
     lanes = layout.lanes
     shapes: dict[str, tuple[int, ...]] = {

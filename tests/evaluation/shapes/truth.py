@@ -1,4 +1,4 @@
-"""What is true of a drawn job: what each fault costs, and whether anyone could know it from one day's log."""
+"""The truth of a drawn job: the cost of each fault, and whether it could be known from one day's log."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,14 +20,14 @@ LEAST_SAVED: Final = 0.025
 TOO_LITTLE: Final = "saves too little"
 NO_CAUSE_FITS: Final = "no cause fits"
 VISIBLE: Final = 0.01
-"""In a step in which a fault makes ops longer by less, its workers are as good as healthy."""
+"""In a step in which a fault lengthens ops by less, its workers count as healthy."""
 CHANCES: Final = 4
 """Standard errors by which slow replicas have to stand out of uneven data."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What faults cost, as fractions of the step.
+    """Costs of faults, as fractions of the step.
 
     beside_fraction : what fixing each one alone saves while the others stay, of the step with all.
     alone_fraction  : what fixing it saves if there are no others, of the step with it alone.
@@ -71,7 +71,10 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Why the fault cannot be known from its day; empty where it can. Rules: the package's docstring."""
+    """Why the fault cannot be known from its day; empty if it can.
+
+    The rules are in the package's docstring.
+    """
     if fault.cause is None:
         return NO_CAUSE_FITS
     if fault.reach == LAYERS:
@@ -120,7 +123,7 @@ def _is_all_slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> boo
 
 
 def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Whether replicas are slow by no more than what uneven data of the same steps give them by chance."""
+    """Whether replicas are slow by no more than uneven data of the same steps cause by chance."""
     replicas = {dp_rank for _, dp_rank in fault.workers}
     if fault.direction != BOTH or len(fault.workers) < layout.pp * len(replicas):
         return False
@@ -133,7 +136,7 @@ def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bo
 
 
 def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArray[np.bool_]:
-    """Which workers are slow in the fault's ops, by this or other faults, shape (stage, step, dp_rank)."""
+    """Mask of workers slow in the fault's ops, by any fault, shape (stage, step, dp_rank)."""
     slow = np.zeros((layout.pp, *layout.lanes), bool)
     for each in faults:
         if each.cause == fault.cause and same_ops(each, fault):
@@ -151,12 +154,12 @@ def same_ops(one: Fault, other: Fault) -> bool:
 
 
 def _excess(fault: Fault) -> Floats:
-    """By how much ops are longer, shape (step,)."""
+    """Additional length of ops, shape (step,)."""
     return np.asarray((fault.size - 1) * fault.strength if fault.size > 1 else fault.strength)
 
 
 def _was_healthy(layout: Layout, is_slow: Floats) -> bool:
-    """Whether enough steps show how it is without the fault: a sixth, and three at least."""
+    """Whether enough steps show the state without the fault: a sixth, and three at least."""
     healthy = np.count_nonzero(np.asarray(is_slow) <= VISIBLE)
     return bool(healthy >= max(3, layout.steps // 6))
 

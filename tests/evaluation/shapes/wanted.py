@@ -1,4 +1,4 @@
-"""What is wanted of the diagnosis, and what was reached: one table."""
+"""Targets of the diagnosis, and its results: one table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -11,11 +11,11 @@ from tests.evaluation.shapes.noise import GAUSSIAN, SKEWED
 from tests.evaluation.shapes.truth import NO_CAUSE_FITS, TOO_LITTLE
 
 CALM: Final = (GAUSSIAN, SKEWED)
-"""Kinds of noise that no worker or host shares, and of which no single op stands out."""
+"""Kinds of noise that no worker or host shares, and in which no single op stands out."""
 
 
 def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Each figure that is wanted: its bound, what was reached, and of how many. [%]"""
+    """Each target figure: its bound, the result, and the number of cases. [%]"""
     calm = [job for job in judged if job.noise in CALM]
     other = [job for job in judged if job.noise not in CALM]
     asked = _to_name(judged)
@@ -42,17 +42,17 @@ def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def is_knowable(job: Judged) -> bool:
-    """Whether what the job loses can be known: of work that may be slow or heavy it cannot."""
+    """Whether the job's loss can be known: it cannot if work may be slow or heavy."""
     return all(each.why_not in ("", TOO_LITTLE, NO_CAUSE_FITS) for each in job.verdicts)
 
 
 def lost_error(job: Judged) -> float | None:
-    """By how much what is lost was missed, of the step; None where nothing was said."""
+    """Error of the reported loss, as a part of the step; None without an answer."""
     return None if job.said_lost_fraction is None else abs(job.said_lost_fraction - job.lost_fraction)
 
 
 def share(answers: Iterable[bool | None]) -> float | None:
-    """Share of the answers that are true, of those that were asked. [%]"""
+    """Share of the answers that are true, of those that were judged. [%]"""
     asked = [each for each in answers if each is not None]
     return 100 * sum(asked) / len(asked) if asked else None
 

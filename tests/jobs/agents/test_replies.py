@@ -1,4 +1,4 @@
-"""Replies are short, say what they left out, and hold names that do nothing."""
+"""Replies are short, say what they left out, and treat names as data."""
 
 import json
 from datetime import date

@@ -1,4 +1,4 @@
-"""The server as its clients meet it, by the SDK's own client: what its tools answer, and what they refuse."""
+"""The server as its clients see it, by the SDK's own client: what its tools answer, and what they refuse."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ def test_why_a_job_is_slow(warehouse: str) -> None:
     assert found["lost_fraction"] == 0.25
     assert [row["cause"] for row in found["rows"]] == ["slow_worker", "pause"]
     assert found["rows"][0]["culprits"][0]["host"] == HOSTILE
-    assert found["rows"][0]["what_to_do"] == "repair or replace the host, or leave it out"
+    assert found["rows"][0]["what_to_do"] == "repair or replace the host, or exclude it"
 
 
 def test_names_of_logs_are_inert(warehouse: str) -> None:

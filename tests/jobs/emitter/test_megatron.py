@@ -1,4 +1,4 @@
-"""What Megatron's schedules call, call by call, and the ops that become of it.
+"""The calls of Megatron's schedules, call by call, and the resulting ops.
 
 Its own code runs in `make real-run`.
 """
@@ -47,7 +47,7 @@ class Peer:
 
 @pytest.fixture
 def schedules(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Stand-ins for the two modules whose functions are wrapped."""
+    """Substitutes for the two modules whose functions are wrapped."""
     steps: Any = ModuleType(f"{PACKAGE}.schedules")
     steps.forward_step = lambda function, data, _model, output: (output, function and function(data))
     steps.backward_step = lambda _input, _output: None

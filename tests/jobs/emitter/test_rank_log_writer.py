@@ -1,4 +1,4 @@
-"""What is written is rank-log/1 and equals what went in, whatever happens to the writing process."""
+"""What is written is rank-log/1 and equals what went in, even if the writing process fails."""
 
 import errno
 import gzip
@@ -74,7 +74,7 @@ def test_lies_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_an_existing_manifest_stays(tmp_path: Path) -> None:
-    """A rank that starts again does not take back the GPU-hours stated since."""
+    """A rank that starts again does not undo the GPU-hours stated since."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)
     assert json.loads(path.read_text())["gpu_hours"] == 12.0

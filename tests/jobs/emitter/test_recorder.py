@@ -1,4 +1,4 @@
-"""A recorder takes the steps it was asked for, and whatever goes wrong with it, the training goes on."""
+"""A recorder records the requested steps, and if it fails, the training continues."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def test_steps_are_recorded_in_bursts(tmp_path: Path) -> None:
 
 
 class Random(HostClock):
-    """A clock on which ops take times that no packing foresees."""
+    """A clock on which ops take times that no packing expects."""
 
     def __init__(self) -> None:
         self.draw, self.now_ns = random.Random(1), 0  # noqa: S311  # nothing is secret here
@@ -397,7 +397,7 @@ def test_what_a_loader_is_besides_stays_and_its_errors_too(tmp_path: Path) -> No
 
 
 def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:
-    """Each event of that GPU is a millisecond after the one before; a load is none."""
+    """Each event of that GPU is a millisecond after the one before; a load makes none."""
     cuda = SimpleNamespace(Event=FakeEvent, synchronize=lambda: None)
     with Recorder(writer(tmp_path), clock=CudaClock(cuda)) as recorder, recorder.step(0):
         next(recorder.loads([0]))

@@ -1,4 +1,4 @@
-"""Events of a run as a training job writes them: what the strict reader reads, and never in its way."""
+"""Events of a run as a training job writes them: strictly valid, and never disturbing the job."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ SECOND_US = 1_000_000
 
 
 class Clock:
-    """A clock that goes on by some seconds whenever it is asked."""
+    """A clock that advances by some seconds whenever it is read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now_us: int = START_US, by_s: float = 1.0) -> None:
         self.now_us, self.by_s = now_us, by_s

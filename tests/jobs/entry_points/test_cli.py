@@ -1,4 +1,4 @@
-"""Entry points: arguments, exit status, one line for what went wrong, a row in pipeline_runs."""
+"""Entry points: arguments, exit status, one-line errors, a row in pipeline_runs."""
 
 from collections.abc import Mapping
 from datetime import date

@@ -1,4 +1,4 @@
-"""What a command reads is looked for first; a day without logs needs no Spark."""
+"""A command checks its input first; a day without logs needs no Spark."""
 
 import subprocess
 import sys
@@ -101,7 +101,7 @@ def test_a_folder_above_the_landing_is_named(
 
 
 def test_a_day_that_has_rows_to_replace_is_for_spark(landing: Path, tmp_path: Path) -> None:
-    """Its folder has gone since: the night has to take its rows away."""
+    """The folder of a day with rows has disappeared: the night has to remove its rows."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))

@@ -1,4 +1,4 @@
-"""Summaries of runs, as those who started them find them."""
+"""Summaries of runs, as their callers find them."""
 
 import json
 from pathlib import Path

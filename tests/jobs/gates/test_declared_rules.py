@@ -1,4 +1,4 @@
-"""Rules that tables declare: what holds between the columns of a row, and within its lists and maps."""
+"""Rules that tables declare: between the columns of a row, and within its lists and maps."""
 
 import math
 from datetime import date

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import _lent
+from jobs.gates.audit import _registered
 from jobs.warehouse.dialect import condition
 from jobs.warehouse.frames import collected, spark_schema
 from schemas.table import Expectation, Table
@@ -32,7 +32,7 @@ HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
     "waited_for_if_on_the_path": [{"waited_for_s": 0.0, "is_waited_for": True}],
     "revised_rows_say_so": [{"evidence": {"revised_from": 1.0}}, {"flag_reason": "judged_by_history"}],
 }
-"""What breaks rules on fields within lists, and those that ask for several columns."""
+"""Values that break rules on fields within lists, and rules over several columns."""
 
 
 def _values(kind: pa.DataType) -> tuple[Any, ...]:
@@ -56,7 +56,7 @@ def _values(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def _rows(table: Table) -> pa.Table:
-    """The good row, and rows with one column changed, or as HELD has it."""
+    """The good row, and rows with one column changed, or changed as in HELD."""
     changes: list[dict[str, Any]] = [{}]
     for column in table.columns:
         changes += [{column.name: value} for value in _values(column.type)]
@@ -70,14 +70,14 @@ def _rows(table: Table) -> pa.Table:
 
 
 def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterator[tuple[bool | None, ...]]:
-    with _lent(table, rows) as connection:
+    with _registered(table, rows) as connection:
         asked = ", ".join(f"({condition(each.condition)})" for each in rules)
         yield from connection.execute(f"SELECT {asked} FROM rows_of_table").fetchall()
 
 
 @pytest.fixture(scope="module")
 def by_spark(spark: SparkSession) -> dict[str, pa.Table]:
-    """What Spark says of each rule and row, by table, in one query."""
+    """Spark's result for each rule and row, by table, in one query."""
     frames = {
         table.name: spark.createDataFrame(_rows(table), spark_schema(table))
         .coalesce(1)

@@ -1,4 +1,4 @@
-"""What must hold between the result tables, and results on their way to Delta."""
+"""Rules across the result tables, and results on their way to Delta."""
 
 from typing import Any
 
@@ -149,7 +149,7 @@ def test_what_is_unexplained_is_lost_too_but_of_units_that_an_earlier_version_si
     ],
 )
 def test_causes_of_a_unit_lose_at_most_the_unit(changes: dict[str, float], breaks: bool) -> None:
-    """Negative savings stay as computed; sums over the causes count, as well as each."""
+    """Negative savings stay as computed; sums over the causes count, and so does each."""
     causes: list[dict[str, Any]] = [changes | {"cause": CAUSES[0]}, {"cause": CAUSES[1]}]
     tables = {JOB_CAUSES: table_rows(JOB_CAUSES, causes), JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [{}])}
     assert bool(units_of_more_than_all(tables).rows.num_rows) is breaks
@@ -208,7 +208,7 @@ def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
     def wrong(changes: dict[int, dict[str, Any]], lost: int | None = None, replayed: int = 2) -> set[str]:
-        """Causes of the day found wrong where rows of cause_day are changed or lost."""
+        """Causes of the day that are found wrong if rows of cause_day are changed or lost."""
         causes = [
             {"cause": cause, "attributed_gpu_hours": 48.0, "recoverable_gpu_hours": 96.0, "jobs": 2}
             | {"lost_gpu_hours": 48.0}

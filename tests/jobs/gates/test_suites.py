@@ -60,7 +60,7 @@ OF_SHARES = {
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """What a folder's suites say of rows, without ours."""
+    """Results of a folder's suites for rows, without the built-in suite."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 
@@ -137,9 +137,9 @@ def test_rows_in_files_and_equal_expectations_are_judged(tmp_path: Path) -> None
         ({"expectation": []}, "mine.json: expectation: unknown key"),
         (
             {"name": "job_slowdwn"},
-            "mine.json: name: no table is called 'job_slowdwn': did you mean job_slowdown",
+            "mine.json: name: no table is named 'job_slowdwn': did you mean job_slowdown",
         ),
-        ({"meta": {"table": "x"}}, "mine.json: meta.table: no table is called 'x'"),
+        ({"meta": {"table": "x"}}, "mine.json: meta.table: no table is named 'x'"),
         ({"expectations": [{"kwargs": {}}]}, "mine.json: expectations.0.type: missing key"),
         (
             {"expectations": [between(severity=1) | {"severity": "bad"}]},
@@ -196,7 +196,7 @@ def test_a_process_that_ends_is_no_pass_and_the_next_suite_gets_another(tmp_path
 def test_folders_that_have_no_suite_and_installs_without_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SettingsError, match=r"gates.suites: .* has no suite, a file called \*\.json"):
+    with pytest.raises(SettingsError, match=r"gates.suites: .* has no suite, that is no file \*\.json"):
         read_suites(str(tmp_path))
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(SettingsError, match=r"mine.json: Invalid JSON"):

@@ -1,4 +1,4 @@
-"""What a night warns of: coverage, losses and hosts, against settings and their past; and its summary."""
+"""Warnings of a night: coverage, losses and hosts, against settings and their past; and its summary."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -87,7 +87,7 @@ OF_10 = "2026-02-10: 2 of 10 units analysed (20%), "
         (
             [of_units(analysed=7, failed=1), {}],
             {
-                "units_failed": "2026-02-10: 1 units failed, by a defect of this software or for want "
+                "units_failed": "2026-02-10: 1 units failed, by a defect of this software or for lack "
                 "of memory: "
                 "see failure_traceback in job_slowdown"
             },
@@ -254,7 +254,7 @@ def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
             Notice("claim_refused", f"{DAY}: job greedy, run {run_id} is not believed: gpu_hours is 1e+09"),
             Notice(
                 "left_out_by_manifest",
-                f"{DAY}: job gpt-175b, run {run_id} is left out of the figures by its manifest: "
+                f"{DAY}: job gpt-175b, run {run_id} is excluded from the figures by its manifest: "
                 "99 restarts, more than 15",
             ),
         ]

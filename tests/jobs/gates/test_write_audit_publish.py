@@ -39,7 +39,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 
 def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
-    """Rows of each frame that was kept because it was refused."""
+    """Refused rows of each frame that were saved."""
     folder = Path(refused_path(warehouse.root, phase, [DAY]))
     spark = warehouse.spark
     return {
@@ -77,7 +77,7 @@ def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Wa
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of one table, and across tables."""
+    """Rules of one table, and across tables."""
     rows = table_rows(REJECTS, [{"text": "x" * 2001}])
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)

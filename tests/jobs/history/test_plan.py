@@ -1,4 +1,4 @@
-"""What a plan makes of fingerprints, without Spark: which units of which days, in which batches."""
+"""Plans made from fingerprints, without Spark: which units of which days, in which batches."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
@@ -35,14 +35,14 @@ def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[Lan
 def landing(
     units: Collection[Unit], changed: Collection[Unit] | None = None, size: int = 10
 ) -> LandingChanges:
-    """Units in the landing, and those of them that have changed: all if left out."""
+    """Units in the landing, and those of them that have changed: all by default."""
     return LandingChanges(
         landed_files(units, size), frozenset(units if changed is None else changed), frozenset(), ()
     )
 
 
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
-    """Records of days, by what is recorded."""
+    """Records of days, by content."""
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
     found = Records(cast("TableReader", None), settings, DAYS)
@@ -71,7 +71,7 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
-    """What is recorded where all phases are done."""
+    """Records if all phases are done."""
     done = {"ingest": ingested(*units)}
     for phase in PHASE_NAMES[1:]:
         built = records(done, look_back_days).built_on(phase)
@@ -80,7 +80,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """The same, where a phase has made these units from something else."""
+    """The same, if a phase has made these units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 
@@ -169,7 +169,7 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
 def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A batch holds one day here, and what is recorded of a day is read with its batch."""
+    """A batch holds one day here, and records of a day are read with its batch."""
     done = all_done(unit(0), unit(1), look_back_days=1)
     done["ingest"] |= ingested(unit(0), digest="late")
     whole = records(done, look_back_days=1)

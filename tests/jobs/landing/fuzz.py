@@ -1,4 +1,4 @@
-"""Bytes that no tool writes: a reader of the landing ends in nothing but its error.
+"""Bytes that no tool writes: a reader of the landing fails only with its own error.
 
 `python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, health and
 what becomes it, and whole units of every format, each a good one with bytes changed, cut, doubled or put
@@ -74,7 +74,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 
 
 def read_lines(chance: random.Random) -> None:
-    """Lines together must be what each is alone, and none may be lost."""
+    """Lines together must give the same as each alone, and none may be lost."""
     lines = [mutated(chance.choice(_LINES), chance).replace(b"\n", b"") for _ in range(8)]
     lines.append(chance.choice(_LINES))
     rows, rejects = RankLogReader(_UNIT, _BOUNDS).read(lines, 1)
@@ -133,7 +133,7 @@ FILES: Final[dict[str, tuple[bytes, Callable[[bytes], object]]]] = {
         lambda content: list(Content(io.BytesIO(content), _BOUNDS).lines(is_packed=True)),
     ),
 }
-"""A good file of each kind, and its reader: a changed one is read, or ends in a FileError."""
+"""A good file of each kind, and its reader: a changed file is read, or raises FileError."""
 
 
 def read_file(name: str, chance: random.Random) -> None:
@@ -152,7 +152,7 @@ READERS: Final[dict[str, Callable[[random.Random], None]]] = {
 
 
 class Cost(NamedTuple):
-    """What an input took: seconds, and bytes beyond what the process had."""
+    """Cost of an input: seconds, and bytes beyond those of the process."""
 
     input: str
     seconds: float
@@ -174,7 +174,7 @@ def _resident_bytes(name: str) -> int:
 
 
 def main() -> None:
-    """Try as many inputs as asked for."""
+    """Try the requested number of inputs."""
     parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -40,11 +40,11 @@ _VALUES: Final[tuple[object, ...]] = (
     "0001-01-01T00:00:00+23:59",
     "9999-12-31T23:59:59-12:00",
 )
-"""What stands in the place of a value of a document."""
+"""Replacements for a value of a document."""
 
 
 def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -> None:
-    """Read health of a day. Raises AssertionError where a line is neither in a span nor a reject."""
+    """Read health of a day. Raises AssertionError if a line is neither in a span nor a reject."""
     lines = [
         mutate(line, chance).replace(b"\n", b"") if chance.random() < 0.5 else line
         for line in chance.choices(_LINES, k=6)
@@ -74,7 +74,7 @@ def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -
 
 
 def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
-    """Convert a tool's changed output: events that can be written and judged as lines, or its own error."""
+    """Convert a tool's changed output to events that can be written and judged, or to its own error."""
     cases = [case for case in test_sources.CASES.values() if case[0] == tool]
     _, text, given, *_ = chance.choice(cases)
     content = _other_value(text, chance) if chance.random() < 0.5 else mutate(text.encode(), chance)
@@ -89,7 +89,7 @@ def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
 
 
 def _other_value(text: str, chance: random.Random) -> bytes:
-    """A document with another value in one place, or a line many times over, if it is none."""
+    """A document with another value in one place, or a line repeated many times, if it is not a document."""
     lines = text.splitlines()
     at = chance.randrange(len(lines))
     try:

@@ -114,7 +114,7 @@ UNITS: Final[dict[str, Callable[[], Files]]] = {
 
 
 class Memory(Store):
-    """Files that lie in memory."""
+    """Files in memory."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -124,7 +124,7 @@ class Memory(Store):
 
 
 def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
-    """Read a unit of which one file, seldom each, is changed. Raises AssertionError where a line is lost."""
+    """Read a unit of which one file, seldom each, is changed. Raises AssertionError if a line is lost."""
     files = dict(UNITS[name]())
     changed = list(files) if chance.random() < 0.1 else [chance.choice(list(files))]
     for each in changed:

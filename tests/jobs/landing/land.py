@@ -1,4 +1,4 @@
-"""Lands a day without Spark, as one of its workers would: what it found, and what memory that took."""
+"""Lands a day without Spark, as one of its workers would: what it found, and its memory."""
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Rejected = list[tuple[str, int | None, str]]
 
 
 class OneWorker:
-    """Stands for a session: what Spark's workers would do is done here, one task after the other."""
+    """Replaces a session: the work of Spark's workers is done here, one task after the other."""
 
     defaultParallelism = 2  # noqa: N815  # as Spark spells it
 
@@ -43,7 +43,7 @@ class OneWorker:
 
 
 class Landed:
-    """The ingested tables, what of the day is misplaced, and the account of each job."""
+    """The ingested tables, misplaced entries of the day, and the account of each job."""
 
     def __init__(
         self, tables: Mapping[str, Rows], misplaced: Sequence[str], accounts: Sequence[UnitAccount]

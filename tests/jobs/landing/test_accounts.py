@@ -84,7 +84,7 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
 def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
     tmp_path: Path, ranks: int, strays: int, status: str | None
 ) -> None:
-    """Lines of further replicas were once rejects, and what was left of the run counted as all of it."""
+    """Lines of further replicas were once rejects, and the rest of the run counted as all of it."""
     manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     good = [line(step=step) for step in range(ranks)]
@@ -109,7 +109,7 @@ def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
 
 
 def test_a_row_of_jobs_has_what_rows_refer_to_and_a_host_of_each_further_type() -> None:
-    """Manifests name what they like; thousands of them once filled the memory of the night."""
+    """Manifests may name anything; thousands of them once filled the memory of the night."""
     types = {"a": "T0", "b": "T1", "c": "T0", "d": "T2", "e": "T2", **{f"f{n}": f"F{n}" for n in range(99)}}
     first = account({"gpu_types": types, "iterations": {1: 5, 2: 6, 3: 6}}, z="H100")
     other = account(None)

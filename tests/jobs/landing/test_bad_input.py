@@ -1,4 +1,4 @@
-"""A day in which nearly everything is wrong: each bad thing loses itself and nothing else."""
+"""A day in which nearly everything is wrong: each bad thing costs itself and nothing else."""
 
 import gzip
 import logging
@@ -42,7 +42,7 @@ def write_lines(landing: Landing) -> None:
 
 
 def with_step(name: str, text: bytes) -> bytes:
-    """The good line of a case with a separate step, so that all can stand in one run."""
+    """The good line of a case with a separate step, so that all fit in one run."""
     return re.sub(rb'("step": ?)2\b', rb"\g<1>%d" % (100 + [*GOOD_LINES].index(name)), text)
 
 

@@ -30,7 +30,7 @@ def landing(tmp_path: Path) -> Landing:
 
 
 def contested(landing: Landing, tmp_path: Path) -> tuple[list[tuple[int, int]], set[str], list[str] | None]:
-    """Rank-steps that are stored, reasons of rejects, and what the job says of refused claims."""
+    """Rank-steps that are stored, reasons of rejects, and the job's refused claims."""
     found = land(landing.root, tmp_path / "staging")
     reasons = {row["reason"] for row in found.of(REJECTS, JOB)}
     for each in found.of(SOURCE_FILES, JOB):
@@ -39,7 +39,7 @@ def contested(landing: Landing, tmp_path: Path) -> tuple[list[tuple[int, int]], 
 
 
 def test_lines_of_another_rank_are_rejects_in_the_log_of_a_rank(landing: Landing, tmp_path: Path) -> None:
-    """The log of rank 0 comes first: what it says of rank 1 must not win over what rank 1 says."""
+    """The log of rank 0 comes first: its lines about rank 1 must not override rank 1's own."""
     put(landing, "rank-00001.jsonl", 1)
     own, strange = line(job_id=JOB, rank=0, step=0), line(job_id=JOB, rank=1, step=0, host="innocent")
     landing.log(JOB, "rank-00000.jsonl", [own, strange])
@@ -65,7 +65,7 @@ def test_where_two_files_differ_neither_is_believed_and_both_are_named(
     assert (steps, reasons) == ([(0, step) for step in STEPS], {"contested_rank_step"})
     names = (f"{name} (of user {os.getuid()})" for name in ("rank-00001.jsonl", "rank-1.jsonl"))
     said = " and ".join(names)
-    assert claims == [f"{said} contradict each other about 3 steps of a rank: neither is believed"]
+    assert claims == [f"{said} contradict each other about 3 steps of a rank: both are rejected"]
 
 
 def test_where_two_files_agree_the_first_stays(landing: Landing, tmp_path: Path) -> None:

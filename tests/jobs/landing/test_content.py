@@ -1,4 +1,4 @@
-"""Bytes of a file: unpacked, bounded, cut into lines."""
+"""Bytes of a file: unpacked, limited, cut into lines."""
 
 import gzip
 import hashlib

@@ -19,7 +19,7 @@ from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
 from tests.support.night import Landing as Folders
 
 ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash", "a:b", "köln", "日本")
-"""Job ids that a glob, a URL, a list of names or a locale could take for something else."""
+"""Job ids that a glob, a URL, a list of names or a locale could misread."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.mark.parametrize("job_id", ODD)
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, scheme: str) -> None:
-    """By the system's calls, and by a filesystem of fsspec's as any other store would be."""
+    """The landing is read by the system's calls, and like any other store by a filesystem of fsspec's."""
     unit = Unit(DAY, job_id, "r3")
     root = f"{scheme}{folders.root.as_uri().removeprefix('file://') if scheme == 'file://' else folders.root}"
     landing = Landing(root, [DAY], {unit, Unit(DAY, "absent", "r3")})
@@ -103,7 +103,7 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
 
 
 def test_dumps_and_execution_traces_are_looked_at(tmp_path: Path) -> None:
-    """Their content then says which tool refuses them, instead of a folder without a log."""
+    """The content of these files says which tool refuses them, instead of a folder without a log."""
     made = Folders(tmp_path)
     for name in (
         "_dump_0",
@@ -210,7 +210,7 @@ def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path
 def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     tmp_path: Path, swapped: str
 ) -> None:
-    """Not even to a file of the same name: it is another's, outside the landing."""
+    """A link is not followed, even to a file of the same name: that file is outside the landing."""
     made, outside = Folders(tmp_path / "landing"), Folders(tmp_path / "outside")
     made.put("a", "rank-0.jsonl", b"own")
     outside.put("a", "rank-0.jsonl", b"another's")
@@ -218,7 +218,7 @@ def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     folder = made.root / f"log_date={DAY}" / swapped
     folder.rename(tmp_path / "moved")
     folder.symlink_to(outside.root / f"log_date={DAY}" / swapped)
-    with pytest.raises(OSError, match=f"{folder.name}.* is none any more"):
+    with pytest.raises(OSError, match=f"{folder.name}.* is no longer a folder"):
         store_of(str(made.root)).open(file.path)
 
 
@@ -236,7 +236,7 @@ def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path)
 def test_a_folder_that_may_be_listed_and_not_entered_costs_its_unit_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As chmod -R 644 leaves it; root, who may run this, enters all the same."""
+    """A folder as chmod -R 644 leaves it; root, who may run this, can enter it anyway."""
     made = Folders(tmp_path)
     for job_id in ("a", "b"):
         made.put(job_id, "rank-0.jsonl", b"x")

@@ -1,4 +1,4 @@
-"""Runs of other tools in a landing: chosen by content, refused in words, nothing lost in silence."""
+"""Runs of other tools in a landing: chosen by content, refused with a reason, nothing lost silently."""
 
 import gzip
 import json

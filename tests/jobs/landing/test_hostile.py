@@ -1,4 +1,4 @@
-"""A landing made to stop a night: the good job beside it all is exact, and every bad thing has a name."""
+"""A landing made to stop a night: the good job beside it is exact, and every bad thing has a name."""
 
 import gzip
 import os
@@ -57,7 +57,7 @@ def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
 
 
 def put_huge(landing: Landing) -> None:
-    """Little that says it is a lot, and a lot that says nothing."""
+    """Small files that claim to be large, and large files without content."""
     job = "huge"
     landing.manifest(job)
     ends = line(job_id=job, rank=0, step=1), line(job_id=job, rank=0, step=2)
@@ -77,7 +77,7 @@ def put_huge(landing: Landing) -> None:
 
 
 def put_slow(landing: Landing) -> None:
-    """What takes the square of its length to read, or recursion as deep as it is nested."""
+    """Input whose parsing takes the square of its length, or recursion as deep as its nesting."""
     twice = b"{" + b",".join([b'"a":1'] * 60_000) + b"}"
     landing.put("keys", "job.json", twice)
     landing.log("keys", "rank-0.jsonl", [twice, line(job_id="keys")[:-1] + b"," + twice[1:]])
@@ -162,7 +162,7 @@ NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     "deep lines": ([(1, 2)], [("rank-1.jsonl", 1, "nested_too_deeply")]),
     "raw\\xff": ([], [("rank-\\xfe.jsonl", 1, "identity_mismatch")]),
 }
-"""Rows and rejects of jobs without a manifest that is one, but for the first."""
+"""Rows and rejects of jobs whose manifest is invalid, except for the first."""
 
 
 @pytest.mark.parametrize("job_id", NAMED)
@@ -179,7 +179,7 @@ def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Lande
 
 
 def test_every_log_is_accounted_for(found: Landed, landing: Landing) -> None:
-    """Counted apart from the reader: what lies there, and what was said of it."""
+    """Counted independently of the reader: the files, and their accounts."""
     day = os.fsencode(landing.root / PREFIX)
     names = [name for _, _, files in os.walk(day) for name in files]
     logs = [name for name in names if not name.startswith((b"job.json", b"meta-"))]
@@ -203,7 +203,7 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
 
 
 def test_beyond_a_number_of_rejects_a_file_of_little_else_is_one(tmp_path: Path) -> None:
-    """A line of three bytes costs ten thousand times what it costs gzip to repeat it."""
+    """A line of three bytes costs ten thousand times as much as gzip needs to repeat it."""
     made = Landing(tmp_path / "landing")
     good = [line(job_id="j", step=step) for step in range(60)]
     made.manifest("j")

@@ -1,4 +1,4 @@
-"""Landings made to fill the memory, read by a process that may have little: it ends as any other does."""
+"""Landings made to fill the memory, read by a process with little of it: it ends like any other."""
 
 import json
 import os
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 MB: Final = 1 << 20
 MOST_MB: Final = 1300
-"""Of addresses, half of which are libraries and stacks. Read whole, the files take more."""
+"""Limit of address space, half of which is libraries and stacks. Read whole, the files take more."""
 MANIFESTS: Final = 50
-"""Of each kind. As rows of jobs those with hosts, iterations and defects took 3 MB each."""
+"""Number of each kind. Rows of jobs with hosts, iterations and defects took 3 MB each."""
 MOST_OF_MANIFESTS_MB: Final = 350
-"""Without any 160 are taken; the rows alone of 200 took 600."""
+"""Most memory [MB]: without rejects 160 are taken; the rows alone of 200 took 600."""
 
 LAND: Final = """
 import json, re, sys
@@ -51,7 +51,7 @@ print(json.dumps([found, landing.misplaced_count, peak_mb]))
 
 
 def landed(landing: Landing) -> tuple[dict[str, list[object]], int, int]:
-    """What is read of each job, what is misplaced, and the peak. [MB]"""
+    """Rows of each job, misplaced entries, and the peak of memory. [MB]"""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MB * MB, MOST_MB * MB))

@@ -1,4 +1,4 @@
-"""Batches that a gate refuses: the rest is done, and all refusals are reported."""
+"""Batches that a gate refuses: the others are done, and all refusals are reported."""
 
 import re
 from datetime import date

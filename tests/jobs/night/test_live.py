@@ -1,4 +1,4 @@
-"""Runs in progress are watched: one warning of a begin or end, whatever ends a round."""
+"""Runs in progress are watched: one warning of each beginning or end, however a round ends."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ BEGUN, GOES_ON, ENDED = 40, 48, 75
 
 
 class Watched:
-    """A landing, one run in it, and what rounds warned of."""
+    """A landing, one run in it, and the warnings of its rounds."""
 
     def __init__(self, root: Path, spark: SparkSession, settings: Settings) -> None:
         paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
@@ -82,7 +82,7 @@ def watched(tmp_path: Path, spark: SparkSession, test_settings: Settings) -> Wat
 def unkilled(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, test_settings: Settings
 ) -> Watched:
-    """What three rounds leave; each has warned of what it should."""
+    """State after three rounds; each has warned as it should."""
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """So no night, publication, sum or fingerprint can have a preliminary row."""
+    """No night, publication, sum or fingerprint can have a preliminary row, because live tables are apart."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 

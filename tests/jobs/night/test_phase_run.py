@@ -1,4 +1,4 @@
-"""What a night logs of a phase: a log has no progress bar."""
+"""Log lines of a night about a phase: a log has no progress bar."""
 
 from datetime import date
 from types import SimpleNamespace

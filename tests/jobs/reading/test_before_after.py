@@ -1,4 +1,4 @@
-"""Before and after: which jobs are compared, when the evidence is not enough; intervals worked by hand."""
+"""Before and after: which jobs are compared, when the evidence is not enough; intervals computed by hand."""
 
 from datetime import date, timedelta
 

@@ -1,4 +1,4 @@
-"""What a comparison says: parts that add up, chance and small differences, too few steps."""
+"""Results of a comparison: parts that add up, chance and small differences, too few steps."""
 
 from datetime import date
 from typing import Any
@@ -29,7 +29,7 @@ NO_JOB: dict[str, Any] = {}
 
 
 def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
-    """Steps of these times, of which a slow worker costs a part, and sends a part beside a scatter."""
+    """Steps of these times, part of which is lost to a slow worker, and sends a part beside a scatter."""
     causes = [
         {
             "cause": "slow_worker",

@@ -1,4 +1,4 @@
-"""DuckDB and Spark give one answer: to expressions whose meaning differs, and to all SQL of this project."""
+"""DuckDB and Spark give the same answers to differing expressions, and to all SQL of this project."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
 def test_what_looks_like_a_variable_is_text(
     readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark would put values of the environment, of Java and of its settings in its place."""
+    """Spark would replace it by values of the environment, of Java and of its settings."""
     monkeypatch.setenv("SECRET", "hidden")
     asked = ["${env:SECRET}", "${system:user.home}", "${spark.app.name}"]
     sql = f"SELECT {', '.join(map(repr, asked))}, '${{env:SECRET}}' FROM job_slowdown WHERE job_id = 'b'"
@@ -129,7 +129,7 @@ def test_spark_reads_a_table_for_the_first_of_its_questions(
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are one, but for rounding."""
+    """Whether two values are equal, except for rounding."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):

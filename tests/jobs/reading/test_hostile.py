@@ -1,4 +1,4 @@
-"""What a question may not do: read other files, write, change settings, run code."""
+"""Actions that a question may not take: read other files, write, change settings, run code."""
 
 import shutil
 from pathlib import Path
@@ -50,7 +50,7 @@ FILES = [
     "SELECT getenv('HOME')",
     "SELECT * FROM a_variable_of_python",
 ]
-"""To DuckDB; each is also tried without the check before it."""
+"""Questions refused by DuckDB; each is also tried without the check before it."""
 
 STATEMENTS = [
     "SELECT 1; SELECT 2",
@@ -95,7 +95,7 @@ STATEMENTS = [
     "SELECT * FROM (DELETE FROM job_slowdown)",
     "DESCRIBE HISTORY delta.`{folder}/warehouse/job_slowdown`",
 ]
-"""To Spark or to either."""
+"""For Spark or for either."""
 
 
 @pytest.fixture(scope="module")

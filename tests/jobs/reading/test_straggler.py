@@ -113,7 +113,7 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
 
 
 def test_its_short_name_is_the_same_module() -> None:
-    """Else an error of one is not caught as that of the other."""
+    """Otherwise an error of one is not caught as that of the other."""
     assert importlib.import_module("straggler") is straggler
 
 

@@ -1,4 +1,4 @@
-"""The fleet's page of units drawn at random: its tables are asked of DuckDB, as those of a warehouse are."""
+"""The fleet's page of random units: DuckDB answers the queries of its tables, as for a warehouse."""
 
 from collections import defaultdict
 from datetime import date, timedelta
@@ -58,7 +58,7 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 
 
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
-    """Tables of the fleet's page, of rows that differ so from the good ones of tests.support.examples."""
+    """Tables of the fleet's page: the good rows of tests.support.examples with these columns changed."""
     with duckdb.connect(":memory:") as connection:
         for statement in (IN_ORDER, WHOLE):
             connection.execute(statement)
@@ -135,7 +135,7 @@ def _causes(
     *,
     is_analysed: bool,
 ) -> Rows:
-    """One or two causes, some on these hosts, and what none explains."""
+    """One or two causes, some on these hosts, and the unexplained part."""
     rows: Rows = []
     for cause in [
         *rng.choice(FIXABLE_CAUSES, size=int(rng.integers(1, 3)), replace=False),

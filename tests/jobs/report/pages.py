@@ -1,4 +1,4 @@
-"""What tests read out of a page: its embedded data, its links, its text."""
+"""Parts of a page that tests read: its embedded data, its links, its text."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 def unpacked(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of a table that a page has by columns; text may be given by its place among all names."""
+    """Rows of a table that a page stores by columns; text may be an index into all names."""
     return pd.DataFrame(
         {
             name: [None if place is None else values["names"][place] for place in values["places"]]
@@ -24,7 +24,7 @@ VOID = {"meta", "input", "br", "wbr", "link", "circle", "line", "polyline"}
 
 
 class Page(HTMLParser):
-    """A parsed page; `open` has the elements that are not closed where they should be."""
+    """A parsed page; `open` has the elements that are not closed correctly."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()

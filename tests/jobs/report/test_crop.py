@@ -1,4 +1,4 @@
-"""The picture of a culprit beside a peer: who and which steps are drawn, and that it shows what is slow."""
+"""The picture of a culprit beside a peer: which workers and steps it shows, and the slow part in it."""
 
 from dataclasses import replace
 from typing import Any

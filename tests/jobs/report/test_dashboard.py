@@ -31,7 +31,7 @@ def test_panels_have_a_place_and_a_source_of_their_own() -> None:
 
 
 def test_its_figures_are_those_of_the_report(demo: Demo, tmp_path: Path) -> None:
-    """By DuckDB itself, from the file that the dashboard's source opens."""
+    """DuckDB answers them from the file that the dashboard's source opens."""
     export(Database(str(demo.warehouse)), tmp_path / "fleet.duckdb", tuple({*TABLES, *VIEWS} - {*OF_OPS}))
     with duckdb.connect(str(tmp_path / "fleet.duckdb"), read_only=True) as connection:
 

@@ -1,4 +1,4 @@
-"""The report's folders: replaced at once, listed latest first, names that no job id can leave."""
+"""The report's folders: replaced at once, listed latest first, names that no job id can escape from."""
 
 from datetime import date
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGE = job_page_path(DAY, "job", "r1")
 
 @pytest.fixture(autouse=True)
 def _short_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Putting the chart library together takes seconds; the browser's tests look at the real one."""
+    """Building the chart library takes seconds; the browser's tests use the real one."""
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: f"library; {snippet}")
 
 

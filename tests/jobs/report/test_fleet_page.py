@@ -1,4 +1,4 @@
-"""The fleet's page: every sum on it is the same one, names stay names, and it stays small."""
+"""The fleet's page: every sum on it agrees with the others, names stay names, and it stays small."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_what_no_cause_explains_is_the_last_row_and_no_row_is_negative() -> None
 
 
 def test_the_browser_is_given_rows_that_sum_to_the_tiles() -> None:
-    """Six digits of each are written into the page."""
+    """Six digits of each number are written into the page."""
     for tables, name in ((FLEET, "lost_gpu_hours"), (TIMES, "lost_s")):
         data = fleet_data(tables, publication(tables))
         units, parts = unpacked(data["units"]), unpacked(data["parts"])
@@ -163,7 +163,7 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
     page = Page(fleet_page(FLEET, publication(FLEET)))
     rows = FLEET.drain.to_pylist()
     assert rows
-    assert f"As of {LAST}: hosts by what a drain saves, GPU-hours" in page.text
+    assert f"As of {LAST}: hosts by the saving of a drain, GPU-hours" in page.text
     for row in rows[:10]:
         shown = drain_row(row)
         line = " ".join(
@@ -276,7 +276,7 @@ def test_op_types_are_shares_of_one_base() -> None:
 
 
 def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
-    """Without the chart library, which takes less than one; every unit with a page, which takes most."""
+    """Most bytes without the chart library, which takes less than one MB, with a page for every unit."""
     tables = fleet(runs=3079, days=150)
     pages = {job_page_path(row["log_date"], row["job_id"], row["run_id"]) for row in _keys(tables)}
     assert len(fleet_page(tables, publication(tables, *pages))) < 4_000_000
@@ -307,7 +307,7 @@ def _keys(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
-    """Slowdown is against an ideal that has slow ops in its mean: it may miss what no cause explains."""
+    """Slowdown is against an ideal that has slow ops in its mean: it may miss an unexplained loss."""
     units = pa.Table.from_pylist(
         [
             {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}
@@ -338,4 +338,4 @@ def test_runs_that_are_slower_than_before_and_not_analysed_are_listed() -> None:
         ("b", 2.0, pytest.approx(50.0)),
         ("a", 1.25, pytest.approx(20.0)),
     ]
-    assert b"we cannot say why yet" in fleet_page(tables, publication(tables))
+    assert b"without a known cause" in fleet_page(tables, publication(tables))

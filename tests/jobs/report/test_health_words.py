@@ -1,4 +1,4 @@
-"""What pages say of the health that explains a culprit."""
+"""Sentences on pages about the health that explains a culprit."""
 
 from typing import Any
 

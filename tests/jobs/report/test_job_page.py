@@ -1,4 +1,4 @@
-"""The job page: what it says of a slow host, of published traces, of jobs that were not replayed."""
+"""The job page: of a slow host, of published traces, of jobs that were not replayed."""
 
 import re
 import shlex
@@ -82,7 +82,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """Also of causes that other jobs revised: the command replays this day alone, and the page says so."""
+    """The page says that the command replays this day alone, also for causes that other jobs revised."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -149,12 +149,12 @@ def test_the_charts_have_the_rows() -> None:
 def test_it_says_how_far_to_trust_it() -> None:
     for name in ("steps replayed", "discrepancy", "transfers below -10 ms", "launch delays below -10 ms"):
         assert name in PAGE.text
-    assert "100 % of those recorded" in PAGE.text
+    assert "100 % of the recorded ones" in PAGE.text
     assert "others lack a worker" not in PAGE.text
     ((_, _, some),) = [
         each for each in trust({**SICK.job, "steps_dropped": 1}) if each[0] == "steps replayed"
     ]
-    assert some.endswith(" of those recorded; others lack a worker")
+    assert some.endswith(" of the recorded ones; others lack a worker")
 
 
 def test_lines_of_another_day_are_mentioned_where_there_are_any() -> None:
@@ -197,7 +197,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
 
 
 def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unexplained() -> None:
-    """A heavy stage beside a worker that is as slow: even stages alone make that worker slower."""
+    """A heavy stage beside an equally slow worker: even stages alone make that worker slower."""
     place = {"culprits": [culprit(0.14, pp_rank=3, reach="stage")], "is_cause": False}
     hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
@@ -226,9 +226,9 @@ def test_the_ends_of_a_slow_link_are_named() -> None:
 @pytest.mark.parametrize(
     ("struck", "advice"),
     [
-        ([(0, 4, 8)] * 4, "look at what pauses these workers"),
-        ([(0, 4), (0, 4), (0, 4), (1, 4)], "look at what pauses these workers"),
-        ([(3, 7)], "look at what pauses these workers"),
+        ([(0, 4, 8)] * 4, "check what pauses these workers"),
+        ([(0, 4), (0, 4), (0, 4), (1, 4)], "check what pauses these workers"),
+        ([(3, 7)], "check what pauses these workers"),
         ([(0, 4), (1, 5), (2, 6), (3, 7)], "collect garbage on all workers in the same steps"),
         ([(0, 4), (1, 5)], "collect garbage on all workers in the same steps"),
     ],
@@ -263,8 +263,8 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     causes = [dict(row, lost_fraction=None, lost_gpu_hours=None) for row in SICK.causes]
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
-        "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). What "
-        "follows is still the best estimate" in text
+        "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). The "
+        "rest of this page is still the best estimate" in text
     )
     assert "is lost" not in text
     assert "GPU-hours lost" not in text
@@ -290,11 +290,11 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
 def test_it_says_what_can_be_done_about_a_cause() -> None:
     """One clause with one link at the cause, which leads to all of them, best first."""
     page = Page(job_page(SICK))
-    assert "What can be done: host exchanged (exchange sick for a healthy host) saves " in page.text
+    assert "What can be done: host exchanged (replace sick by a healthy host) saves " in page.text
     assert page.all("a", "href").count("#mitigations") == 1
     assert "mitigations" in page.all("section", "id")
     best, other = (
-        page.text.index(each) for each in ("host exchanged: exchange sick", "replica removed: go on")
+        page.text.index(each) for each in ("host exchanged: replace sick", "replica removed: continue")
     )
     assert best < other
     assert not [href for href in page.all("a", "href") if "dictionary" in href]
@@ -340,7 +340,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
     }
     job = dict.fromkeys(SICK.job) | {"log_date": DAY, "job_id": "job", "run_id": "r1", **facts}
     page = Page(job_page(UnitTables(job=job)))
-    assert "Not analysed: our own defect (KeyError: 3)." in page.text
+    assert "Not analysed: a defect of this software (KeyError: 3)." in page.text
     assert facts["failure_traceback"] in page.words
     assert "Where it failed" not in PAGE.text
 
@@ -355,7 +355,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """SE is hot all over, by sequences of uneven length; ST in its last row, by the loss layer."""
+    """SE is hot everywhere, because of uneven sequences; ST in its last row, because of the loss layer."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"
@@ -375,7 +375,7 @@ def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
 
 
 def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None:
-    assert "What its GPU-hours were spent on" not in PAGE.text
+    assert "How its GPU-hours were spent" not in PAGE.text
     at_us = 1_767_600_000_000_000
     minutes = {"start": 0, "first_step": 60, "failure": 120, "restart": 180}
     events = [{"event": name, "at_us": at_us + 60_000_000 * minute} for name, minute in minutes.items()]

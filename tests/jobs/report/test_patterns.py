@@ -40,7 +40,7 @@ ALL_OVER = QUIET + 0.3 * RANDOM
         ),
         (QUIET + 0.3 * (RANDOM < 0.1), maps.SCATTERED, "not the same ones each time"),
         (ALL_OVER, maps.ALL_OVER, "not the same ones each time"),
-        (ALL_OVER.mean(axis=0, keepdims=True), maps.UNEVEN, "no row, column or cell alone"),
+        (ALL_OVER.mean(axis=0, keepdims=True), maps.UNEVEN, "no single row, column or cell"),
         (hot((ROW, 0.2)).mean(axis=0, keepdims=True), maps.HOT_ROW, "in the mean over all steps"),
         (hot((ROW, 0.2))[:, :1], maps.HOT_CELL, "a slow worker and a heavy stage look the same"),
     ],

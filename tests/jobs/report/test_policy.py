@@ -1,4 +1,4 @@
-"""What pages let a browser do: each states it, and what stands in a page itself is named by its hash."""
+"""Policies of pages: each states what a browser may do, and inline parts are named by their hash."""
 
 import re
 from base64 import b64decode

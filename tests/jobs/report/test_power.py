@@ -1,4 +1,4 @@
-"""The section of a job's page on what its power swings with, and its chart."""
+"""The section of a job's page on the swing of its power, and its chart."""
 
 from dataclasses import replace
 

@@ -69,7 +69,7 @@ def test_a_job_on_two_types_has_a_section_of_them_and_others_have_none() -> None
 
 
 def test_what_is_not_known_is_left_open() -> None:
-    """Without factors nothing is said of what the fastest type would save; doubtful ones are in brackets."""
+    """Without factors, no saving of the fastest type is stated; doubtful ones are in brackets."""
     row = {"gpu_type": "A100", "workers": 2, "hosts": 1, "forward_ideal_s": 0.1, "backward_ideal_s": None} | {
         "slowdown": 1.2,
         "time_saved_fraction": None,

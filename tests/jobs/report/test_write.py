@@ -1,4 +1,4 @@
-"""Reports written from a warehouse: which days have one, and what is said of those that have none."""
+"""Reports written from a warehouse: which days have one, and the error for those that have none."""
 
 import re
 from collections.abc import Collection

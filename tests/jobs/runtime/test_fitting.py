@@ -1,4 +1,4 @@
-"""Rows as wide as a screen, as lists, and separated by tabs: what people and shells are given."""
+"""Rows as wide as a screen, as lists, and separated by tabs: output for people and shells."""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which Java is taken, from launchers that only pretend to be one."""
+"""Which Java is chosen, from launchers that only pretend to be one."""
 
 import ssl
 import subprocess

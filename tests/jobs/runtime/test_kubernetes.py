@@ -1,4 +1,4 @@
-"""What is submitted to Kubernetes: by Spark itself, to a server that only takes what it is given."""
+"""What is submitted to Kubernetes: by Spark itself, to a server that only records it."""
 
 import json
 import os
@@ -26,13 +26,13 @@ DOCUMENTS = [each for file in sorted(FILES.glob("*.yaml")) for each in yaml.safe
 
 
 def check(resource: dict[str, Any]) -> None:
-    """Raise jsonschema.ValidationError for what Kubernetes would not take."""
+    """Raise jsonschema.ValidationError for an object that Kubernetes would refuse."""
     jsonschema.validate(resource, {**SCHEMA, "$ref": KINDS[resource["kind"]]})
 
 
 @contextmanager
 def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the URL of a server, and what it was asked to make."""
+    """Yield the URL of a server, and the objects that it was asked to make."""
     made: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Work in a process of its own: what ends it costs one piece."""
+"""Work in a separate process: a crash costs one piece."""
 
 import os
 from pathlib import Path
@@ -16,14 +16,14 @@ _2_GB = 2_000_000_000
 def test_what_ends_a_process_costs_one_piece() -> None:
     pieces = ["kill", "a", "kill", "b", "exit", "fill", "c", "kill"]
     assert list(one_by_one(work, pieces, _2_GB)) == [
-        Ended("it ended the process that did it: killed by SIGKILL, with 2.0 GB allowed"),
+        Ended("it ended its process: killed by SIGKILL, with 2.0 GB allowed"),
         "A",
-        Ended("it ended the process that did it: killed by SIGKILL, with 2.0 GB allowed"),
+        Ended("it ended its process: killed by SIGKILL, with 2.0 GB allowed"),
         "B",
-        Ended("it ended the process that did it: exit status 3, with 2.0 GB allowed"),
+        Ended("it ended its process: exit status 3, with 2.0 GB allowed"),
         Ended("it took too much memory, with 2.0 GB allowed"),
         "C",
-        Ended("it ended the process that did it: killed by SIGKILL, with 2.0 GB allowed"),
+        Ended("it ended its process: killed by SIGKILL, with 2.0 GB allowed"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The project's zip: what it holds, and that it only changes when the code does."""
+"""The project's zip: its contents, and that it changes only when the code does."""
 
 import re
 import zipfile

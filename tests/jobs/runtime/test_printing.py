@@ -43,7 +43,7 @@ ODD = "a\n1,2\x1b[31m\x9bü"
     ],
 )
 def test_no_format_lets_a_terminal_obey_a_name(form: str, cell: str) -> None:
-    """Neither of a value nor of a column, which a question names."""
+    """Neither a value nor a column that a question names can forge a line."""
     out = Terminal()
     write(Result([ODD, "n"], [[ODD, 1]]), form, out)
     printed = out.getvalue()
@@ -179,7 +179,7 @@ def test_columns_of_one_name_are_both_shown(spark: SparkSession) -> None:
 
 
 def test_csv_quotes_what_some_readers_end_a_line_by() -> None:
-    """An id with a carriage return tore its row, and could forge another."""
+    """An id with a carriage return broke its row, and could forge another."""
     out = io.StringIO()
     write(Result(["job_id", "lost"], [("a\rvictim", 1.5), ("plain", None)]), "csv", out)
     assert out.getvalue() == 'job_id,lost\n"a\rvictim",1.5\nplain,\n'

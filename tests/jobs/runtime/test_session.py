@@ -44,9 +44,9 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_active_session_is_lent_and_survives(spark: SparkSession, test_settings: Settings) -> None:
-    with session(test_settings, "guest") as lent:
-        assert lent is spark
+def test_the_active_session_is_shared_and_survives(spark: SparkSession, test_settings: Settings) -> None:
+    with session(test_settings, "guest") as same:
+        assert same is spark
     assert make_session(test_settings, "guest") is spark
     assert spark.range(2).count() == 2
 
@@ -111,7 +111,7 @@ def test_without_deltas_jars_the_session_says_what_to_do(program: Path, tmp_path
     done = start(command, tmp_path, {"PYTHONPATH": str(PROJECT)})
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "jobs.runtime.session.SessionError: Delta's JARs (io.delta:delta-none:0.0.0) are not here: "
+        "jobs.runtime.session.SessionError: Delta's JARs (io.delta:delta-none:0.0.0) are missing: "
         "run `make jars` once with network, or give spark-submit --packages io.delta:delta-none:0.0.0"
     )
 
@@ -141,7 +141,7 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
 
 
 def without_delta(folder: Path) -> Path:
-    """Settings that ask for a Delta that does not exist, from a resolver that never leaves this machine."""
+    """Settings that require a Delta that does not exist, from a resolver that never leaves this machine."""
     ivy = folder / "ivy-settings.xml"
     ivy.write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'

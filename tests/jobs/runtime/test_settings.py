@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
-    """Without them its fingerprint is what it was before there were any."""
+    """Without watts, the fingerprint is the same as before they existed."""
     watts = load_settings(
         overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
     )
@@ -71,7 +71,10 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
         (
             "[power.watts]\nH100 = { computing = 100.0, otherwise = 250.0 }\n",
-            "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: must not be less",
+            (
+                "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: "
+                "computing must not be less"
+            ),
         ),
         (
             "[power.watts]\nH100 = { computing = inf, otherwise = 250.0 }\n",

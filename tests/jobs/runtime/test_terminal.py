@@ -1,4 +1,4 @@
-"""Names come from logs: nothing of them is obeyed by a terminal, or looks like a line of this program."""
+"""Names come from logs: a terminal obeys nothing in them, and none looks like a line of this program."""
 
 import ast
 import io
@@ -22,7 +22,8 @@ PRINTERS = (
     "jobs/cookbook.py",
     "jobs/reading/straggler_command/__init__.py",
 )
-"""What writes to standard output or error by itself: lines, formats of rows, what may import nothing."""
+"""Modules that write to standard output or error themselves: lines, formats of rows, modules without imports.
+"""
 
 
 def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ Get = Callable[..., Answer]
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_library() -> Iterator[None]:
-    """Putting the chart library together takes seconds."""
+    """Building the chart library takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.report.files.chart_library", lambda _: b"library")
         yield

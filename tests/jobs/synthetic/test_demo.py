@@ -1,4 +1,4 @@
-"""The demo's fleet: the same bytes each time, valid but for the planted damage, with the faults it claims."""
+"""The demo's fleet: the same bytes each time, valid except for planted damage, with its faults."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ BY_ID = {job.job_id: job for job in FLEET.jobs}
 
 
 def _ran(job_id: str, day: int | None = None) -> tuple[GeneratedJob, Simulation]:
-    """The job on a day, its first if left out."""
+    """The job on a day, by default its first."""
     return FLEET.recorded(BY_ID[job_id], BY_ID[job_id].days[0] if day is None else day)
 
 
@@ -112,7 +112,7 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """Each of them costs a job on its last day so much that a diagnosis names it; one host slows three."""
+    """Each of them costs a job on its last day enough for a diagnosis to name it; one host slows three."""
     found = set()
     slowed = []
     for job in JOBS:

@@ -1,4 +1,4 @@
-"""Plans of fleets: when jobs run, on which hosts, which are sick, and that every job meets its fate."""
+"""Plans of fleets: when jobs run, on which hosts, which are sick, and the outcome of every job."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -39,7 +39,7 @@ def papers() -> Fleet:
 
 
 def status_of(history: Fleet, job: FleetJob) -> str:
-    """What the simulation says of the job's first day."""
+    """The simulation of the job's first day."""
     unit, _ = history.recorded(job, job.days.start)
     manifest = None if job.status == Status.NO_MANIFEST else unit.manifest
     try:

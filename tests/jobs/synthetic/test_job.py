@@ -1,4 +1,4 @@
-"""Generated jobs are what they claim to be, and what the model's graph explains."""
+"""Generated jobs are as planned, and the model's graph explains them."""
 
 from dataclasses import replace
 

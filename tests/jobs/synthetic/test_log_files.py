@@ -1,4 +1,4 @@
-"""Fast as they are written, the lines hold exactly the job's rows."""
+"""Written fast, the lines still hold exactly the job's rows."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Each mechanism changes what it is about, within its window, and nothing else."""
+"""Each mechanism changes its own ops, within its window, and nothing else."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -88,7 +88,7 @@ def busy(*mechanisms: Mechanism) -> np.ndarray:
 
 
 def ratio(mechanism: Mechanism) -> np.ndarray:
-    """How many times as long each op takes; 1 of those that take no time."""
+    """How many times as long each op takes; 1 for ops that take no time."""
     found: np.ndarray = np.divide(busy(mechanism), USUAL, out=np.ones_like(USUAL), where=USUAL > 0)
     return found
 
@@ -196,7 +196,7 @@ def test_a_weak_gpu_by_direction_and_by_share_of_steps() -> None:
 
 
 def test_draws_do_not_depend_on_other_mechanisms() -> None:
-    """What one adds is the same among others, and two of one kind draw differently."""
+    """Noise that one adds is the same among others, and two of one kind draw differently."""
     some = UnsynchronisedGc(0.2, 3.0), AllocatorStalls(0.1, 0.1), FlappingLink(0, 0.01, 0.3)
     extra = [busy(mechanism) - USUAL for mechanism in some]
     assert busy(*reversed(some)) - USUAL == pytest.approx(sum(extra), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Sampled jobs: what was promised about them, and that the simulator reads every one."""
+"""Sampled jobs: their promised properties, and that the simulator reads every one."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,7 +15,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from udfs.what_if import simulate_job
 
 INSIGNIFICANT = 0.002
-"""What the host's usual delay costs a job at most, relative."""
+"""Largest cost of the host's usual delay for a job, relative."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,10 @@ def sampled() -> list[JobPlan]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_simulator_reads_every_job(seed: int) -> None:
-    """It explains the step times up to late data; less well where transfers are batched (see test_job)."""
+    """It explains the step times except for late data.
+
+    Less well where transfers are batched (see test_job).
+    """
     plan = sample_job(seed, most_ops=20_000)
     simulation = Simulation(plan)
     job, truth = recorded_job(simulation), true_savings(simulation)

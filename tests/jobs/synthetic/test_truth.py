@@ -46,7 +46,7 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Either alone saves what it is above the other; both together save all."""
+    """Either alone saves its excess over the other; both together save all."""
     found = exact(PAIR, WeakGpu(0, 0, 1.5), WeakGpu(1, 0, 1.2)).mechanisms
     alone = [mechanism["time_saved_fraction"] for mechanism in found]
     assert alone == pytest.approx([0.09 / (PAIR_STEP_S + 0.15), 0.0], abs=1e-12)
@@ -77,7 +77,7 @@ def test_late_data_are_a_delay_and_planned_collections_a_nuisance() -> None:
 
 
 def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> None:
-    """Other ops keep theirs: the gather and the optimizer before and after are as late as they were."""
+    """Other ops keep theirs: the gather and the optimizer before and after are as late as before."""
     simulation = Simulation(JobPlan(PAIR, (), 1, workload=replace(EXACT, launch_s=0.01)))
     late = simulation._launch_us[simulation.place.first_forwards[0]]
     truth = true_savings(simulation)
@@ -116,7 +116,7 @@ def test_undoing_nothing_changes_no_bit(name: str) -> None:
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
 def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
-    """It is the same whether the truth was asked before or not."""
+    """It is the same whether the truth was computed before or not."""
     simulation, asked = (Simulation(JobPlan(USUAL, mechanisms, 3)) for _ in range(2))
     truth, job = true_savings(asked), recorded_job(simulation)
     assert recorded_job(asked).rank_steps.equals(job.rank_steps)

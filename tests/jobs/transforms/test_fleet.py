@@ -120,7 +120,7 @@ def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
 
 BOUNDS = [f"{name}_{end}" for name in HOURS_OF.values() for end in ("low", "high")]
 NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
-"""Of a unit that is not analysed."""
+"""A unit that is not analysed."""
 
 
 def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""What changed on its disk is an error, not other figures."""
+"""A file that changed on its disk is an error, not a wrong figure."""
 
 import re
 import shutil
@@ -81,7 +81,7 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    """Else readers would see the tables as they were, or without rows."""
+    """Otherwise readers would see the tables as they were, or without rows."""
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()
@@ -106,7 +106,8 @@ def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path
     assert (files, size) == (len(stored), sum(file.stat().st_size for file in stored))
     file = min((tmp_path / name).rglob("*.parquet"))
     flip(file)
-    says = f"{re.escape(str(file))}: not as written, by the digests in _digests: restore from a copy"
+    why = "changed since it was written, by the digests in _digests: restore from a copy"
+    says = f"{re.escape(str(file))}: {why}"
     with pytest.raises(DamagedError, match=says):
         DuckDbReader(Database(str(tmp_path))).rows(OPS)
     with pytest.raises(DamagedError, match=says):
@@ -118,7 +119,7 @@ def test_a_large_table_is_left_to_maintenance(tmp_path: Path, monkeypatch: pytes
     flip(min((tmp_path / RANK_STEPS).rglob("*.parquet")))
     monkeypatch.setattr(file_digests, "_MOST_AT_OPENING", 10)
     assert DeltaTables(str(tmp_path)).stored(RANK_STEPS)
-    with pytest.raises(DamagedError, match="not as written"):
+    with pytest.raises(DamagedError, match="changed since it was written"):
         check_digests(str(tmp_path))
 
 
@@ -140,9 +141,12 @@ def test_digests_that_are_nonsense_are_one_line_and_publish_nothing(tmp_path: Pa
     made = published(tmp_path)
     number = made.published.number
     (tmp_path / "_digests").write_bytes(content)
-    with pytest.raises(DamagedError, match="_digests is not as it was written: "):
+    with pytest.raises(DamagedError, match="_digests is damaged: "):
         DeltaTables(str(tmp_path)).stored(RANK_STEPS)
-    with pytest.raises(DamagedError, match="_digests is not"), publication(made, "ingest", [], [RANK_STEPS]):
+    with (
+        pytest.raises(DamagedError, match="_digests is damaged"),
+        publication(made, "ingest", [], [RANK_STEPS]),
+    ):
         pass
     assert warehouse_of(tmp_path).published.number == number
 

@@ -74,7 +74,7 @@ def test_rows_with_new_fields_are_committed_to_a_table_that_shows_them(root: Pat
 
 
 def test_a_night_over_an_earlier_warehouse_keeps_every_field(root: Path, spark: SparkSession) -> None:
-    """Its first write adds the fields at the end."""
+    """The first write of this version adds the fields at the end."""
     warehouse, path = Warehouse(spark, str(root)), str(root / JOB_CAUSES)
     before = warehouse.read(TABLE).selectExpr("explode(culprits) AS each").selectExpr("each.*").toArrow()
     assert before["slow_host"].to_pylist() == [None]

@@ -1,4 +1,4 @@
-"""Commits of a paused writer to several tables that land while the next writer publishes these."""
+"""Commit to a table that a writer was about to make when it was paused: the day's rows replaced."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -33,7 +33,7 @@ def write(warehouse: Warehouse, name: str, slowdown: float, day: date) -> None:
 
 
 class Late:
-    """What a writer was about to commit to a table when it was paused: the day's rows replaced."""
+    """Commit that a writer was about to make when it was paused: the day's rows replaced."""
 
     def __init__(self, root: str, name: str) -> None:
         path = f"{root}/{name}"

@@ -1,4 +1,4 @@
-"""The lock of a warehouse in a store: one writer, that renews it, and that finds out when it has lost it."""
+"""The lock of a warehouse in a store: one writer, which renews it and notices when it has lost it."""
 
 import time
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once_more(root: str, server: Serv
 
 
 def taken_by_another(root: str) -> None:
-    """As a writer does that finds the lock of a paused one."""
+    """Take the lock as a writer does that finds the lock of a paused one."""
     found = objects.version(root, LOCK_NAME)
     assert found is not None
     assert objects.replace(root, LOCK_NAME, content_of(ELSEWHERE), found.mark)

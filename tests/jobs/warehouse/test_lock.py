@@ -1,4 +1,4 @@
-"""The lock of a warehouse: one writer, named to those who wait, and gone with it."""
+"""The lock of a warehouse: one writer, named to waiting ones, and released with it."""
 
 import json
 import os
@@ -121,7 +121,7 @@ root = sys.argv[1]
 settings = load_settings(None, warehouse=root)
 with writing(settings, root, "run_nightly", wait=False) as spark:
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when nobody holds it
+    open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when no process holds it
     child = subprocess.Popen(["sleep", "600"], pass_fds=[open_input])  # without Python's lock
     nap = "java_method('java.lang.Thread', 'sleep', cast(8000 as bigint))"
     rows = spark.range(1).selectExpr("id", f"cast({nap} as string) AS nap")
@@ -179,7 +179,7 @@ except LockedError as error:
 
 
 def container() -> tuple[str, ...]:
-    """What starts a command in a container; nothing where this user may make none, but another name."""
+    """Prefix that starts a command in a container; only another host name if this user may make none."""
     try:
         return CONTAINER if subprocess.run([*CONTAINER, "true"], check=False).returncode == 0 else ()
     except FileNotFoundError:
@@ -251,16 +251,16 @@ ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*",
 def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
-    """Libraries make URLs of paths: the tables were looked for in another folder, or panicked."""
+    """Libraries make URLs of paths: the tables were looked for in another folder, or the library crashed."""
     root = tmp_path / name
-    with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot lie in a folder with"):
+    with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))
     assert not root.exists()
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a\nb", "a\\b"])
 def test_a_warehouse_that_questions_would_not_reach_is_one_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(QuestionError, match="cannot be read: Delta tables cannot lie in a folder with"):
+    with pytest.raises(QuestionError, match="cannot be read: Delta tables cannot be in a folder with"):
         Database(str(tmp_path / name))
 
 

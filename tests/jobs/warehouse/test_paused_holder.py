@@ -1,4 +1,4 @@
-"""A writer that SIGSTOP really stops until another holds its lock: what it then does comes too late."""
+"""A writer that SIGSTOP really stops until another holds its lock: its later actions come too late."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Publications: whatever ends one, readers see all tables as before it or as after it."""
+"""Publications: however one ends, readers see all tables as before it or as after it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ NO_SPARK = cast("SparkSession", None)
 
 
 class DeadError(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def warehouse_in(root: Path) -> Warehouse:
@@ -42,7 +42,7 @@ def versions(root: Path) -> list[int | None]:
 
 
 def seen(root: Path) -> list[list[float]]:
-    """Slowdowns of each table, as a reader who comes now sees them."""
+    """Slowdowns of each table, as a new reader sees them."""
     warehouse = warehouse_in(root)
     return [warehouse.rows(TABLES[name])["slowdown"].to_pylist() for name in NAMES]
 
@@ -80,7 +80,10 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
 def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    """At every step, also of taking it back; the first publication of a warehouse, and a later one."""
+    """The process ends at every step, also of an undo.
+
+    For the first publication of a warehouse, and a later one.
+    """
     before = [[], []] if first else [[1.0], [1.0]]
     outcomes: list[list[list[float]]] = []
     taken: list[str] = []

@@ -1,4 +1,4 @@
-"""Rows of runs: there from their start, completed at their end, and said to be killed by the next writer."""
+"""Rows of runs: made at their start, completed at their end, and marked killed by the next writer."""
 
 import errno
 from pathlib import Path

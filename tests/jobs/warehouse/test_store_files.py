@@ -1,4 +1,4 @@
-"""A warehouse in a store answers as one in a folder does. A `file://` URL is read as a store is."""
+"""A warehouse in a store answers like one in a folder. A `file://` URL is read like a store."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def readers(folder: Path) -> tuple[DuckDbReader, DuckDbReader]:
-    """Of the folder by its URL, and by its path."""
+    """The folder by its URL, and by its path."""
     return DuckDbReader(Database(folder.as_uri())), DuckDbReader(Database(str(folder)))
 
 
@@ -50,7 +50,7 @@ def test_it_gives_the_answers_of_a_folder(readers: tuple[DuckDbReader, DuckDbRea
 
 
 def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """Days are of the folders' names, jobs and runs of the files."""
+    """Days come from the folders' names, jobs and runs from the files."""
     store, folder = readers
     sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [Unit(DAY, 'gpt-175b', 'r3')])}"
     assert store.rows(sql) == folder.rows(sql)
@@ -58,7 +58,7 @@ def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]
 
 
 def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """Delta's log has least and greatest values of keys alone: no reason to skip files."""
+    """Delta's log has least and greatest values only of keys: no reason to skip files."""
     found = readers[0].ask("SELECT DISTINCT team FROM jobs WHERE team >= 'a'")
     assert list(found.rows) == [("language",)]
 

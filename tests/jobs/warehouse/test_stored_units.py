@@ -28,7 +28,7 @@ def units(*sizes: int) -> list[StoredUnit]:
 def test_every_unit_is_in_one_task_also_one_without_rows(
     sizes: tuple[int, ...], tasks: list[list[int]]
 ) -> None:
-    """Also one without rows, which comes first in the order of names as often as any other."""
+    """A unit without rows has a task too; by name it may come first."""
     made = packed(units(*sizes), partitions=2)
     assert [unit for task in made for unit in task] == units(*sizes)
     assert [[unit.bytes for unit in task] for task in made] == tasks

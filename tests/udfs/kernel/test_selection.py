@@ -13,7 +13,7 @@ SHARES: Final = (0.0, 0.15, 0.25, 0.3, 0.85, 1.0)
 
 
 def drawn(size: int, kind: str) -> Floats:
-    """Values in no order, in order, few distinct ones, or far apart."""
+    """Values in random order, sorted, with few distinct ones, or far apart."""
     values = np.random.default_rng(size).standard_normal(size)
     return {"any": values, "sorted": np.sort(values), "ties": np.round(values), "far": np.exp(9.0 * values)}[
         kind

@@ -89,7 +89,7 @@ def test_the_last_day_of_the_calendar_has_an_end() -> None:
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:
-    """Half a day of 1,000 and a day of 2,000 GPUs, one unit that does not say; the next day is another."""
+    """Half a day of 1,000 and a day of 2,000 GPUs, one unit that does not state it; the next day differs."""
     units = [
         unit("a", gpu_hours=12000.0),
         unit("b", world_size=2000, gpu_hours=48000.0, gpu_type="A100"),

@@ -1,11 +1,11 @@
-"""Pairs of units in phase: against a double loop, and in cases whose answer is plain."""
+"""Pairs of units in phase: against a double loop, and in cases with an obvious answer."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from tests.oracle import power as twin
+from tests.oracle import power as reference
 from udfs.power import days as searched
 from udfs.power.days import Swings, in_phase
 
@@ -29,7 +29,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", together)
     drawn = units(together % 7, count)
     pairs, found = in_phase(Swings(*np.array(drawn).T), np.zeros(count), count**2)
-    wanted = twin.in_phase(drawn)
+    wanted = reference.in_phase(drawn)
     assert pairs == len(wanted)
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == list(wanted)
     wanted_figures = np.array([*wanted.values()]).reshape(-1, 2).T
@@ -52,7 +52,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
-    """Beside a unit of period 5 s that peaks at 0 s and is recorded for 1,000 s."""
+    """A unit beside another of period 5 s that peaks at 0 s and is recorded for 1,000 s."""
     _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]

@@ -1,4 +1,4 @@
-"""Rows of job_causes revised by history: what changes, what is kept, and which rows stay as they are."""
+"""Rows of job_causes revised by history: what changes, what stays, and which rows are not revised."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -117,7 +117,7 @@ def test_without_history_or_without_a_measurement_rows_stay(flag: str, runs: lis
 
 
 def test_an_unflagged_row_is_revised_only_where_history_contradicts_it() -> None:
-    """A stage on one host: to its steps the imbalance is beyond doubt."""
+    """A stage on one host: by its own steps the imbalance is beyond doubt."""
     heavy = [run([1.0, 1.5, 1.0, 1.0], hosts) for hosts in ("efgh", "ijkl")]
     assert list(revised(SLOW, heavy, causes(None)).values()) == causes(None)
     assert revised(SLOW, ELSEWHERE, causes(None))["slow_worker"]["flag_reason"] == JUDGED_BY_HISTORY
@@ -130,7 +130,7 @@ def test_hosts_known_from_other_jobs_say_in_how_many() -> None:
 
 
 def test_slow_transfers_save_what_a_replay_says_and_nothing_is_added_to_it() -> None:
-    """Other causes keep their parts: what all fixes save rises by what communication is given more."""
+    """Other causes keep their parts: what all fixes save rises by the addition to communication."""
     rows, replayed = causes(None, 0.125, 0.125), causes(None, 0.125, 0.0625)
     rows[4] |= {"time_saved_fraction": 0.0625, "attributed_fraction": 0.0625, "is_cause": True}
     replayed[4] |= {"time_saved_fraction": 0.3125, "attributed_fraction": 0.25, "is_cause": True}
@@ -155,7 +155,7 @@ def test_usual_transfers_answer_a_flag_and_nothing_else() -> None:
 
 @st.composite
 def any_run(draw: st.DrawFn) -> Run:
-    """A run of two stages, of which any may take no time at all."""
+    """A run of two stages, each of which may take no time at all."""
     times_s = st.sampled_from([0.0, 1e-5, 1.0, 1.4, 3.0])
     hosts = st.frozensets(st.sampled_from("abc"), max_size=2)
     stages = [Stage(draw(times_s), draw(hosts)) for _ in range(2)]

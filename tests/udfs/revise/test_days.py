@@ -1,4 +1,4 @@
-"""A link that is slow from one day on: what history says it costs is what it costs, and no more."""
+"""A link that is slow from one day on: history states its cost exactly, and no more."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -56,7 +56,7 @@ def communication(rows: list[Row]) -> Row:
 def test_a_link_that_became_slow_saves_what_the_days_before_took_less(
     stages: int, slow: list[int], extra_s: float
 ) -> None:
-    """Where most transfers cross slow links, neither the unit's own nor its median is a measure."""
+    """If most transfers cross slow links, neither the unit's own median nor its type's is a reference."""
     shape = JobShape(dp_size=2, pp_size=stages, tp_size=8, microbatches=8, steps=12)
     before = [results(ran(day, shape)) for day in range(2)]
     last = ran(2, shape, *(FlappingLink(stage, extra_s) for stage in slow))

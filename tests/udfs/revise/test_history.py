@@ -1,4 +1,4 @@
-"""What other runs say of a unit: each conclusion with a unit where it must be drawn, and one where not."""
+"""Evidence of other runs about a unit: for each conclusion, a unit with it and one without."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -32,7 +32,7 @@ FAST = [1.0, 1.0]
 
 
 class Case(NamedTuple):
-    """A unit and what is known beside it; the stages that are slow, None where history cannot decide."""
+    """A unit and the evidence beside it; the stages that are slow, None if history cannot decide."""
 
     unit: Run
     runs: list[Run]
@@ -76,7 +76,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_stages_that_are_slow_for_their_hosts(case: Case) -> None:
-    """Runs are two where history decides by runs, jobs three where it decides by hosts."""
+    """There are two runs if history decides by runs, three jobs if it decides by hosts."""
     found = slow_stages(case.unit, case.runs, case.slow_hosts, 2)
     if case.slow is None:
         assert found is None

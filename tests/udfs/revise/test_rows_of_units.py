@@ -12,7 +12,7 @@ from udfs.revise.rows_of_units import RowsOfUnits
 
 @pytest.mark.parametrize("units", [1, 3, 700])
 def test_each_unit_has_its_own_rows_in_order(units: int) -> None:
-    """Hundreds, because groups of so many keys come in another order than the keys."""
+    """Hundreds, because groups of that many keys come in another order than the keys."""
     rng = np.random.default_rng(units)
     own = {}
     for number in range(units):

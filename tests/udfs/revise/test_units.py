@@ -1,4 +1,4 @@
-"""Causes of many units: what is half written, or was revised before, and what its day may know."""
+"""Causes of many units: rows half written, or revised before, and what their day may know."""
 
 from datetime import timedelta
 from typing import Any
@@ -36,7 +36,7 @@ def test_what_nothing_speaks_of_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("beyond", [0.0, 0.25], ids=["of 0.3.0", "of 0.4.0"])
 def test_a_unit_loses_beyond_its_fixes_what_the_version_that_simulated_it_counted(beyond: float) -> None:
-    """Before 0.4.0 unexplained was what is left to the ideal, and no part of what is lost."""
+    """Before 0.4.0 unexplained was the rest up to the ideal, and not part of what is lost."""
     tables = results(job_slowdown={"gpu_hours": 10.0})
     rows = tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
     rows[-1] |= {"attributed_fraction": 0.0, "time_saved_fraction": 0.25, "lost_fraction": beyond}

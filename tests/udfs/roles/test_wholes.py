@@ -1,4 +1,4 @@
-"""Wholes of several roles: by hand, and random ones beside the scalar twin."""
+"""Wholes of several roles: by hand, and random ones beside the scalar reference implementation."""
 
 from datetime import date
 from typing import Any
@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Rows of role_iteration, and of role_effect by role; changes are of all runs."""
+    """Rows of role_iteration, and of role_effect by role; changes apply to all runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}
@@ -66,7 +66,7 @@ def one_after_the_other(iterations: int = 3) -> Rows:
 
 
 def test_roles_one_after_the_other() -> None:
-    """41 s; half of the rollout returns 9 s, of the critic 1 s each time: then the reward is as long."""
+    """41 s; half of the rollout saves 9 s, of the critic 1 s each time: then the reward is as long."""
     rows, effects = answered(one_after_the_other())
     assert {role: (row["waits_for"], row["waits_for_before"]) for role, row in effects.items()} == {
         "rollout": ([], ["actor"]),
@@ -158,7 +158,7 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
 
 
 def test_spans_without_length_at_one_instant() -> None:
-    """They do not wait for each other in a circle, and where nothing takes time nothing is said."""
+    """They do not wait for each other in a circle, and if nothing takes time there is no answer."""
     rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
     rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
     found, effects = answered(rows)
@@ -172,9 +172,9 @@ def test_steps_without_length_have_nothing_to_save() -> None:
     rows = [step("actor", 1, 10, 10) if row["iteration"] == 1 and row["role"] == "actor" else row
             for row in one_after_the_other()]  # fmt: skip
     _, effects = answered(rows)
-    twin = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
+    reference = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
     for role, row in effects.items():
-        assert row["saved_fraction_if_ideal"] == pytest.approx(twin.saved[role, "if_ideal"])
+        assert row["saved_fraction_if_ideal"] == pytest.approx(reference.saved[role, "if_ideal"])
 
 
 def random_whole(seed: int) -> Rows:
@@ -205,25 +205,25 @@ def random_whole(seed: int) -> Rows:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_wholes_beside_the_twin(seed: int) -> None:
+def test_random_wholes_beside_the_reference(seed: int) -> None:
     rows = random_whole(seed)
     iterations, effects = answered(rows)
     if len({row["iteration"] for row in rows}) < 3:
         assert iterations == []
         return
-    twin = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
+    reference = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
     for role, row in effects.items():
-        assert row["whole_s"] == pytest.approx(twin.whole_s, rel=1e-11)
-        for (of_role, name), saved in twin.saved.items():
+        assert row["whole_s"] == pytest.approx(reference.whole_s, rel=1e-11)
+        for (of_role, name), saved in reference.saved.items():
             if of_role == role:
                 assert row[f"saved_fraction_{name}"] == pytest.approx(saved, abs=1e-11)
-        assert set(row["waits_for"]) <= twin.waits_for[role]
-        assert set(row["waits_for_before"]) <= twin.waits_for_before[role]
+        assert set(row["waits_for"]) <= reference.waits_for[role]
+        assert set(row["waits_for_before"]) <= reference.waits_for_before[role]
     for row in iterations:
         span = row["role"], row["iteration"]
-        assert row["busy_s"] == pytest.approx(twin.busy_s[span], abs=1e-9)
-        assert row["waited_for_s"] == pytest.approx(twin.waited_for_s.get(span, 0.0), abs=1e-9)
-        gap_s = twin.gap_s.get(span)
+        assert row["busy_s"] == pytest.approx(reference.busy_s[span], abs=1e-9)
+        assert row["waited_for_s"] == pytest.approx(reference.waited_for_s.get(span, 0.0), abs=1e-9)
+        gap_s = reference.gap_s.get(span)
         assert row["transition_s"] == (None if gap_s is None else pytest.approx(gap_s, abs=1e-9))
     on_path = sum(row["waited_for_s"] + row["transition_s"] for row in effects.values())
-    assert on_path == pytest.approx(twin.whole_s, abs=1e-9)
+    assert on_path == pytest.approx(reference.whole_s, abs=1e-9)

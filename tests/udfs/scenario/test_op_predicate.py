@@ -1,4 +1,4 @@
-"""Predicates over ops: what they choose, against the log itself, and what is refused."""
+"""Predicates over ops: which ops they choose, compared with the log itself, and which are refused."""
 
 from collections.abc import Callable
 from functools import cache
@@ -135,7 +135,7 @@ def test_conditions_are_evaluated_along_the_axes_of_their_columns() -> None:
             "no op type 'forward-pp-comm': did you mean 'forward-send' or",
         ),
         ("host IN ('a', 1)", "not understood: host IN ('a', 1), with a number and text"),
-        ("pp_rank", "pp_rank is a number, no condition"),
+        ("pp_rank", "pp_rank is a number, not a condition"),
         ("host = 'é' AND (step = 1 OR 2)", "not understood: step = 1 OR 2, with a condition and a number"),
         ("step = 1" + "0" * 50, "Out of Range Error"),
         ("TRUE; SELECT TRUE", "not understood: TRUE; SELECT TRUE is not one condition"),

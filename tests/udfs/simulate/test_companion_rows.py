@@ -35,7 +35,7 @@ def causes(
     rows: pa.Table | None = None,
     **facts: float,
 ) -> dict[str, dict[str, Any]]:
-    """Rows of job_causes by cause, of a unit of which the kernel found this diagnosis."""
+    """Rows of job_causes by cause, for a unit with this diagnosis of the kernel."""
     monkeypatch.setattr(kernel_what_if, "diagnose", lambda found: diagnosis)
     table = simulate_job(rank_steps(*unit_rows()) if rows is None else rows, LAYOUT | facts)[JOB_CAUSES]
     return {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
@@ -140,7 +140,7 @@ def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: 
 
 
 def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what jobs of other days know it by; a worker that is slow once says nothing of its host."""
+    """Jobs of other days know it by that; a worker that is slow once says nothing about its host."""
     always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
@@ -171,7 +171,7 @@ def test_evidence_has_no_keys_for_numbers_that_do_not_exist(monkeypatch: pytest.
 
 
 def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
-    """One step of ten takes twice as long: of 11 parts of time one is lost, whatever name it gets."""
+    """One step of ten takes twice as long: of 11 parts of time one is lost, under any name."""
     twice = ("start_us", "duration_us")
     usual = [row | {"host": "node-0"} for row in unit_rows()]
     slow = [row | {name: [2 * each for each in row[name]] for name in twice} for row in usual[:4]]

@@ -1,4 +1,4 @@
-"""What became of a run's GPU-hours: days drawn by hand, random days beside the twin, and what has no row."""
+"""How GPU-hours were spent: days made by hand, random days against the reference, units without a row."""
 
 import math
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from schemas.effective_time import KNOWN_PARTS
 from schemas.vocabulary import EVENTS, JOB_TIME
-from tests.oracle import effective_time as twin
+from tests.oracle import effective_time as reference
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.simulate.effective_time import StepTimes, time_rows
@@ -46,7 +46,7 @@ def rows(
 def seconds(
     events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
 ) -> dict[str, float]:
-    """Seconds of each part that is not 0, and contradictions where there are some.
+    """Seconds of each part that is not 0, and contradictions if there are any.
 
     step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
     """
@@ -109,7 +109,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """However the parts round when they are added up; more than was allocated stays visible."""
+    """However the parts round when added up; an excess over the allocation stays visible."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -189,12 +189,12 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
 
 def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -> None:
     again = [*RUN[:4], event("submitted", 1700), *RUN[4:]]
-    told = [event("submitted", -500), *again]
-    (row,) = rows(told, 1.0)
+    queued = [event("submitted", -500), *again]
+    (row,) = rows(queued, 1.0)
     assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), "that of the day before in full"
     assert (row["outage_s"], row["contradictions"]) == (300, 0)
-    assert seconds(told, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
-    assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start tells no submission"
+    assert seconds(queued, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
+    assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start has no submission"
     assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs none"
     started = datetime.fromtimestamp(MIDNIGHT_S + 2000, UTC)
     assert rows(again, 1.0, started_at=started)[0]["queued_gpu_hours"] == 0
@@ -273,7 +273,7 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
 
 
 def random_events(draw: random.Random) -> list[Event]:
-    """Mostly what a run does: starts, works, saves, fails, goes back; and sometimes anything."""
+    """Mostly the usual course of a run: starts, works, saves, fails, goes back; and sometimes anything."""
     events: list[Event] = []
     at_s, step, kind = draw.uniform(-300, 300), draw.randrange(50), draw.choice(EVENTS)
     for _ in range(draw.randrange(1, 16)):
@@ -303,7 +303,7 @@ def random_events(draw: random.Random) -> list[Event]:
     return events
 
 
-def test_random_days_beside_the_twin() -> None:
+def test_random_days_beside_the_reference() -> None:
     draw = random.Random(5)  # noqa: S311  # nothing is secret here
     for _ in range(600):
         events = [each for each in random_events(draw) for _ in range(draw.choice([1, 1, 1, 1, 1, 2]))]
@@ -315,7 +315,7 @@ def test_random_days_beside_the_twin() -> None:
         facts = {"events": events, "log_date": DAY, "ended_at": datetime.fromtimestamp(ended, UTC)}
         (row,) = time_rows(facts, job, times, None)
         window = (MIDNIGHT_S, min(ended, MIDNIGHT_S + 24 * HOUR_S))
-        wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
+        wanted = reference.parts(events, window, times, gpus, hours, is_split=status == "analysed")
         waited = wanted.pop("queued")
         assert row["queued_gpu_hours"] == (None if math.isinf(waited) else pytest.approx(waited, abs=ROUNDED))
         for name, value in wanted.items():

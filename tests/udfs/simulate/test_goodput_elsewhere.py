@@ -1,7 +1,7 @@
-"""Runs for which another project publishes what it counts, beside what is counted here.
+"""Runs for which another project publishes its counts, beside the counts here.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
-ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), told in events of a run: five steps of 3 s
+ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), as events of a run: five steps of 3 s
 after a start-up of 5 s, a disruption of 5 s, a first step that takes 5 s longer. `theirs` are seconds that
 its tests expect of a bucket, or of productive time; `ours` are all parts here, which add up to the elapsed.
 What its anomalous steps expect is switched off there, and has no scenario.
@@ -16,7 +16,7 @@ from tests.udfs.simulate.test_effective_time import Event, event, seconds
 
 
 class Scenario(NamedTuple):
-    """Events of a run, and what became of its time. [s]
+    """Events of a run, and how its time was spent. [s]
 
     source : the test in which its figures are expected
     """
@@ -149,8 +149,8 @@ def test_the_first_buckets_of_a_start_are_one_part_here() -> None:
 
 
 def test_the_time_of_recovery_there_is_outage_and_the_last_step_here() -> None:
-    quiet, told = (
+    quiet, failed = (
         SCENARIOS[name] for name in ("steps lost, and no event of the failure", "the same, with the event")
     )
-    last_step_s = told.ours["lost_work"] - quiet.ours["lost_work"]
-    assert told.theirs["infrastructure_recovery_from_disruption"] == told.ours["outage"] + last_step_s
+    last_step_s = failed.ours["lost_work"] - quiet.ours["lost_work"]
+    assert failed.theirs["infrastructure_recovery_from_disruption"] == failed.ours["outage"] + last_step_s

@@ -1,4 +1,4 @@
-"""Logs whose times are not in microseconds: named at once, with the unit that was meant."""
+"""Logs whose times are not in microseconds: named at once, with the likely unit."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Records unlike their peers: each is counted, and refused or left out where it would bend the result."""
+"""Records unlike their peers: each is counted, and refused or left out if it would change the result."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def job() -> GeneratedJob:
 
 
 def changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> pa.Table:
-    """Rows as `change` makes them; None loses a row."""
+    """Rows changed by `change`; None drops a row."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     return pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
 
@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """Half of all links, or more, scatter: none of them is what is usual."""
+    """Half of all links, or more, scatter: none of them is a reference for the usual scatter."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Of the year 9999, of 1970, and of a clock that says nothing at all."""
+    """Zeros of the year 9999, of 1970, and of a clock that states nothing at all."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}
@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """Else a unit of which every line is stored would say that no rank recorded an op."""
+    """Otherwise a unit with every line stored would say that no rank recorded an op."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

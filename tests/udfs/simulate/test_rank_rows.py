@@ -1,4 +1,4 @@
-"""Clocks of rows, in the order of their first rows: hosts, and ranks where the log names none."""
+"""Clocks of rows, in the order of their first rows: hosts, and ranks where the log names no host."""
 
 import pyarrow as pa
 import pytest

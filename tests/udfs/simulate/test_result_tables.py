@@ -19,7 +19,7 @@ LAYOUT = manifest(dp_size=2, pp_size=2)
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-300, 1e-320])
 def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
-    """Their sums are lost beside the times of day: a gate refused the figures, and with them the night."""
+    """Sums of short times are lost beside times of day: a gate refused the figures, and the whole night."""
     rows = unit_rows()
     for row in rows:
         row["duration_us"] = [each * scale for each in row["duration_us"]]
@@ -37,7 +37,7 @@ def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
 
 
 def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate that it would not pass refuses whole nights."""
+    """A gate that would not pass it refuses whole nights."""
     monkeypatch.setattr(result_tables, "_by_op_type", lambda *_: {"waste_fraction": np.array([-np.inf])})
     with pytest.raises(result_tables.NotFiniteError, match="of op_type_slowdown is not finite"):
         simulate_job(rank_steps(*unit_rows()), LAYOUT)

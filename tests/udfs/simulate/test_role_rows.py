@@ -1,4 +1,4 @@
-"""Steps of a run that is part of a whole, on the absolute clock; none where log or manifest lacks that."""
+"""Steps of a run that is part of a whole, on the absolute clock; none if log or manifest lacks that."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -63,7 +63,7 @@ def test_times_far_from_the_log_date_are_not_absolute() -> None:
 def test_times_that_no_calendar_holds_cost_no_other_result(
     zero_us: int, start_s: float, log_date: date | None
 ) -> None:
-    """As zeros, or as starts that count from one: nothing overflows, and no row holds what is not exact."""
+    """Times as zeros, or as starts that count from one: nothing overflows, and no value is inexact."""
     lines = [line(step, 0, 0, [("optimizer", start_s, 1e9)], t0_us=zero_us + step) for step in range(7, 12)]
     tables = simulate_job(rank_steps(*lines), manifest() | WHOLE | {"log_date": log_date}, FEW_STEPS)
     assert tables["role_step"].num_rows == 0

@@ -35,12 +35,12 @@ GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail":
 
 
 def alike(number: int) -> Iterator[UnitRows]:
-    """As many units alike, job after job."""
+    """The same number of equal units, job after job."""
     return (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 
 def batches(units: Iterable[UnitRows]) -> Iterator[pa.RecordBatch]:
-    """Batches of what units give."""
+    """Batches of the units' results."""
     return results_batches(lambda _: ((unit.key, simulate_unit(unit, SETTINGS)) for unit in units))([])
 
 

@@ -101,7 +101,7 @@ def test_a_drawn_step() -> None:
 
 
 def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
-    """Nothing makes a recv wait for a backward-compute of 3 s, but the host calls it only behind that."""
+    """Nothing makes a recv wait for a backward-compute of 3 s, but the host calls it only after that."""
     first: Ops = [
         ("forward-compute", 0, 1, 7, 0),
         ("forward-compute", 1, 1, 9, 0),

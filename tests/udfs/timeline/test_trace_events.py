@@ -1,4 +1,4 @@
-"""Traces: rules of the Trace Event Format, and what Perfetto's own trace processor makes of them."""
+"""Traces: rules of the Trace Event Format, and their reading by Perfetto's own trace processor."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ from udfs.timeline.timelines import (
 from udfs.timeline.trace_events import CRITICAL, LAUNCH_DELAY, SHOWN, arrows_left_out, lanes, trace_events
 
 OVERLAPPING: Ops = [("forward-compute", 0, 2, 0), ("forward-compute", 1, 2, 1), ("forward-compute", 2, 2, 2)]
-"""As no stream can run them, though a profiler may log it."""
+"""No stream can run them so, though a profiler may log it."""
 
 JOBS = {
     "usual": named_job("usual"),
@@ -166,7 +166,7 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
 
 
 def test_perfetto_would_report_overlapping_slices() -> None:
-    """What the tests above rest on: it does find fault."""
+    """The tests above rely on this: it does find faults."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
     warnings = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")

@@ -8,25 +8,25 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.clocks.ties import MAD_TO_SIGMA, RESOLUTION_S, bends_s, middle_of_known
 
 MOST_STEPS: Final = 12
-"""A clock that was set more often is followed step by step instead."""
+"""A clock that was set more often is followed step by step."""
 
 SUDDEN: Final = 7.0
 """A jump is this much larger than the standard error of the difference of its two sides."""
 
 SURE: Final = 6.0
-"""A single step this many standard deviations away from the course is the clock's doing, not chance."""
+"""A single step this many standard deviations away from the course is due to the clock, not chance."""
 
 SHORTEST: Final = 2
-"""Steps of the job on each side of a jump; a single one is followed as it is."""
+"""Least steps of the job on each side of a jump; a single one is followed step by step."""
 
 FEW: Final = 8
-"""In fewer steps noise and clock cannot be separated: each is taken as it is."""
+"""With fewer steps, noise and clock cannot be separated: each offset is used as estimated."""
 
 NOT_DRIFT: Final = 1e-6
-"""Part of a leap that a drift must leave for it to count as a leap."""
+"""A leap counts only if, after removing a drift, this part of it remains."""
 
 MOST_DRIFT: Final = 1e-3
-"""No clock gains more; what seems to was set so near to an end that a line fits it. [s/s]"""
+"""Largest drift of a real clock; a larger one is a jump so near to an end that a line fits it. [s/s]"""
 
 UNLIKE: Final = 3.0
 ENOUGH_CLOCKS: Final = 5

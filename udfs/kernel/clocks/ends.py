@@ -17,13 +17,13 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
-"""Transfers whose ends agree to this need no second opinion. [s]"""
+"""Transfers whose ends agree this closely need no second estimate. [s]"""
 
 MOST_OF: Final = 0.5
 """Of sends that wait ends differ by less than this part of a transfer, of those that do not by more."""
 
 ONE_WAY_S: Final = 5e-3
-"""How far a link of one direction may be off: there a transfer looks like a clock. [s]"""
+"""Largest error of a link with one direction: there a transfer looks like a clock. [s]"""
 
 Key: TypeAlias = tuple[int, int, int]
 """(LINK, stage, next stage) or (op type, stage or -1 for several, which of such groups)."""

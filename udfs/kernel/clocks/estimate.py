@@ -19,21 +19,23 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0
-"""An offset is beyond its uncertainty from this many standard errors on."""
+"""An offset is significant from this many standard errors on."""
 
 TOO_VAGUE: Final = 0.005
-"""Clocks that are apart and not known to this part of a step could bend the slowdown by as much."""
+"""Clocks that differ and are known less accurately than this part of a step could change the slowdown by as
+much."""
 
 
 LEAST_STEPS: Final = 4
-"""In fewer steps noise looks like clocks."""
+"""With fewer steps, noise looks like clocks."""
 
 FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3
-"""In so few, noise still may pass for clocks: only offsets that make transfers impossible count. [s]"""
+"""With this few steps, noise may still look like clocks: only offsets that make transfers impossible count.
+[s]"""
 
 LEAST_FLOOR_S: Final = 50e-6
-"""However short steps are, less is not an offset: a transfer's own ends differ by as much. [s]"""
+"""Least offset, however short steps are: a transfer's own ends differ by as much. [s]"""
 
 
 class Limits(NamedTuple):

@@ -9,15 +9,16 @@ from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter
 from udfs.kernel.selection import medians_along
 
 DENSE: Final = 128
-"""Up to this many unknowns are solved for at once, more by conjugate gradients."""
+"""Up to this many unknowns are solved directly, more by conjugate gradients."""
 
 ROUNDS: Final = 200
 ENOUGH: Final = 1e-9
-"""Conjugate gradients end after ROUNDS, or when the residual is this part of what it was."""
+"""Conjugate gradients stop after ROUNDS, or when the residual is this part of the first one."""
 
 SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
-"""A tie that the others contradict by more than this many of its standard errors is doubted by as much."""
+"""If the other ties contradict a tie by more than this many of its standard errors, its doubt grows by the
+difference."""
 
 UNLIKE_OTHER_STEPS: Final = 8.0
 """Ties disagree in a step if one is off by this multiple of its median over all steps."""
@@ -86,7 +87,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Offsets of clocks; nan where one is off in a single step, and its ties disagree on that step. [s]
+    """Offsets of clocks; nan where a clock is off in a single step and its ties disagree on that step. [s]
 
     A process that wakes up late ends one collective late: its other ties in that step show no such clock.
     """

@@ -11,7 +11,7 @@ from udfs.kernel.clocks.ends import Heard, Key
 from udfs.kernel.selection import medians_along
 
 RESOLUTION_S: Final = 1e-6
-"""Least uncertainty: logs keep microseconds. [s]"""
+"""Least uncertainty: logs store microseconds. [s]"""
 
 MAD_TO_SIGMA: Final = 1.4826
 """From the median of absolute values to a standard deviation."""
@@ -19,7 +19,7 @@ MAD_TO_SIGMA: Final = 1.4826
 FEW_BENDS: Final = 3.0
 
 UNKNOWN_SCATTER_S: Final = 3e-4
-"""Assumed scatter of ties in too few steps to measure it. [s]"""
+"""Assumed scatter of ties with too few steps to measure it. [s]"""
 
 
 class HeardSteps(NamedTuple):

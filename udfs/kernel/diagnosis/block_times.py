@@ -15,7 +15,8 @@ from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 
 LEAST_CHUNK: Final = 0.01
-"""Mean time of a chunk that counts, on the stage where it takes longest, as a share of the longest one's."""
+"""A chunk counts from this mean time on, on the stage where it takes longest, as a share of the longest
+chunk's."""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -126,7 +127,7 @@ def _kept_delays(
 
 @once_per_graph
 def _met(graph: OpGraph) -> frozenset[int]:
-    """Ops that meet others."""
+    """Ops that meet others in a rendezvous."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 

@@ -17,7 +17,7 @@ from udfs.kernel.graph.build_graph import reordered
 from udfs.kernel.graph.graph import OpGraph, TraceDefectError, once_per_graph
 
 SAME_S: Final = 1e-7
-"""Times closer than this are equal: logs keep a tenth of a microsecond. [s]"""
+"""Times closer than this are equal: logs store a tenth of a microsecond. [s]"""
 
 SAME_LANES: Final = 0.95
 """Share of steps and dp ranks in which ops of one call must coincide."""
@@ -64,7 +64,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
 
 def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
-    """Those pairs of ops that start and end together in nearly all steps and dp ranks."""
+    """The pairs of ops that start and end together in nearly all steps and dp ranks."""
     if not pairs:
         return []
     one, other = np.array(pairs).T
@@ -84,7 +84,7 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
 
 @once_per_graph
 def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
-    """Return the graph with these calls, each given by its ops; None if that would be a cycle."""
+    """Return the graph with these calls, each given by its ops; None if that would make a cycle."""
     call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
 

@@ -18,16 +18,16 @@ ERRORS: Final = 3.0
 """Standard errors by which a level, or a trend beside levels, must stand out."""
 
 ENOUGH_STEPS: Final = 6
-"""Over fewer steps nothing is said to grow."""
+"""With fewer steps nothing counts as growth."""
 
 LATEST_START: Final = 2.0 / 3.0
 """Growth begins within this share of the steps, so that it differs from a level."""
 
 GROWTH: Final = 1.0 / 3.0
-"""What grows is in its last third beyond its first third by this share of the last at least."""
+"""The last third of growth exceeds its first third by at least this share of the last."""
 
 BETTER: Final = 0.7
-"""A ramp leaves at most this share of the squares that the best levels leave."""
+"""The squared residuals of a ramp are at most this share of those of the best levels."""
 
 
 class Course(NamedTuple):

@@ -26,13 +26,13 @@ LEAST_LOST: Final = 0.005
 
 LEAST_PART: Final = 0.1
 LEAST_OF_STEP: Final = 0.015
-"""A culprit that lost less than this part of what the worst lost, and of the step, is not named beside it."""
+"""A culprit is left out if it lost less than this part of the worst one's loss, and of the step."""
 
 MEDIAN_ERROR: Final = 1.2533
 """Standard error of a median over that of a mean."""
 
 ONE_DIRECTION: Final = 4.0
-"""A direction that is slower than the other by more is slow alone."""
+"""If one direction is this many times as slow as the other, it is slow alone."""
 
 NAN: Final = float("nan")
 
@@ -176,7 +176,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors) -> list[Culprit]:
-    """All workers of stages where more work and a slow host look the same."""
+    """All workers of stages where more work cannot be distinguished from a slow host."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]

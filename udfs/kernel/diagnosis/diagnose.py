@@ -48,7 +48,7 @@ def diagnose(replays: Replays) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Share of T_actual spent on transfers; only an upper bound if that is below the limit already."""
+    """Share of T_actual spent on transfers; only an upper bound if that is already below the limit."""
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps

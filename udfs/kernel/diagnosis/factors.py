@@ -22,14 +22,13 @@ PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
 
 ROUNDS: Final = 3
-"""Looks at slow workers beside the work: each trusts the data of those less that the one before named."""
+"""Rounds of re-estimating slow workers: each trusts the data of workers less that the round before named."""
 
 MOST_MISFIT: Final = 0.5
-"""Log that a compute counts for what a model leaves, however far it lies off: a pause of a light microbatch
-says nothing of the model."""
+"""Residuals of computes are cut at this log: a pause of a light microbatch says nothing about the model."""
 
 LEAST_CHANGE: Final = 0.005
-"""Log by which the mean factor of a worker must change for another look to tell more."""
+"""Another round is made while the mean factor of a worker changes by this log."""
 
 SAMPLE: Final = 256
 """Values sampled to estimate the median of all."""
@@ -68,7 +67,7 @@ class Factors(NamedTuple):
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor. log_noise: its logarithm.
-    pause_s : additive, 0 without any; Tensor, or None where there is none. [s]
+    pause_s : additive, 0 without any; Tensor, or None without pauses. [s]
     scatter : of the log of the noise. misfit: the same, with what is taken as pauses.
     types   : factors of the types of GPU, beside those of workers; None where fewer than two are known.
     """
@@ -256,7 +255,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 def _even_out(weight: Floats, workers: Workers) -> None:
     """Give all microbatches of a step equal weight where work is even; weight (k, m, s, d) is overwritten."""
     even = ~workers.is_uneven
-    # Of one microbatch nothing but the steps beside tells whether it is even.
+    # With one microbatch only the neighbouring steps show whether it is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
         weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
 

@@ -67,7 +67,7 @@ class Split(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """What computes do, and the only causes that are left in."""
+    """Changes to the computes of a scenario, and the causes that it leaves in."""
 
     split: Split | None
     left: Causes

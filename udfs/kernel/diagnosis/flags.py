@@ -13,10 +13,10 @@ from udfs.kernel.graph.graph import Layout
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
-"""Share of T_actual by which the replay with kept delays may miss it."""
+"""Largest miss of the replay with kept delays, as a share of T_actual."""
 
 MANY_CELLS: Final = 0.5
-"""Share of slow cells beyond which the usual cell is not a measure any more."""
+"""If a larger share of cells is slow, the usual cell is not usual any more."""
 
 MOST_SKEW_S: Final = 1e-3
 MOST_MOVING: Final = 0.4
@@ -25,7 +25,7 @@ MOST_MOVING: Final = 0.4
 MOST_UNEXPLAINED: Final = 0.3
 LEAST_WASTE: Final = 0.05
 LEAST_CLAIM: Final = 0.01
-"""A saving below says nothing that could be mistaken."""
+"""A smaller saving is not flagged."""
 
 FEW_MICROBATCHES: Final = 4
 
@@ -110,7 +110,10 @@ def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
 
 
 def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
-    """Whether a heavy stage could be a slow worker, none being known; slowness since mid-run is not work."""
+    """Whether a heavy stage could be a slow worker, if no worker is named.
+
+    Slowness since mid-run is not work.
+    """
     factors = found.factors
     if factors is None or not _is_worker_or_stage(found, savings):
         return False

@@ -1,4 +1,4 @@
-"""Everything the diagnosis measures in a job before it fixes any cause."""
+"""Everything that the diagnosis measures in a job before it fixes any cause."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ SlowOps = SlowTransfers | SlowLoads
 
 
 class Job(NamedTuple):
-    """What the diagnosis knows of a job besides durations. Times are means over steps. [s]
+    """What the diagnosis knows about a job besides durations. Times are means over steps. [s]
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.

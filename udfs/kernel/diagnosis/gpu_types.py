@@ -17,7 +17,7 @@ from udfs.kernel.selection import ascending, median_of_all, medians_along, quant
 UNKNOWN: Final = -1
 
 LEAST_TYPE: Final = 0.03
-"""Log of the least factor that is taken as one of a type."""
+"""Log of the least factor that counts as an effect of the type."""
 
 ERRORS: Final = 3.5
 """How many times its standard error the log of a type's factor must be."""

@@ -11,16 +11,16 @@ LEAST_LOG: Final = 0.03
 
 ALIKE: Final = 0.15
 LEAST_ALIKE: Final = 0.01
-"""Spread, as a share of the log factor, up to which stages, directions and chunks are slow alike."""
+"""Largest spread, as a share of the log factor, of stages, directions and chunks that are equally slow."""
 
 CLEAR_LOG: Final = float(np.log(1.5))
-"""Beyond, a stage that is slow alike in all it does is not one of a few layers more."""
+"""Above this, equal slowness in all ops of a stage is not due to a few more layers."""
 
 HALF: Final = 0.5
-"""Part of a stage's log factor that other workers of its host have at least if the host is slow."""
+"""If a host is slow, its other workers have at least this part of the stage's log factor."""
 
 ONE_DIRECTION: Final = 0.25
-"""Part of the log factor of one direction below which the other is not slow."""
+"""If one direction's log factor is below this part of the other's, it is not slow."""
 
 UNKNOWN: Final = -1
 
@@ -37,7 +37,7 @@ class StagesOfHosts(NamedTuple):
 
 
 def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
-    """Find stages that are slow because their host is.
+    """Find stages that are slow because their host is slow.
 
     A host slows everything its workers compute, by one factor. A stage with more work differs by direction
     and chunk (a loss layer), or by a few layers among many, and is seldom just what one host holds: several

@@ -1,4 +1,4 @@
-"""How far savings of a whole day may lie from those of the steps that were recorded."""
+"""How far savings over a whole day may differ from those of the recorded steps."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -12,26 +12,26 @@ from udfs.kernel.student import student_quantile
 HOUR_S: Final = 3600.0
 
 CONFIDENCE: Final = 0.9
-"""Of a two-sided interval."""
+"""Confidence of a two-sided interval."""
 
 MOST_BLOCKS: Final = 10
-"""Blocks that one stretch of steps is cut into: steps that follow each other are alike."""
+"""Blocks that one stretch of steps is cut into: consecutive steps are alike."""
 
 REGULAR: Final = 0.8
-"""Share of the stretches that follow each other at the same distance, from which on they are regular."""
+"""Stretches count as regular if this share of them has the same distance to the next."""
 
 OF_STEP: Final = 0.0005
 OF_SAVING: Final = 0.005
 OF_SLOW_TOGETHER: Final = 0.02
-"""Half widths of what the diagnosis does not know, by `python -m tests.evaluation.coverage`: a part of the
-step, of the saving, and of the saving where several workers are slow together, as on one host: fewer others
-then say what is usual."""
+"""Half widths of the diagnosis's own error, by `python -m tests.evaluation.coverage`: a part of the step, of
+the saving, and of the saving where several workers are slow together, as on one host: then fewer others show
+what is usual."""
 
 
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return how many steps the day had: as many as its GPU-hours have room for, and as the numbers say.
+    """Return how many steps the day had, by its GPU-hours, and at least by the step numbers.
 
     Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
 
@@ -88,7 +88,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
 
 
 def _stretches(numbers: Ints) -> Ints:
-    """Where stretches of steps begin; a step or two that were dropped divide none."""
+    """Where stretches of steps begin; one or two dropped steps do not divide a stretch."""
     missing = np.diff(numbers, prepend=numbers[0] - 2) - 1
     starts = np.flatnonzero(missing)
     is_apart = 2 * missing[starts] >= np.diff(starts, append=len(numbers)).mean()

@@ -16,37 +16,40 @@ from udfs.kernel.diagnosis.hosts import mostly_on_one_host
 from udfs.kernel.selection import ascending, medians_along, quantile
 
 USUAL_STEPS: Final = 0.3
-"""Quantile over steps that is taken as usual: more than half of them may be slow."""
+"""Quantile over steps that counts as usual: more than half of them may be slow."""
 
 QUIET_STEPS: Final = 1.0 / 6.0
 LEAST_QUIET: Final = 3
-"""Share of steps, and how many at least, that show what is usual where they are clearly faster than that."""
+"""Share of steps, and their least number, that define the usual level if they are clearly faster than the
+quantile."""
 
 ERRORS_OF_BASE: Final = 6.0
-"""How many times its standard error a few quiet steps must be below what is usual otherwise."""
+"""How many standard errors a few quiet steps must be below the level that is usual otherwise."""
 
 LEAST_LEVEL: Final = 0.012
 LEAST_STEP: Final = 0.03
-"""Log of the least factor that is taken as slow, in the mean over steps and in one step."""
+"""Log of the least factor that counts as slow, in the mean over steps and in one step."""
 
 ERRORS: Final = 5.0
-"""How many times its standard error a slow level must be."""
+"""How many standard errors a slow level must be above usual."""
 
 LEAST_HITS: Final = 2
 """With fewer slow steps a worker is not slow."""
 
 SPREADS: Final = 4.5
 SPREADS_OF_FEW: Final = 60.0
-"""How many times the spread of the closest half of the workers a slow level must be, and how much more, over
-their number: of few, the closest half is narrow. One healthy job in 100 has a worker beyond (simulated)."""
+"""How many times the spread of the closest half of the workers a slow level must be, plus a multiple divided
+by their number: with few workers, the closest half is narrow. One healthy job in 100 has a worker above this
+(simulated)."""
 
 ENOUGH_CELLS: Final = 12
 FEWEST_APART: Final = 3
-"""With fewer workers their spread alone does not say what is healthy, and with fewer still nothing."""
+"""With fewer workers their spread alone does not show what is healthy, and with fewer still nothing does."""
 
 MOST_APART: Final = 0.15
 MOST_APART_OF_FEW: Final = 0.06
-"""Log by which no healthy worker differs from others; of few, whose spread may be wide by chance alone."""
+"""Log by which no healthy worker differs from others; with few workers, whose spread may be wide by chance
+alone."""
 
 SIGMAS_BETWEEN: Final = 2.07
 """Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
@@ -57,7 +60,7 @@ QUANTILE_TO_SIGMA: Final = 1.0 / (0.3853 * 2.0**0.5)
 
 STEADY: Final = 1.5
 TINY: Final = 1e-3
-"""A level is steady if it scatters by at most this times its standard error, and by that log."""
+"""A level is steady if its scatter is at most this multiple of its standard error, and at most this log."""
 
 
 class Slow(NamedTuple):
@@ -125,7 +128,7 @@ def usual_levels(
 
 
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask, order: Ints) -> Floats:
-    """Usual levels in steps in which most workers of a stage are slow, judged by those that are not."""
+    """Usual levels in steps in which most workers of a stage are slow, taken from those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():

@@ -34,7 +34,7 @@ _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HAR
 
 
 class Mitigated(NamedTuple):
-    """What mitigations make of a job; None where they have no answer, or were not asked for.
+    """Results of a job's mitigations; None where they have no answer, or were not requested.
 
     as_it_is_s      : mean replayed step time without any. [s]
     over_dp_ranks_s, balanced_s : with whole microbatches over dp ranks, or sequences over microbatches. [s]
@@ -62,7 +62,7 @@ def mitigate(
     found  : what the diagnosis says of each cause.
     causes : those of which mitigations are asked for.
     layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
-    memory : no stage has more layers, no microbatch more samples than so many times the most now.
+    memory : no stage has more layers, no microbatch more samples than this multiple of the most now.
     """
     if not causes & OF_ALL_CAUSES:
         return None

@@ -23,13 +23,14 @@ NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
 
 LEAST_COLLECTION: Final = 0.5
-"""Collections are at least that part of the usual one."""
+"""Collections take at least this part of the usual one."""
 
 MOST_PAUSED: Final = 0.2
-"""Of more computes of a direction that pause the usual length is not known."""
+"""If a larger share of a direction's computes pauses, their usual length is not known."""
 
 LEAST_BESIDE_SLOW: Final = 4
-"""Of fewer microbatches chance decides how heavy those of a slow worker are, and that decides the step."""
+"""With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
+"""
 
 
 class Layers(NamedTuple):
@@ -68,8 +69,8 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
     the loss or an embedding, stays where it is.
 
     layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
-    memory  : no stage gets more than so many times the layers of the one that has most now.
-    returns : None without a pipeline, where computes could not be told apart, or where a chunk hardly takes
+    memory  : no stage gets more than this multiple of the layers of the fullest now.
+    returns : None without a pipeline, if computes could not be separated, or where a chunk hardly takes
               time and so has no factors.
     """
     factors = replays.found.factors
@@ -137,7 +138,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
 
-    returns : None where microbatches are even or not told from slow workers, where there is one rank, or
+    returns : None where microbatches are even or not separable from slow workers, where there is one rank, or
               where each has too few microbatches.
     """
     factors = replays.found.factors
@@ -161,7 +162,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches tell heavy microbatches from slow workers, if there are both."""
+    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist."""
     is_both = factors.data.is_real and _has_slow(factors)
     return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
 

@@ -1,4 +1,4 @@
-"""Time saved by mitigations of slow workers, by replay: a host exchanged, a replica removed, lighter work.
+"""Time saved by mitigations of slow workers, by replay: a host replaced, a replica removed, lighter work.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -20,14 +20,14 @@ MOST_TRIED: Final = 3
 """Hosts, or replicas, that are tried: those whose workers lose most."""
 
 LEAST_EXCHANGED: Final = 0.001
-"""Part of the step below which no exchange is advised: another host may be the slow one."""
+"""Savings below this part of the step advise no exchange: another host may be the slow one."""
 
 LEAST_REPLICAS: Final = 3
-"""Of fewer none is removed: one that is left has nobody to exchange gradients with."""
+"""With fewer replicas none is removed: a single one has no peer to exchange gradients with."""
 
 SHARES_MOVED: Final = (0.5, 0.75, 1.0)
-"""Parts tried of the work that would make replicas even by their computes: what else a step waits for does
-not move with it."""
+"""Parts of the work that would balance the replicas' computes, which are tried: other waits of a step do not
+move with the work."""
 
 
 class Exchanged(NamedTuple):
@@ -51,7 +51,7 @@ class Removed(NamedTuple):
 
 
 class Lightened(NamedTuple):
-    """A slow replica whose microbatches are lighter, as heavy in all as before.
+    """A slow replica with lighter microbatches, whose total over all replicas stays the same.
 
     weight, others : of its microbatches, and of those of other replicas, beside the usual weight, 1.
     step_s         : mean replayed step time then. [s]
@@ -64,7 +64,10 @@ class Lightened(NamedTuple):
 
 
 def host_exchanged(replays: Replays) -> Exchanged | None:
-    """Find the host whose exchange for a healthy one saves most; None where no slow worker's is known to."""
+    """Find the host whose exchange for a healthy one saves most.
+
+    None where no slow worker's host is known.
+    """
     found = replays.found
     lost_s = _lost(found)
     hosts = found.job.hosts
@@ -98,7 +101,7 @@ def _lost(found: Found) -> Floats:
 
 
 def _healthy(found: Found, cells: Mask) -> Found:
-    """What was found, without what makes some workers slow. cells : bool, shape (p, d)."""
+    """The measured slowness without that of some workers. cells : bool, shape (p, d)."""
     factors = found.factors
     if factors is not None:
         of_workers = cells[:, None, None, None, None, :]
@@ -113,16 +116,16 @@ def _healthy(found: Found, cells: Mask) -> Found:
 
 
 def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
-    """Whether each op is of one of some workers, shape (op, 1, dp) or (op, 1, 1)."""
+    """Whether each op belongs to one of some workers, shape (op, 1, dp) or (op, 1, 1)."""
     graph = block.graph
     of_ops: Mask = cells[op_stages(graph), op_dp_ranks(graph, cells.shape[1])]
     return of_ops[:, None]
 
 
 def replica_removed(replays: Replays) -> Removed | None:
-    """Find the replica without which the others are fastest; None where there are too few, or none is slow.
+    """Find the replica without which the others are fastest; None if there are too few, or none is slow.
 
-    Its ops take no time, so that nobody waits for it; collectives of the others take as long as they did.
+    Its ops take no time, so that no worker waits for it; collectives of the others take as long as they did.
     """
     found, replicas = replays.found, replays.found.job.layout.dp_size
     lost_s = _lost_with_type(found).max(axis=0)
@@ -137,7 +140,7 @@ def replica_removed(replays: Replays) -> Removed | None:
 
 
 def _lost_with_type(found: Found) -> Floats:
-    """The same as _lost, with what a worker's type of GPU costs it. [s]"""
+    """The same as _lost, plus the cost of a worker's type of GPU. [s]"""
     lost_s = _lost(found)
     factors = found.factors
     if factors is not None and factors.types is not None:
@@ -149,7 +152,7 @@ def _lost_with_type(found: Found) -> Floats:
 
 
 def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
-    """Mean replayed step time if all ops of a replica took no time, for each; None: as it is. [s]"""
+    """Mean replayed step time if all ops of a replica took no time, for each; None: unchanged. [s]"""
     cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
     for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
         if dp_rank is not None:
@@ -183,7 +186,7 @@ def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | N
     """Find the weight of a slow replica's microbatches at which a step is shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
-    computes could not be told apart. memory : bound on what microbatches of others weigh, relative to now.
+    computes could not be separated. memory : bound on what microbatches of others weigh, relative to now.
     """
     found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:

@@ -26,7 +26,7 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
 LEAST_SHARE: Final = 0.0025
-"""Op types that take less of a step are left alone: their scatter costs nothing that could be noticed."""
+"""Op types that take a smaller share of a step are ignored: their scatter costs nothing noticeable."""
 
 LEAST_LOG: Final = 0.05
 LEAST_ENTRY: Final = 0.005

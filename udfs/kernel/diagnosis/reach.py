@@ -13,11 +13,11 @@ MOST_OF: Final = 0.6
 """Share of the workers of a host, stage or replica that must be slow for it to be the culprit."""
 
 SAME_STEPS: Final = 0.5
-"""Workers are slow together if they share this part of the steps in which one of them is."""
+"""Workers are slow together if they share this part of the steps in which one of them is slow."""
 
 LEAST_EFFECT: Final = 0.03
 BEYOND: Final = 1.5
-"""A worker slower than its host by this share at least, and by this factor, is a culprit beside it."""
+"""A worker slower than its host by at least this share, and by this factor, is a culprit beside it."""
 
 
 class Series(NamedTuple):

@@ -44,7 +44,7 @@ class Replays:
         self._known: dict[Causes, Floats] = {}
 
     def times_s(self, fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """Replayed step times for each given set of causes fixed, behind their mean. [s]"""
+        """Replayed step times for each given set of causes fixed, after their mean. [s]"""
         left = {fixed: self._present - fixed for fixed in fixes}
         unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in self._known]
         if unknown:
@@ -58,7 +58,7 @@ class Replays:
         return float(self.times_s([fixed])[fixed][0])
 
     def of_works_s(self, works_s: Sequence[Tensor]) -> list[float]:
-        """Mean replayed step time of each other work of the computes, with nothing fixed. [s]
+        """Mean replayed step time for each alternative work of the computes, with nothing fixed. [s]
 
         works_s : durations of computes on usual workers. [s]
         """
@@ -72,7 +72,7 @@ class Replays:
         return None if factors is None or work is None else Split(factors, work, self.found.rest)
 
     def _replayed(self, scenarios: Sequence[Scenario]) -> Floats:
-        """Step times of each scenario behind their mean; shape (scenario, 1 + step). [s]"""
+        """Step times of each scenario after their mean; shape (scenario, 1 + step). [s]"""
         of_blocks_s = [step_times(block, scenarios) for block in self._fixable]
         mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
         return np.column_stack([mean_s, *of_blocks_s])

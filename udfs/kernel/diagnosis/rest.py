@@ -26,14 +26,14 @@ LEAST_OP: Final = 0.05
 ERRORS_OF_OP: Final = 6.0
 MANY_OPS: Final = 0.05
 LEAST_MANY: Final = 4
-"""Ops count as long beyond this log and this multiple of the usual scatter, where more than this share and
-this number of a step's ops are: a few long ops in every step are the job's noise."""
+"""Ops count as long beyond this log and this multiple of the usual scatter, if more than this share and this
+number of a step's ops are long: a few long ops in every step are the job's noise."""
 
 SIGMAS_WITHIN: Final = 6.0
-"""Standard deviations above the quietest step within which steps may be usual alike."""
+"""Steps within this many standard deviations above the quietest step may be usual."""
 
 BENT: Final = 2
-"""Differences of differences."""
+"""Error of a difference of differences."""
 
 BLOM: Final = 0.375
 """The i-th of n normal values is expected at the quantile (i - BLOM) / (n + 1 - 2 BLOM)."""

@@ -15,10 +15,10 @@ NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 EVERYTHING: Final[Fixed] = ALL_FIXES | {cause.UNEXPLAINED}
-"""All fixes, and what is slow beyond the noise that none of them takes away."""
+"""All fixes together, and the slowness beyond the noise that no fix removes."""
 
 BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE})
-"""Often wanted next: one more scenario costs less than another pass over the graph."""
+"""Scenarios that are often needed next: one more scenario costs less than another pass over the graph."""
 
 LEAST_SHARED: Final = 0.002
 """Causes that save less are not fixed in every combination with others."""

@@ -24,7 +24,7 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.selection import SORTED, ascending, medians_of_rows
 
 ENOUGH_WHOLE: Final = 0.1
-"""Share of the transfers of a kind that must not be cut if they alone are to say what is usual."""
+"""Share of the transfers of a kind that must be uncut for them alone to define the usual time."""
 
 
 class SlowTransfers(NamedTuple):

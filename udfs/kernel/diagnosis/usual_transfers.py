@@ -29,12 +29,12 @@ LEAST_FACTOR: Final = 1.8
 MADS: Final = 5.0
 SAME_KIND: Final = 3.0
 """A collective of a stage is measured by its usual time, up to this multiple of its type's, and transfers of
-one direction up to this multiple of the other's: both move as much."""
+one direction up to this multiple of the other's: both move the same amount."""
 
 LEAST_S: Final = 1e-6
 
 CLEARLY: Final = 1.0 - 1e-9
-"""What is below a bound by less may be above it but for rounding."""
+"""Rounding may lift a value that is below a bound by less than this above it."""
 
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
@@ -44,29 +44,30 @@ BACK_AND_FORTH: Final = {
     for pair in ((ot.FORWARD_SEND, ot.BACKWARD_SEND), (ot.FORWARD_RECV, ot.BACKWARD_RECV))
     for op_type in pair
 }
-"""The same end of both directions: a send may be done when its data are copied."""
+"""The same end of both directions: a send may be complete once its data are copied."""
 
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
-"""Slower by this log factor is congested; of few kinds, and against a single step, it must be slower."""
+"""A step is congested if it is slower by this log factor; with few kinds, and against a single step, it must
+be slower still."""
 
 ENOUGH_KINDS: Final = 3
 BOTH_WAYS: Final = 4
 """Kinds of a pipeline: both ends of both directions."""
 
 ENOUGH_STEPS: Final = 0.1
-"""Share of steps that must be uncongested alike, and at least two, unless they are far from the others."""
+"""Share of steps, and at least two, that must be equally uncongested, unless they are far from the others."""
 
 ERRORS: Final = 5.0
 MAD_TO_ERROR: Final = 1.4826 * 1.2533
-"""From a median absolute deviation to the standard error of a median, but for the root of the number."""
+"""From a median absolute deviation to the standard error of a median, except for the root of the number."""
 
 Kind = tuple[int, int, int]
-"""Transfers that take alike: pipeline transfers by type, collectives by (type, stage, chunk)."""
+"""Transfers that take equally long: pipeline transfers by type, collectives by (type, stage, chunk)."""
 
 ALL: Final = -1
 NO_PEER: Final = -2
-"""In place of a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+"""Replaces a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
 
 
 class Usual(NamedTuple):
@@ -95,7 +96,7 @@ def limits_of(
     medians_s: Mapping[Kind, Floats] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
-    """Usual times and fault limits per kind; a kind far slower than its like is judged by those.
+    """Usual times and fault limits per kind; a kind far slower than similar kinds is judged by those.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
@@ -147,7 +148,7 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
     # Of few, a sorted copy answers all at once.
     ordered = np.sort(values) if values.size <= MANY else None
     low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
-    # Quiet steps take at least what the fastest one does: mostly that tells enough.
+    # Quiet steps take at least what the fastest one does: mostly that is enough.
     if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
         # Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
         logs = np.log(median_s[np.isfinite(median_s)])

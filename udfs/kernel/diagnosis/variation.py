@@ -13,7 +13,7 @@ from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
 from udfs.kernel.selection import median_of_all, medians_along
 
 LEAST_STEPS: Final = 4
-"""From fewer steps nothing is known of how single ops vary."""
+"""With fewer steps it is unknown how single ops vary."""
 
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median over that of a mean."""
@@ -27,15 +27,16 @@ LEAST_SHARED: Final = 0.3
 
 LEAST_SPREAD: Final = 0.01
 ERRORS_OF_SHARED: Final = 3.0
-"""Steps in which one by one nothing is uneven are so together if what two halves share scatters by this log,
-and is this many times what they share by chance."""
+"""Steps in which single ones show nothing uneven are uneven together if the part that two halves share
+scatters by this log, and is this multiple of the part shared by chance."""
 
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
-"""A step whose ops scatter by this multiple of what they do in others says less of its workers."""
+"""A step whose ops scatter by this multiple of other steps' scatter counts less for its workers."""
 
 MOSTLY: Final = 2.0 / 3.0
-"""If more than this share of the steps is uneven, the others are so by less than can be seen."""
+"""If more than this share of the steps is uneven, the others are assumed to be uneven by less than can be
+seen."""
 
 FEW_MICROBATCHES: Final = 4
 """Up to this number of values the lower median is the level: one long op must not raise it."""

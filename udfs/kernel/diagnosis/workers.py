@@ -23,10 +23,11 @@ from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR, Variation
 from udfs.kernel.selection import median_of_all, medians_along
 
 ERRORS_OF_DATA: Final = 4.0
-"""A dp rank that is longer in a step by more standard errors than that step's data give is slow itself."""
+"""A dp rank is slow itself if it is longer in a step by more standard errors than that step's data explain.
+"""
 
 OFTEN: Final = 0.2
-"""Share of the steps in which a worker is slow, where a single long microbatch would look like it."""
+"""Share of the steps in which a worker must be slow where a single long microbatch would look the same."""
 
 
 class Workers(NamedTuple):
@@ -147,7 +148,7 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
 
 
 ENOUGH_DP_RANKS: Final = 6
-"""With fewer dp ranks their scatter says nothing about what is healthy."""
+"""With fewer dp ranks, their scatter says nothing about what is healthy."""
 
 ENOUGH_STEPS: Final = 10
 ENOUGH_PEERS: Final = 3
@@ -157,7 +158,7 @@ MOST_OF_SEEN: Final = 2.0
 LEAST_WORKER: Final = 0.015
 LEAST_DP_RANK: Final = 0.03
 ERRORS_OF_DP_RANK: Final = 3.5
-"""Log of the least factor, and standard errors, by which a dp rank is slow and not unlucky in its data."""
+"""Log of the least factor, and standard errors, from which a dp rank is slow and not unlucky in its data."""
 
 
 def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_stage: bool) -> Floats:

@@ -14,7 +14,7 @@ from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
 from udfs.kernel.selection import median_of_all
 
 MOST_SIGMAS: Final = 4.0
-"""Errors of measurement beyond are misfits of the work, not noise."""
+"""Larger measurement errors are misfits of the work, not noise."""
 
 
 class Works(NamedTuple):

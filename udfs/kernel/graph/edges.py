@@ -9,7 +9,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.graph.graph import Cell, Layout, Meetings, StageProgram, TraceDefectError, op_ref
 
 Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""Ops, and for each of them an op that waits for it; ranges where they follow each other."""
+"""Ops, and for each of them an op that waits for it; ranges where they are consecutive."""
 
 
 @dataclass

@@ -123,11 +123,12 @@ ReplayNode: TypeAlias = tuple[
 ]
 """Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
 
-across_dp    : the ops meet on all dp lanes.
-sources      : what any of the ops waits for.
-source_slots : for each source the slot that its end stands in.
-op_slots     : each op and the slot for its end; in use until nothing waits for the op any more.
-A plain tuple, because a graph has thousands and makes them for every job.
+across_dp : the ops meet on all dp lanes. sources : ops that any of the ops waits for. source_slots : for
+
+each source the slot of its end. op_slots : each op and the slot for its end; in use until no op waits for it
+
+any more.
+A plain tuple, because a graph has thousands of them and every job makes them anew.
 """
 
 

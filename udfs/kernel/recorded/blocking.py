@@ -16,29 +16,31 @@ from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 
 LEAST_DISCREPANCY: Final = 1e-5
-"""Nothing is tried where the replay is nearer to the record than this share of the step time."""
+"""Nothing is tried if the replay is nearer to the record than this share of the step time."""
 
 NOTABLE: Final = 0.005
-"""From this discrepancy on step times show whether transfers block; below it, when ops begin does."""
+"""From this discrepancy on, step times show whether transfers block; below it, the starts of ops do."""
 
 NO_WORSE: Final = 1e-5
-"""By this share of the step time the replay may then get further from the record."""
+"""The replay may then move away from the record by at most this share of the step time."""
 
 LEAST_GAIN: Final = 0.004
-"""By so much of the step time blocking transfers must bring the replay closer to the record."""
+"""Blocking transfers must bring the replay closer to the record by this share of the step time."""
 
 LITTLE_MORE: Final = 2.0
-"""Of a discrepancy up to this multiple of the least gain nearly all would have to go: a bound on what is left
-mostly says enough, and is looked at before a single step is tried."""
+"""If the discrepancy is up to this multiple of the least gain, nearly all of it would have to go: a bound on
+the rest usually decides, and is computed before a single step is tried."""
 
 MOST_LEFT: Final = 0.75
-"""At most this share of the discrepancy may be left: what blocking hardly explains has another reason."""
+"""At most this share of the discrepancy may be left: a discrepancy that blocking hardly explains has another
+reason."""
 
 ROUNDING: Final = 1e-9
-"""Part of a step by which replays that would be equal may differ."""
+"""Part of a step by which equal replays may differ."""
 
 FAR: Final = 2.0
-"""Steps that are this many times as far from the record as the median step may show what others do not."""
+"""Steps that are this many times as far from the record as the median step may show waits that others do not.
+"""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
@@ -122,7 +124,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def _is_shown(sample: Sample, found: BlockingFound) -> bool:
-    """Whether the record shows that transfers block: by step times, or by when ops begin."""
+    """Whether the record shows that transfers block: by step times, or by the starts of ops."""
     gain = found.nonblocking - found.blocking
     if found.nonblocking >= NOTABLE:
         return gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * found.nonblocking
@@ -171,7 +173,7 @@ def _tried(
 
 
 def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
-    """Lay out the steps of which blocking may be found; none where it surely is not.
+    """Lay out the steps in which blocking may be found; none if it is surely absent.
 
     Their times and meetings are the same, whatever blocks.
     """
@@ -193,7 +195,7 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
 
 
 def _may_be_seen(sample: Sample) -> bool:
-    """Whether a middle step shows waits, which is far cheaper to ask than all steps: most show none."""
+    """Whether a middle step shows waits, which is far cheaper to check than all steps: most show none."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
     types = types_that_may(plain)
@@ -207,7 +209,7 @@ def _may_be_seen(sample: Sample) -> bool:
 
 
 def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
-    """Whether no choice of types can bring the replay so near to the record that they are taken to block.
+    """Whether no choice of types can bring the replay near enough to the record to count as blocking.
 
     Sends that are eager may: they take as long as recorded, which no bound holds for.
 

@@ -1,4 +1,4 @@
-"""Transfers issued in one call, of which the record does not show when the earlier ones were done."""
+"""Transfers issued in one call: the record does not show when the earlier ones were done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -12,11 +12,11 @@ from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import median_of_all
 
 CLEARLY: Final = 1.5
-"""A link that takes this multiple of another's time is the slower one, by more than chance."""
+"""A link whose transfers take this multiple of another's time is the slower one, by more than chance."""
 
 
 class Unknown(NamedTuple):
-    """Masks of where a call hides a transfer's own length; bool, shape (step, dp).
+    """Masks of transfers whose own length is hidden by a call; bool, shape (step, dp).
 
     is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
                 the transfer took no longer than its duration says.

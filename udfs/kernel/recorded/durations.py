@@ -14,7 +14,7 @@ from udfs.kernel.replay.replay import latest_of_dp_ranks
 CLAMP_S: Final = -10e-3
 """A transfer or launch delay at or below this [s] is not clock noise: it becomes 0 and is counted.
 
-Except for a send whose recv ran on the same clock: there it is a buffered send.
+The exception is a send whose recv ran on the same clock: there it is a buffered send.
 """
 
 NO_OP_TOLERANCE_S: Final = 50e-6

@@ -15,7 +15,7 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, ranked
 
 SAMPLED: Final = 9
-"""Transfers of a link that are looked at in a step: what they agree on does not hang on how many they are."""
+"""Transfers of a link that are sampled in a step: what they agree on does not depend on their number."""
 
 
 class Link(NamedTuple):

@@ -12,23 +12,24 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
 STEPS: Final = 8
-"""Steps that are looked at."""
+"""Most steps that are examined."""
 
 SCATTERED: Final = 5.0
 LEAST_S: Final = 1e-3
-"""A link is suspected that scatters this much more than the usual one, and by at least this [s]."""
+"""A link is suspected if its scatter exceeds the usual one by this factor, and by at least this [s]."""
 
 BETTER: Final = 0.3
-"""Exchanged, both links scatter at most this part of what they did."""
+"""After an exchange, the scatter of both links is at most this part of the scatter before."""
 
 FEW_RANKS: Final = 4
-"""Up to this number of dp ranks two are half, and the usual is no measure: every scattered link is tested."""
+"""Up to this number of dp ranks, two are half of them, and the usual link is no reference: every scattered
+link is tested."""
 
 MOST_SCATTERED: Final = 16
-"""Of more links than this that scatter, something else is wrong."""
+"""If more links than this scatter, something else is wrong."""
 
 Exchanged = tuple[int, int, int]
-"""(stage, dp_rank, dp_rank)."""
+"""Values: (stage, dp_rank, dp_rank)."""
 
 
 def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:

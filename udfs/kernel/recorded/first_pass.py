@@ -24,7 +24,8 @@ from udfs.kernel.replay.replay import step_times
 from udfs.kernel.swing import Computing, ComputingSums
 
 PROBED_OPS: Final = 50_000
-"""Of a larger sample one step is tried first: of a smaller one calls take longer than what they compute."""
+"""With a larger sample, one step is tried first: with a smaller one, function calls take longer than the
+computation."""
 
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
@@ -151,7 +152,7 @@ def read(
 
 
 _SHORTEST_S: Final = 1e-6
-"""Sums of shorter times are lost beside the times of day that they are differences of. [s]"""
+"""Sums of shorter times are lost in rounding: they are differences of times of day. [s]"""
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:

@@ -57,7 +57,7 @@ class LaidRows(NamedTuple):
     times_of: Callable[[Ints, Times], Ints]
 
     def some(self, rows: Ints, room: Times) -> "LaidRows":
-        """The same of some rows, ascending, without another search for the order of their ops.
+        """The same for some rows, ascending, without searching again for the order of their ops.
 
         As if they alone had been laid out: rows that share a program do so in any choice of them.
 

@@ -1,4 +1,4 @@
-"""Time in which all workers of a stage wait in a reduce-scatter that none of them entered late.
+"""Time in which all workers of a stage wait in a reduce-scatter that no worker entered late.
 
 A replay explains the time of a worker by its own ops. A worker that is slow within its reduce-scatter, in
 which all others then wait, looks like a slow network: the transfer begins when the last one starts it. Such
@@ -17,13 +17,13 @@ from udfs.kernel.graph.graph import OpGraph, as_index, once_per_graph
 from udfs.kernel.selection import medians_along
 
 LEAST_SHARE: Final = 0.05
-"""Of T_actual, beyond what is usual, from which on a step is counted."""
+"""A step counts from this share of T_actual on, beyond the usual time."""
 
 MOST_TIMES: Final = 4.0
 """This multiple of the usual is normal: gradients in four bytes, parameters in one, are gathered faster."""
 
 MOST_WAITING: Final = 0.4
-"""Usual share of T_actual where the job has nothing to compare with."""
+"""Usual share of T_actual if the job has nothing to compare with."""
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:

@@ -168,7 +168,7 @@ class _DenseRows(NamedTuple):
         return out
 
     def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
-        """Values of some ops in all rows, or in the first one if all rows agree in all they hold."""
+        """Values of some ops in all rows, or in the first row if all rows agree in everything."""
         if self.places is not None:
             by_row = values.reshape(len(self.rows), -1)
             if (by_row == by_row[0]).all():
@@ -223,7 +223,7 @@ class _DenseRows(NamedTuple):
         return LaidRows(*own, self.times_of)
 
     def times_of(self, rows: Ints, room: Times) -> Ints:
-        """Write the times of some rows, as they were recorded, to `room`; returns the ops' positions.
+        """Write the times of some rows, as recorded, to `room`; returns the ops' positions.
 
         rows : their places among `self.rows`.
         """

@@ -14,7 +14,7 @@ from udfs.kernel.swing import ComputingSums
 
 
 class Settled(NamedTuple):
-    """Figures kept of a block besides its durations.
+    """Figures stored for a block besides its durations.
 
     diagnosed : the same steps as the diagnosis replays them; None where it is not wanted.
     unknown   : transfers of calls whose own length is not recorded, as in CallTimes.

@@ -11,7 +11,7 @@ from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 OVERLAPPING: Final = 0.01
-"""Of a type that blocks, at most this share of the transfers overlaps a compute: clocks and odd records."""
+"""At most this share of the transfers of a blocking type overlaps a compute: clocks and odd records."""
 
 RESOLUTION_S: Final = 1e-6
 """Least overlap that shows: logs keep a tenth of that. [s]"""
@@ -20,7 +20,7 @@ LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
 
 AT_ONCE: Final = 0.99
-"""At least this share of the ops that waits postpone begins when the wait ends."""
+"""At least this share of the ops that a wait postpones begins when the wait ends."""
 
 
 def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ def _overlap(
 def begin_at_once(
     plain: Sequence[StepBlock], blocking: Sequence[StepBlock], least: int = LEAST_POSTPONED
 ) -> bool:
-    """Whether the record shows the waits of blocking transfers, whatever the step time says of them.
+    """Whether the record shows the waits of blocking transfers, independent of the step time.
 
     Asked are ops that could have begun earlier, by more than a clock's noise, had their worker not waited.
     If it waited, they begin as soon as it is done; if not, their starts hardly ever fall on that instant.

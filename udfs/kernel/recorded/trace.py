@@ -59,7 +59,7 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 """Graphs of a job that were built already, by their cells."""
 
 CACHED_GRAPHS: Final = 64
-"""Most graphs cached: a job runs for many days, and resembles others."""
+"""Most graphs that are cached: a job runs for many days, and resembles others."""
 
 MOST_CACHED_OPS: Final = 4096
 """Most ops of a graph that is cached."""

@@ -12,14 +12,14 @@ from udfs.kernel.arrays import Floats, Ints, Mask, common, sorted_by
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 SAME_S: Final = 1e-7
-"""Times closer than this are equal: logs keep a tenth of a microsecond. [s]"""
+"""Times closer than this are equal: logs store a tenth of a microsecond. [s]"""
 
 SAME_ROWS: Final = 0.95
-"""Ops that coincide in this share of the rows are one call in all of them; in the rest of it, in none."""
+"""Ops that coincide in this share of the rows are one call in all of them; otherwise in none."""
 
 
 Turns: TypeAlias = tuple[tuple[int, ...], ...]
-"""Ops in turn, those that go together together."""
+"""Ops in turn, with simultaneous ones together."""
 
 
 class WorkerOrder(NamedTuple):
@@ -120,7 +120,7 @@ class WorkerTurns:
 
     @cached_property
     def _moved(self) -> list[bool]:
-        """Whether each op is no transfer that never moved data."""
+        """Whether each op is anything but a transfer that never moved data."""
         moved: list[bool] = np.logical_not(self.no_ops.all(axis=1)).tolist()
         return moved
 

@@ -24,10 +24,10 @@ ALL: Final = -1
 COMMUNICATION: Final = tuple(each for each in range(ot.COUNT) if each not in ot.AVERAGED)
 
 STREAM_OF: Final = {ot.GRADS_REDUCE_SCATTER: ot.PARAMS_ALL_GATHER}
-"""A worker runs ops of one type in turn; ops of these types too."""
+"""A worker runs ops of one type in turn; it runs ops of these types in turn, too."""
 
 Kind: TypeAlias = tuple[int, int]
-"""Type group and stage of communication ops; a scenario has them too, ALL where it has any."""
+"""Type group and stage of communication ops; a scenario has them too, with ALL for any."""
 
 
 def has(scenario: Kind, kind: Kind) -> bool:
@@ -113,7 +113,7 @@ def _sums(graph: OpGraph) -> _Sums:
 
 
 RECORDED: Final = 0
-"""Row in which every op is as recorded; behind it one for each set of ops that is taken away."""
+"""Row in which every op is as recorded; after it, one row for each set of ops that is removed."""
 
 
 class ExposedTimes(NamedTuple):

@@ -34,7 +34,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
         "stage-median": Ideal(within_stage=True, has_means=False),
     }
 )
-"""By the names that settings and job_slowdown have for them (model, section 7)."""
+"""Ideals by their names in settings and job_slowdown (model, section 7)."""
 
 
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:

@@ -20,7 +20,8 @@ from udfs.kernel.replay.stacked import ScenarioTimes
 from udfs.kernel.replay.timeline import replayed_timeline
 
 STACKED_VALUES: Final = 20_000_000
-"""Numbers in one stack of scenarios: 160 MB, so that a job whose dp ranks disagree fits a worker's memory."""
+"""Numbers in one stack of scenarios: 160 MB, so that a job whose dp ranks disagree fits in a worker's memory.
+"""
 
 
 def op_stages(graph: OpGraph) -> Ints:
@@ -121,7 +122,7 @@ def replay_changes(
              time, so that no slowdown is defined.
     """
     if factor is not None and not (isfinite(factor) and factor >= 0.0):
-        raise ValueError(f"factor is {factor}, wanted a finite number from 0 on")
+        raise ValueError(f"factor is {factor}, but must be a finite number >= 0")
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
     step_s, ops = [], []
     for block, of_scenarios in zip(recorded.blocks, masks, strict=True):

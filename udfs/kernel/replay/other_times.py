@@ -18,12 +18,12 @@ from udfs.kernel.replay.masked import STACKED_VALUES, op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
 _PLACES: Final = 2**20
-"""More than there are stages or dp ranks."""
+"""Larger than any number of stages or dp ranks."""
 _CHUNKS: Final = 2**12
 
 
 class Match(Enum):
-    """Which attributes must agree for ops of two runs to be compared."""
+    """Attributes that must agree for ops of two runs to be compared."""
 
     WORKERS = "op type, chunk, stage and dp rank"
     STAGES = "op type, chunk and stage"

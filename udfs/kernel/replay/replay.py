@@ -15,7 +15,8 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 
 VERY_FEW_DP_RANKS: Final = 4
 FEW_DP_RANKS: Final = 8
-"""Up to this many, comparing whole columns beats reducing row by row; of very few, where they lie."""
+"""Up to this many columns, comparing them whole is faster than reducing row by row; with very few, without a
+copy."""
 
 NO_OP: Final = -1
 NOTHING_LATE: Final[Mapping[int, Floats]] = {}

@@ -20,14 +20,14 @@ TYPE_GROUP: Final = tuple(
     {ot.FORWARD_RECV: ot.FORWARD_SEND, ot.BACKWARD_RECV: ot.BACKWARD_SEND}.get(op_type, op_type)
     for op_type in range(ot.COUNT)
 )
-"""Op types replayed as one: send and recv of a direction stand under their send."""
+"""Op types replayed as one: send and recv of a direction are listed under their send."""
 
 EVERYTHING: Final = 0
 """Row of the scenario in which every op is recorded."""
 
 
 MOST_GROWTHS: Final = 16
-"""In how many places along the graph rows begin to have lanes, at most: each costs a pass over live ends."""
+"""Most places along the graph at which rows begin to have lanes: each costs a pass over live ends."""
 
 
 class Replicas(NamedTuple):

@@ -49,7 +49,7 @@ def replay_scenarios(
 
 
 class _Stack(Rows):
-    """State of a stacked replay; rows without lanes so far are ideal."""
+    """State of a stacked replay; rows that have no lanes yet are ideal."""
 
     def __init__(self, graph: OpGraph, plan: ScenarioRows, duration_s: Floats, ideal_of_op: Floats) -> None:
         self.plan = plan

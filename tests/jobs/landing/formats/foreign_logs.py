@@ -1,4 +1,4 @@
-"""Logs of other tools as tests read them: without a landing, rows and all that was left out."""
+"""Logs of other tools as tests read them: without a landing, rows and counts of what was left out."""
 
 import io
 import json
@@ -21,7 +21,7 @@ LOGS = PROJECT / "tests" / "data" / "logs"
 
 
 class Read(NamedTuple):
-    """What a run's files hold."""
+    """Contents of a run's files."""
 
     run: ForeignRun
     parts: list[Part]

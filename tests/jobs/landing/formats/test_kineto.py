@@ -99,11 +99,11 @@ def test_a_pipeline_of_one_replica_reduces_nothing() -> None:
 
 
 Launched = tuple[str, int, Mapping[str, object] | None]
-"""A kernel's name, the thread that launches it, and what NCCL says."""
+"""A kernel's name, the thread that launches it, and NCCL's attributes."""
 
 
 def one_step(*kernels: Launched) -> Trace:
-    """One rank of two in one step: kernels of 10 us, in turn."""
+    """One rank of two in one step: kernels of 10 us, one after the other."""
     trace = Trace(0, 2, {"default_pg": range(2)})
     trace.span("ProfilerStep#7", 100.0, 200.0)
     for number, (name, thread, args) in enumerate(kernels):
@@ -154,7 +154,7 @@ STEPS: Final[dict[str, tuple[list[Launched], list[tuple[str, int, int]], dict[st
         ],
         {"all-to-all without a place": 1},
     ),
-    "a step that begins amid its backward pass": (
+    "a step that begins within its backward pass": (
         [BACKWARD, FORWARD, BACKWARD, REDUCE],
         [],
         {"steps without a whole pass": 1},

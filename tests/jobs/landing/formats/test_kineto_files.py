@@ -51,7 +51,7 @@ def test_several_windows_of_a_rank_come_together_by_step() -> None:
     assert rows["step"].to_pylist() == [5, 6, 7, 8]
 
 
-LACKS = "rank 1, step 5: 1 collectives of another rank are not there, 0 are there that it has not"
+LACKS = "rank 1, step 5: 1 collectives of another rank are missing, 0 have no counterpart there"
 
 
 @pytest.mark.parametrize(

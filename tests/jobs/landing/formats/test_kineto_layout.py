@@ -1,4 +1,4 @@
-"""Whose a trace of torch.profiler is, and which are refused."""
+"""Ranks of torch.profiler traces, and which traces are refused."""
 
 import json
 import re
@@ -72,9 +72,21 @@ def test_rank_and_size_come_from_name_and_manifest_where_a_trace_has_none(name: 
 @pytest.mark.parametrize(
     ("name", "manifest", "reason"),
     [
-        ("pp_rank1.json", {"dp_size": 3, "world_size": 3}, "does not say its rank, nor does its file's name"),
-        ("rank1_rank2.json", {"dp_size": 3, "world_size": 3}, "does not say its rank"),
-        ("frank1.json", {"dp_size": 3, "world_size": 3}, "does not say its rank"),
+        (
+            "pp_rank1.json",
+            {"dp_size": 3, "world_size": 3},
+            "neither a trace nor its file's name states the rank",
+        ),
+        (
+            "rank1_rank2.json",
+            {"dp_size": 3, "world_size": 3},
+            "neither a trace nor its file's name states the rank",
+        ),
+        (
+            "frank1.json",
+            {"dp_size": 3, "world_size": 3},
+            "neither a trace nor its file's name states the rank",
+        ),
         ("rank1.json", {}, "how many ranks the job has. Write world_size and dp_size.*job.json"),
         ("rank3.json", {"dp_size": 3, "world_size": 3}, "of rank 3, beyond the 3 ranks"),
     ],
@@ -154,7 +166,7 @@ def without_group_of_collectives(trace: dict[str, Any]) -> None:
         (lambda: data_parallel(drop("ProfilerStep")), {}, "no ProfilerStep.*prof.step"),
         (lambda: data_parallel(drop("cudaLaunch")), {}, "no kernel with its launch.*ProfilerActivity"),
         (lambda: data_parallel(drop("autograd")), {}, "no backward pass.*CUDA graphs"),
-        (lambda: data_parallel(lambda trace: trace.pop("distributedInfo")), {}, "not say how many ranks"),
+        (lambda: data_parallel(lambda trace: trace.pop("distributedInfo")), {}, "not state how many ranks"),
         (lambda: without_groups(data_parallel(lambda trace: None)), {}, "the layout is unknown.*job.json"),
         (lambda: data_parallel(lambda trace: None), {"pp_size": 2}, "do not make up the 3 ranks"),
         (lambda: data_parallel(lambda trace: None), {"pp_size": 3}, "a pipeline without PP: annotations"),

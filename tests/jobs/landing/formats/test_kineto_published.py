@@ -1,4 +1,4 @@
-"""Published traces of torch.profiler: what the simulator says of them, and who came last."""
+"""Published traces of torch.profiler: the simulator's results, and which rank came last."""
 
 import gzip
 import tarfile

@@ -140,7 +140,7 @@ def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None
 
 
 def test_defects_are_named_up_to_a_length() -> None:
-    """Fifty thousand wrong pairs were once a detail of megabytes, in the row of jobs of each unit."""
+    """Fifty thousand wrong pairs once made a detail of megabytes, in the row of jobs of each unit."""
     detail = parsed(iterations={f"x{number}": 0 for number in range(21)})["manifest_detail"]
     assert detail.count("not a step number") == 20
     assert detail.endswith("; and more iterations")

@@ -1,4 +1,4 @@
-"""MegaScan: a real job without transfers, and the branch with them as its files are described."""
+"""MegaScan: a real job without transfers, and the branch with them as described."""
 
 import gzip
 from collections import defaultdict

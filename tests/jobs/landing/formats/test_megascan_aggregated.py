@@ -25,7 +25,7 @@ def iterations_of(log: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def aggregate(files: dict[str, bytes], first: int = 0) -> list[dict[str, Any]]:
-    """As the tool does: iterations on one time line, an event of its own at the beginning of each."""
+    """An aggregate as the tool writes it: one time line, with an event at each iteration's beginning."""
     events, zero_ns = [], 0
     logs = {int(re.findall(r"pipeline-(\d+)", name)[0]): json.loads(text) for name, text in files.items()}
     by_stage = {stage: iterations_of(log) for stage, log in logs.items()}

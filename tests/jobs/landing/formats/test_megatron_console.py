@@ -1,4 +1,4 @@
-"""What a Megatron job prints: step times, when they were long, and never a replay."""
+"""Output of a Megatron job: step times, when they were long, and never a replay."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ TIMERS = "(min, max) time across ranks (ms):\n    forward-backward ...: (700.1, 
 
 
 def line(step: int, elapsed_ms: float, clock: str = "", prefix: str = "") -> str:
-    """As Megatron's newer versions print it; older ones without the clock."""
+    """A line as Megatron's newer versions print it; older ones omit the clock."""
     stamp = f"[{clock}] " if clock else ""
     return (
         f"{prefix} {stamp}iteration {step:8d}/   50000 | consumed samples: {step * 64:12d} | elapsed time "
@@ -124,7 +124,7 @@ def test_ops_beside_a_console_count_and_the_console_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("unit", [" ", "iteration 1/ 1|", "[2026-01-05 08:00:00"])
 def test_what_a_few_bytes_of_gzip_repeat_is_read_once(tmp_path: Path, unit: str) -> None:
-    """Blanks took time by their square: 60 kB of gzip kept a task busy for an hour."""
+    """Time grew with the square of the blanks: 60 kB of gzip kept a task busy for an hour."""
     log = tmp_path / "train.log"
     log.write_text(f"{console([100.0] * 12)}\n iteration {unit * (8_000_000 // len(unit))}")
     code = (

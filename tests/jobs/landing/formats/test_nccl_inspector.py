@@ -1,4 +1,4 @@
-"""NCCL Inspector's logs: who came last."""
+"""NCCL Inspector's logs: which rank came last."""
 
 import io
 import json
@@ -89,7 +89,10 @@ def test_times_of_the_host_are_no_evidence() -> None:
     sends = b'{"header": {"id": "0x1", "rank": 0, "n_ranks": 2}, "p2p_perf": {"p2p": "Send"}}\n'
     found = read(line(0, 1, 500, source=host) + sends, line(1, 1, 300, source=host))
     assert found.arrivals.num_rows == 0
-    assert found.left_out == {"collectives that no kernel has timed": 2, "lines of single sends and recvs": 1}
+    assert found.left_out == {
+        "collectives that were not timed by a kernel": 2,
+        "lines of single sends and recvs": 1,
+    }
 
 
 def test_a_bad_line_loses_itself_alone() -> None:
@@ -119,7 +122,7 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
 
 
 ONE = Attendance("world", 1, 0, 2, 100.0)
-IMPOSSIBLE = {"collectives of a single rank, or with numbers that cannot be": 1}
+IMPOSSIBLE = {"collectives of a single rank, or with impossible numbers": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Logs of tools that no replay can be made of are named, and what to switch on instead."""
+"""Logs of tools that cannot be replayed are named, with what to switch on instead."""
 
 import pickle
 from typing import Any
@@ -37,7 +37,7 @@ OTHERS = {
     "rocprof": b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}, "buffer_records": {}}]}',
     "rocprof: kernels": b'{"traceEvents":[{"ph":"X","name":"k","args":{"BeginNs":"17","EndNs":"19"}}]}',
 }
-"""As their sources describe them: recorded by profilers that give no op of a step."""
+"""Logs as their sources describe them: recorded by profilers that give no op of a step."""
 
 
 @pytest.mark.parametrize("tool", OTHERS)

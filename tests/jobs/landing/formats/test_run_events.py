@@ -1,4 +1,4 @@
-"""Events of a run: what one line is, what a file costs, and that nothing else of the unit sees them."""
+"""Events of a run: single lines, the cost of a file, and that nothing else of the unit reads them."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Timelines in the Trace Event Format: the published figures, and what is bad in one."""
+"""Timelines in the Trace Event Format: the published figures, and bad events."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ EXACT = 2e-7
 """Relative: the files hold float32."""
 
 SHARE = 2e-8
-"""Absolute, of shares: ratios of differences of such numbers."""
+"""Absolute, for shares: ratios of differences of such numbers."""
 
 
 def thread(tid: int, name: str, pid: int = 0) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_st_gives_the_published_figures_to_float32() -> None:
 
 
 def test_se_gives_the_published_figures_over_the_published_steps(published_traces: Path) -> None:
-    """The timeline has two steps more than the trace that the figures are of.
+    """The timeline has two steps more than the trace of the published figures.
 
     M_W is 6e-7 off, relative, for the float32 of the file: its computes are the trace's to the last bit; ops
     that meet begin up to 1.07 us beside the latest start of the trace, which is one step of float32 at 11 s.

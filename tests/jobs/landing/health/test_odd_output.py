@@ -1,4 +1,4 @@
-"""Output that no tool writes is events or left out: converters end in nothing but their own error."""
+"""Output that no tool writes becomes events or is left out: converters fail only with their own error."""
 
 import json
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def _node(**condition: object) -> dict[str, Any]:
 def test_odd_output_is_events_or_left_out(
     source: str, output: str | dict[str, Any], wanted: int, left_out: int
 ) -> None:
-    """Lists for names, years that are none, endless numbers, and lines of which finding out took hours."""
+    """Lists for names, impossible years, endless numbers, and lines that took hours to parse."""
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     columns = COLUMNS | ({"value": "Level"} if "nan" in text else {})
     given = Given(

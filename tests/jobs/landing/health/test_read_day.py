@@ -1,4 +1,4 @@
-"""Health of hosts: what one line is, how events fold into spans, and a day's files beside its runs."""
+"""Health of hosts: single lines, how events fold into spans, and a day's files beside its runs."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ def test_a_bad_line_has_its_reason(defect: str) -> None:
 
 @pytest.mark.parametrize("day", [date.min, date.max])
 def test_a_folder_of_the_first_or_last_day_has_rejects(day: date) -> None:
-    with pytest.raises(LineError, match="as the folder says"):
+    with pytest.raises(LineError, match="but the folder is of"):
         read_event(text(GOOD), day, Bounds())
 
 

@@ -1,4 +1,4 @@
-"""Converters of other tools' output, on samples and documented forms; each names where its sample is from.
+"""Converters of other tools' output, on samples and documented forms; each names its sample's source.
 
 Nothing here was run on the tools themselves: forms were read, values that grow are added.
 """
@@ -128,7 +128,7 @@ TAKEN = datetime(2026, 1, 5, 23, tzinfo=UTC)
 
 
 def found(source: str, text: str, given: dict[str, Any]) -> tuple[Found, dict[str, int]]:
-    """What a converter makes of a text: host, component, index, check, state, severity; and what it left out.
+    """Events of a converter for a text: host, component, index, check, state, severity; and what it left out.
 
     Every line of it must be one that the landing's reader takes.
     """
@@ -250,16 +250,16 @@ def test_every_tool_has_a_case() -> None:
         ),
         ("perfquery", PERFQUERY.format(minute=0, symbols=0) * 2, {}, "--host"),
         ("perfquery", "SymbolErrorCounter:..............15", {}, "# Port counters"),
-        ("dcgm", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="a"} 139 1767622920000000000', {}, "no time"),
+        ("dcgm", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="a"} 139 1767622920000000000', {}, "not a time"),
         ("nvsentinel", "{", {}, "not JSON"),
         ("npd", "[1]", {}, "not a JSON object"),
         ("csv", CSV, {}, "[health.csv]"),
         ("csv", CSV, {"columns": COLUMNS | {"check": "Alert"}}, "no column 'Alert'"),
-        ("sinfo", "r  u  2026-01-05T08:03:07 node[1-x]", {}, "no list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 node[1-x]", {}, "not a list of nodes"),
         ("sinfo", "r  u  2026-01-05T08:03:07 node[1-99999999]", {}, "more than"),
-        ("sinfo", f"r  u  2026-01-05T08:03:07 node[0-{10**26}]", {}, "no list of nodes"),
-        ("sinfo", "r  u  2026-01-05T08:03:07 node[" + "1" * 5_000 + "]", {}, "no list of nodes"),
-        ("sinfo", "r  u  2026-01-05T08:03:07 node[1-3", {}, "no list of nodes"),
+        ("sinfo", f"r  u  2026-01-05T08:03:07 node[0-{10**26}]", {}, "not a list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 node[" + "1" * 5_000 + "]", {}, "not a list of nodes"),
+        ("sinfo", "r  u  2026-01-05T08:03:07 node[1-3", {}, "not a list of nodes"),
         ("sinfo", "r  u  2026-01-05T08:03:07 " + "n" * 1_001, {}, "long names"),
         ("csv", "Timestamp\n" + "x" * 200_000, {"columns": dict.fromkeys(COLUMNS, "Timestamp")}, "no CSV"),
     ],

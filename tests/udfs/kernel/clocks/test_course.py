@@ -1,4 +1,4 @@
-"""Courses of clocks drawn by hand: an offset, a drift, a jump, and what is none of these."""
+"""Courses of clocks made by hand: an offset, a drift, a jump, and changes that are none of these."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_a_clock_set_after_the_first_step_of_a_burst_is_not_taken_for_a_drift() 
 
 
 def test_one_clock_that_is_set_makes_no_other_drift() -> None:
-    """Against their mean, five of six clocks leap by a sixth: of 12 short steps a line fits most of that."""
+    """Against their mean, five of six clocks leap by a sixth: over 12 short steps a line fits most."""
     time_s = 0.5 * np.arange(12.0)
     own_s = np.zeros((6, 12))
     own_s[2, 6:] = -0.05

@@ -1,4 +1,4 @@
-"""Clocks from differences: through a graph, against a tie that is wrong, in parts, and by two ways alike."""
+"""Clocks from differences: through a graph, against a wrong tie, in parts, and by two equal ways."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_members_of_a_collective_meet_at_its_true_time() -> None:
 
 
 def test_a_tie_that_the_others_contradict_is_doubted() -> None:
-    """A link that is late one way looks like a clock, until the collectives say otherwise."""
+    """A link that is late in one direction looks like a clock, until the collectives show otherwise."""
     pairs = ((0, 1), (1, 2), (2, 3), *((hub, clock) for hub in (4, 5) for clock in range(4)))
     found = join(ties(*pairs, off_s={1: 0.005}), 4, TIME_S)
     assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=5e-5)
@@ -51,7 +51,7 @@ def test_parts_that_nothing_joins() -> None:
 
 
 def test_steps_that_lack_a_tie() -> None:
-    """Without the second link half of the chain is not known in these steps; the rest stays where it was."""
+    """Without the second link half of the chain is not known in these steps; the rest does not move."""
     some = ties((0, 1), (1, 2), (2, 3))
     some.apart_s[1, :4] = np.nan
     found = join(some, 4, TIME_S)
@@ -62,7 +62,7 @@ def test_steps_that_lack_a_tie() -> None:
 
 @pytest.mark.parametrize("step", [0, 5, STEPS - 1])
 def test_a_step_in_which_ties_disagree_shows_no_clock(step: int) -> None:
-    """A process wakes up late once: a collective that it ends then says so, its link does not."""
+    """A process wakes up late once: a collective that it ends then shows it, its link does not."""
     some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
     some.apart_s[6, step] += 0.005
     found = join(some, 4, TIME_S)

@@ -1,4 +1,4 @@
-"""What tests of the diagnosis share: generated jobs with their truth, and what is said about them."""
+"""Shared by tests of the diagnosis: generated jobs with their truth, and their diagnosis."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +24,7 @@ WORKLOAD: Final = Workload(forward_s=0.05, launch_s=5e-6, noise=0.005)
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """What was said about a generated job, and what is so.
+    """The diagnosis of a generated job, and the truth.
 
     rows   : of job_causes, by cause.
     true   : truth by cause, share of T_actual.
@@ -37,7 +37,7 @@ class Diagnosed:
 
     @property
     def labels(self) -> list[str]:
-        """Causes that were said to hold, unexplained time among them."""
+        """Causes that hold by the diagnosis, unexplained time among them."""
         return [name for name, row in self.rows.items() if row["is_cause"]]
 
     @property
@@ -46,7 +46,7 @@ class Diagnosed:
         return flags_of(self.rows)
 
     def workers(self, cause: str) -> set[tuple[int | None, int | None]]:
-        """Culprits of a cause as (dp_rank, pp_rank), the workers of a host each by itself."""
+        """Culprits of a cause as (dp_rank, pp_rank), the workers of a host one by one."""
         return {
             (each["dp_rank"], each["pp_rank"])
             for culprit in self.rows[cause]["culprits"]
@@ -61,7 +61,7 @@ def diagnosed(
     workload: Workload = WORKLOAD,
     hosts: tuple[str, ...] = (),
 ) -> Diagnosed:
-    """Generate a job and look for its causes."""
+    """Generate a job and diagnose its causes."""
     simulation = Simulation(JobPlan(shape, mechanisms, seed, JobIdentity(hosts=hosts), workload))
     job = recorded_job(simulation)
     truth = true_savings(simulation)

@@ -1,4 +1,4 @@
-"""Generated jobs as the kernel sees them."""
+"""Generated jobs as kernel inputs."""
 
 from typing import NamedTuple
 
@@ -25,11 +25,11 @@ class Job(NamedTuple):
     layout: Layout
 
     def analysed(self) -> WhatIf:
-        """All that the kernel finds."""
+        """Everything that the kernel finds."""
         return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
-        """What the diagnosis starts from."""
+        """Input of the diagnosis."""
         recorded = read(self.rows, self.layout, OPS_TOGETHER, diagnosed=True)
         return [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
 
@@ -40,7 +40,7 @@ def job_of(job: GeneratedJob) -> Job:
 
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
-    """All that is found before anything is fixed."""
+    """Everything that is found before any cause is fixed."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
     return Found.of(diagnosis.Job(layout, known, 1.0, 1.0, {}), blocks)
 

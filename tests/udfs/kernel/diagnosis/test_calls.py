@@ -45,7 +45,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_whose_peer_came_last_is_free_for_the_others() -> None:
-    """The send's peer was there at 2.5 s, the recv's at 1: of the recv it is not known what it took."""
+    """The send's peer was there at 2.5 s, the recv's at 1: how long the recv took is not known."""
     calls = find_calls(DRAWN, *times(2))
     assert {op: free.all() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
     assert {op: free.any() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}

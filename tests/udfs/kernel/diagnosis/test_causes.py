@@ -1,4 +1,4 @@
-"""One mechanism at a time, and what is easily mistaken for another: what is said against what is so."""
+"""One mechanism at a time, and others that are easily mistaken for it: the diagnosis against the truth."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,7 @@ from jobs.synthetic.shape import JobShape
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
 
 NEAR: Final = 0.005
-"""Of the true saving; and twice as much may be claimed of a cause that is not there, as a share of T."""
+"""Tolerance as a part of the true saving; twice that may be claimed for an absent cause, as a share of T."""
 
 UNEVEN_DATA: Final = PackedSequences(token_limit=32768, median_tokens=2000, spread=1.2)
 SHAPES: Final = {"usual": USUAL, "virtual": VIRTUAL, "overlapped": OVERLAPPED}
@@ -44,7 +44,7 @@ def shapes(name: str) -> pytest.MarkDecorator:
 
 
 def assert_alone(shape: JobShape, mechanism: Mechanism) -> None:
-    """Its cause is labelled and nothing else, its saving is the truth, and no innocent worker is named."""
+    """The cause is labelled and nothing else, its saving is the truth, and no innocent worker is named."""
     found = diagnosed(shape, mechanism)
     cause = mechanism.cause or ""
     assert found.labels == [cause]
@@ -133,7 +133,7 @@ def test_a_late_peer_in_a_call_is_no_slow_transfer(shape: JobShape, mechanism: M
 
 @shapes("shape")
 def test_a_loss_layer_with_uneven_data_is_no_slow_worker(shape: JobShape) -> None:
-    """Beside the constant of the loss layer light microbatches of the last stage look slow."""
+    """Light microbatches of the last stage look slow beside the constant of the loss layer."""
     found = diagnosed(shape, LossLayer(0.05, 0.08), UNEVEN_DATA)
     assert found.labels == ["stage_imbalance", "data_imbalance"]
     assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(0.0, abs=NEAR)

@@ -1,4 +1,4 @@
-"""Who is to blame, and for how much, on times lost that are written by hand."""
+"""Culprits and their losses, on times lost that are written by hand."""
 
 import numpy as np
 import pytest

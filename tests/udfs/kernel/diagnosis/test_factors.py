@@ -1,4 +1,4 @@
-"""Factors of compute durations: they give the times back, and are those that a tensor was made of."""
+"""Factors of compute durations: they reproduce the times, and equal those that a tensor was made from."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None:
-    """As long as it is beyond its work, and no other worker's."""
+    """Exactly its excess beyond its work, and no other worker's."""
     times_s, _ = drawn()
     wanted_s = np.zeros(SHAPE)
     wanted_s[2, direction, 0, 3, 5, 1] = 4.0
@@ -62,7 +62,7 @@ def test_without_long_computes_there_is_no_array_of_pauses() -> None:
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
-    """Stages that differ, data that do, and noise."""
+    """Computes with stages that differ, data that differ, and noise."""
     rng = np.random.default_rng(5)
     work_s, weight = drawn()
     workers = Workers(
@@ -82,7 +82,7 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
-    """Of each stage, direction and chunk where data are balanced, of each direction where stages are."""
+    """The sum stays by stage, direction and chunk if data are balanced, by direction if stages are."""
     factors = uneven(is_real=is_real)
     before = factors.work_s.copy(), factors.noise.copy()
     as_is_s, data_s, stage_s, both_s = works(factors)
@@ -109,7 +109,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
 
 
 def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
-    """A loss layer takes a constant: left out, its light microbatches would look too light."""
+    """A loss layer takes a constant: without it, its light microbatches would look too light."""
     times_s, _ = drawn()
     times_s[2] += 1.0
     long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)

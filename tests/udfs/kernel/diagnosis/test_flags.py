@@ -1,4 +1,4 @@
-"""Every flag on a job that must have it, and not on one that differs in what the flag is about."""
+"""Every flag on a job that must have it, and not on one that differs in the flagged property."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,12 +41,12 @@ class Case(NamedTuple):
 
 
 ALL_CAUSES: Final = [code for code, name in enumerate(CAUSES) if name not in LOGGED_CAUSES]
-"""Of a log that records nothing beyond the usual."""
+"""A log that records nothing beyond the usual."""
 ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
 COLLECTIVES: Final = frozenset(
     {"params-all-gather", "grads-reduce-scatter", "embedding-grads-all-reduce", "optimizer-clip-main-grad"}
 )
-"""Without them nothing joins the clocks of replicas on several hosts."""
+"""Without these collectives nothing joins the clocks of replicas on several hosts."""
 QUICK_COLLECTIVES: Final = replace(WORKLOAD, usual_s={**WORKLOAD.usual_s, **dict.fromkeys(COLLECTIVES, 1e-5)})
 ONE_REPLICA: Final = replace(USUAL, dp_size=1)
 SLOW: Final = [WeakGpu(0, 1, 1.3)]
@@ -57,7 +57,7 @@ NINE_SLOW: Final = [
     WeakGpu((stage + place) % 4, stage, 1.3, 0.3)
     for place, stage in [*((place, stage) for place in range(2) for stage in range(4)), (2, 0)]
 ]
-"""Of sixteen workers; the nine each at moments of its own."""
+"""Nine of sixteen workers, each slow at different moments."""
 EVERY_HOST: Final = [SickHost(f"node-000{host}", 1.4, window=Window(6)) for host in range(2)]
 TWO_TYPES: Final = {"H100": (1.0, 1.0), "A100": (1.4, 1.4)}
 FOUR_OF_EIGHT: Final = {f"node-{number:04d}": "H100" if number % 2 else "A100" for number in range(8)}
@@ -153,7 +153,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """Which is the better guess, and flagged as one."""
+    """The better of both guesses is named, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck
@@ -164,7 +164,7 @@ def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_work
 
 
 def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
-    """They are corrected, so that nothing is left to flag."""
+    """The clocks are corrected, so that nothing is left to flag."""
     found = diagnosed(USUAL, ClockSkew(0.02))
     assert "clock_skew" not in found.flags.values()
     assert found.labels == []

@@ -1,4 +1,4 @@
-"""Unlike GPUs: what of slow workers their type explains, and what it does not."""
+"""Different GPUs: the part of slow workers that their type explains, and the part that it does not."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,7 +25,7 @@ SHAPES: Final = {
 
 
 def types_of(shape: JobShape, *slower: tuple[int, int], name: str = "A100") -> dict[str, str]:
-    """Types of the hosts where some workers, (dp_rank, pp_rank), are on another type than H100."""
+    """Types of the hosts if some workers, (dp_rank, pp_rank), are on another type than H100."""
     return {
         f"node-{number:04d}": name if cell in slower else "H100" for number, cell in enumerate(shape.cells)
     }

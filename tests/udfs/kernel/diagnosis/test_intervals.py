@@ -1,4 +1,4 @@
-"""Half widths of intervals: how often they hold the day's truth, and what they are of."""
+"""Half widths of intervals: how often they hold the day's truth, and their parts."""
 
 from typing import Final
 
@@ -51,7 +51,7 @@ def test_few_steps_are_enough_where_all_lose_about_as_much(logged: list[int]) ->
 
 
 def test_what_begins_within_a_day_is_known_better_from_even_steps() -> None:
-    """Steps at random may miss either side: they say so."""
+    """Random samples of steps may miss either side: the intervals say so."""
     rng = np.random.default_rng(2)
     saved = np.where(np.arange(STEPS) >= 150, 2.0, 0.0) * np.ones((1, 1)) + rng.normal(0, 0.05, (1, STEPS))
     actual_s = 10.0 + saved

@@ -17,7 +17,7 @@ from udfs.kernel.diagnosis.levels import (
 
 STAGES, KINDS, STEPS, DP_RANKS = 3, 2, 12, 4
 BASE: Final = np.log(np.array([[1.0, 2.0], [1.0, 2.0], [1.5, 2.5]]))
-"""Of stages and directions; the last stage has more work."""
+"""Times by stage and direction; the last stage has more work."""
 ERROR: Final = np.full(KINDS, 0.001)
 EVEN: Final = np.ones(STEPS, dtype=bool)
 ALONE: Final = np.arange(STAGES * DP_RANKS).reshape(STAGES, DP_RANKS)
@@ -54,7 +54,7 @@ def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Fl
 
 @pytest.mark.parametrize("first", [3, 6, 8])
 def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
-    """Three quiet steps of twelve say what the stage can do."""
+    """Three quiet steps of twelve show the stage's healthy level."""
     level[0, :, first:] += 0.3
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
@@ -71,7 +71,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """Three of four, always: their host's workers are no longer peers of the usual one."""
+    """With three of four workers slow always, their host's workers are no longer peers of the usual one."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -154,7 +154,7 @@ def test_too_few_workers_do_not_say_what_is_healthy() -> None:
 
 
 def test_few_healthy_workers_are_never_far_apart() -> None:
-    """Of three peers the closest two say little: without a bound no slow worker would stand out of them."""
+    """The closest two of three peers show little: without a bound no slow worker would stand out."""
     own = np.zeros((1, KINDS, STEPS, 4)) + np.array([0.0, 0.0, 0.02, 0.04])
     assert apart_when_healthy(own).tolist() == [MOST_APART_OF_FEW] * KINDS
 
@@ -169,7 +169,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 
 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
-    """Two of three stages are slow in half of the steps: the third says so, and is not fast elsewhere."""
+    """Two of three stages are slow in half of the steps: the third shows it, and is not fast elsewhere."""
     level[:2, :, ::2] += 0.4
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     assert not usual.common.any()
@@ -193,7 +193,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
-    """By too little for its quiet steps to be clearly faster than what is usual."""
+    """Slow by too little for its quiet steps to be clearly faster than usual."""
     level = level[:stages]
     grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
     shuffled = np.random.default_rng(3).permutation(STEPS)

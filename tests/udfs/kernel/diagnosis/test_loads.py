@@ -1,4 +1,4 @@
-"""Slow loads: what their fix saves, and what of late starts is none of theirs."""
+"""Slow loads: the saving of their fix, and late starts that they do not cause."""
 
 from dataclasses import replace
 from typing import Final
@@ -67,7 +67,7 @@ def test_loads_that_are_not_recorded_are_late_starts() -> None:
 
 @pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
 def test_the_fix_leaves_slow_loads_their_usual_time_and_others_as_they_are(name: str) -> None:
-    """Of loads that take 3 ms each but for three in ten, which take a second longer in the mean."""
+    """Loads that take 3 ms each, except for three in ten, which take a second longer in the mean."""
     steady = Workload(noise=0.0)
     job = job_of(generate_job(LAYOUTS[name], [SlowReads(1.0, 0.3)], seed=7, workload=steady))
     blocks, usual_s = job.blocks(), USUAL_S["data-load"]

@@ -102,7 +102,7 @@ def test_parts_of_an_op_give_its_time_back_and_its_usual_time_without_them(job: 
 
 
 def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
-    """By 0.08 s in every step from the fifth on; entries of others are on time."""
+    """Late by 0.08 s in every step from the fifth on; entries of others are on time."""
     block = block_with(job, ot.OPTIMIZER, np.ones((2, 10, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
     delay_s = block.entries.delay_s.copy()
@@ -147,7 +147,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
 def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
     None
 ):
-    """As FSDP on a host that waits: the root takes 0.1 ms, or 0.3, and each unit is gathered in turn."""
+    """Like FSDP on a host that waits: the root takes 0.1 ms, or 0.3, and each unit is gathered in turn."""
     rng = np.random.default_rng(1)
     lines = []
     for step in range(10):

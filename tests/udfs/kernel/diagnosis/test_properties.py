@@ -1,4 +1,4 @@
-"""What holds of every diagnosis, whatever the layout and whatever went wrong."""
+"""Properties of every diagnosis, for any layout and fault."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -17,7 +17,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import Simulation
 from tests.support.random_jobs import random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
-from tests.udfs.twin import shapes, slow_job
+from tests.udfs.reference import shapes, slow_job
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -37,7 +37,7 @@ def fractions(found: Rows) -> dict[tuple[str, str], float]:
 
 
 def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Of each cause, in the order of ranks: how bad two are may be a matter of rounding."""
+    """For each cause, in the order of ranks: which of two is worse may be a matter of rounding."""
     keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
     return {
         name: sorted(
@@ -74,7 +74,7 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
+    """Jobs of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
 
     Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
     """
@@ -90,7 +90,7 @@ def test_blocks_of_steps_change_nothing(seed: int) -> None:
 def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in_some_steps(
     seed: int,
 ) -> None:
-    """A flag once went by the worst block."""
+    """A flag once depended on the worst block."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 
@@ -101,7 +101,7 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def slower(rank_steps: pa.Table, factor: int) -> pa.Table:
-    """Everything takes `factor` times as long, from the first step's begin on."""
+    """Everything takes `factor` times as long, from the beginning of the first step on."""
     t0_us = rank_steps["t0_us"].combine_chunks()
     first_us = pc.min(t0_us)
     since_us = pc.multiply(pc.subtract(t0_us, first_us), factor)
@@ -128,7 +128,7 @@ def relabelled(rank_steps: pa.Table, order: list[int]) -> pa.Table:
 
 
 def has_halves_on_hosts(rank_steps: pa.Table) -> bool:
-    """Whether two hosts hold half of a stage's replicas each: which is its usual one goes by their order."""
+    """Whether two hosts hold half of a stage's replicas each: their order decides which is usual."""
     workers = rank_steps.select(["pp_rank", "dp_rank", "host"]).group_by(["pp_rank", "dp_rank", "host"])
     hosts_of = defaultdict(list)
     for row in workers.aggregate([]).to_pylist():

@@ -1,4 +1,4 @@
-"""What is slow together, on workers written by hand: three stages, four dp ranks, two hosts."""
+"""Groups that are slow together, on workers written by hand: three stages, four dp ranks, two hosts."""
 
 from typing import Final
 
@@ -42,7 +42,7 @@ def test_a_host_is_one_culprit_with_its_workers() -> None:
 
 @pytest.mark.parametrize(("number", "is_host"), [(3, False), (4, True), (5, True)])
 def test_a_host_is_slow_if_most_of_its_workers_are(number: int, is_host: bool) -> None:
-    """Of six, over all stages."""
+    """Six workers, over all stages."""
     chosen = [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0)][:number]
     reaches = {each.reach for each in grouped([slow(*worker) for worker in chosen], HOSTS)}
     assert (reaches == {HOST}) is is_host

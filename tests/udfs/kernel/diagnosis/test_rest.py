@@ -1,4 +1,4 @@
-"""What is slow in computes beyond noise and is not a cause's, on log times with exact answers."""
+"""Slowness of computes beyond noise that belongs to no cause, on log times with exact answers."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ def test_noise_is_no_loss() -> None:
 
 
 def test_one_step_in_which_all_workers_are_slow() -> None:
-    """Two such steps at least, or one far beyond what a step may take by chance."""
+    """Two such steps at least, or one far beyond the chance effect of a step."""
     slow_s = times()
     slow_s[..., 7:9, :] *= 1.4
     found = rest(slow_s)
@@ -44,7 +44,7 @@ def test_one_step_in_which_all_workers_are_slow() -> None:
 
 
 def test_what_all_workers_share_by_chance_is_no_loss() -> None:
-    """Each step has its own luck, of 1 %: the quietest steps are not a measure of the others."""
+    """Each step has its own luck, of 1 %: the quietest steps are no reference for the others."""
     rng = np.random.default_rng(2)
     shared_s = [times(seed) * np.exp(0.01 * rng.standard_normal((12, 1))) for seed in range(8)]
     lost = [0.0 if found is None else float(found.mean()) for found in map(rest, shared_s)]

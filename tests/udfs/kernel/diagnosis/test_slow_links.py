@@ -1,4 +1,4 @@
-"""What a slow link costs where most transfers of its kind cross it, beside a simulation that knows.
+"""Cost of a slow link where most transfers of its kind cross it, beside a simulation that knows the truth.
 
 Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
 """
@@ -84,7 +84,7 @@ def communication_of(
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """All transfers of its type, of two stages: the other direction, or quiet steps, say what is usual."""
+    """All transfers of its type, of two stages: the other direction, or quiet steps, show the usual time."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
@@ -98,7 +98,7 @@ def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
 
 
 def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
-    """Gradients may be larger than activations: nothing in the log says which of both is usual."""
+    """Gradients may be larger than activations: the log does not show which of both is usual."""
     job = job_of(2, EVERY)
     times = times_of(job)
     transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)
@@ -109,7 +109,7 @@ def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
 
 
 def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
-    """In all links alike: congestion."""
+    """Equally in all links: congestion."""
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
     row, true, _ = communication_of(job_of(2, EVERY), slow)
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)

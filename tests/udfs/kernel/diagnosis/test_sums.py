@@ -1,4 +1,4 @@
-"""What fixes save: each alone, all together, and what of that each cause is given."""
+"""Savings of fixes: each alone, all together, and the share of each cause."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -59,7 +59,7 @@ def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str
 
 @pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED, JobShape(steps=4), JobShape(pp_size=2)])
 def test_all_fixes_of_a_job_in_which_all_is_alike_save_nothing(shape: JobShape) -> None:
-    """But for the tenth of a microsecond to which a log rounds."""
+    """Except for the tenth of a microsecond to which a log rounds."""
     diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=STEADY)).analysed())
     assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=1e-6)
     assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx(

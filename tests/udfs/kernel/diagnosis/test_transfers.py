@@ -18,7 +18,7 @@ from udfs.kernel.graph.graph import OpGraph
 
 USUAL_S: Final = 0.002
 LONG_S: Final = 0.04
-"""Of pipeline transfers, and of gathers and scatters of replicas."""
+"""Kinds of pipeline transfers, and of gathers and scatters of replicas."""
 SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=6, noop_transfers="all")
 COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
@@ -42,7 +42,7 @@ def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
 
 
 def fixed(blocks: list[BlockTimes]) -> list[Floats]:
-    """Durations of each block with its transfers as they should be. [s]"""
+    """Durations of each block with usual transfers. [s]"""
     found = []
     for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
         assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])
@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """Of the pipeline alone: collectives have a separate network."""
+    """Congestion of the pipeline alone: collectives have a separate network."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:
@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Found as they are where nothing else is said; one calm step alone must be far from the others."""
+    """Found unchanged if nothing else is known; one calm step alone must be far from the others."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 

@@ -111,7 +111,7 @@ def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> N
 
 
 def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(logs: Tensor) -> None:
-    """In some steps it is not beyond the luck of its data; for long it is."""
+    """In some steps its excess is within the luck of its data; over many it is not."""
     logs = logs + weights() / 2
     logs[..., 4:, 3] += 0.25
     found = cells(logs).mean(axis=(0, 1))

@@ -65,7 +65,7 @@ def test_single_steps_are_counted_and_flag_no_cause() -> None:
 
 
 def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
-    """The time is said to be communication; a worker may still hide there."""
+    """The time counts as communication; a worker may still hide there."""
     tables = found([0.2] * 5 + [1.5] * (STEPS - 5))
     assert tables[JOB_SLOWDOWN][0]["nobody_late_steps"] == STEPS - 5
     (named,) = (row for row in tables[JOB_CAUSES] if row["is_cause"])

@@ -54,7 +54,7 @@ def compute_order(row: Row) -> tuple[int, ...]:
 
 
 def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
-    """Every row in one class, its ops by (type, start, place in the line), rows of a class alike."""
+    """Every row in one class, its ops by (type, start, place in the line), with equal rows in a class."""
     classes = classify(stage_of(rows, before))
     assert sorted(np.concatenate([found.rows for found in classes]).tolist()) == list(range(len(rows)))
     for found in classes:
@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """Over all rows there may be as many of a type as if each row were like the first."""
+    """Counts of a type over all rows may be the same as if each row were like the first."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)
@@ -116,7 +116,7 @@ def test_rows_of_one_program_stay_in_the_room_they_were_given(name: str) -> None
 
 
 COMPUTE_S = (1.0, 2.0)
-"""Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s where nothing else is said."""
+"""Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s by default."""
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:

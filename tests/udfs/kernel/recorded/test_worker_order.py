@@ -1,4 +1,4 @@
-"""Which transfers of a worker wait for each other, whichever happens to start first."""
+"""Transfers of a worker that wait for each other, whichever happens to start first."""
 
 import numpy as np
 

@@ -25,7 +25,7 @@ def trace_of(job: GeneratedJob) -> Trace:
 
 
 def recorded_of(job: GeneratedJob) -> Recorded:
-    """By the graph of `trace_of`, in which nothing blocks."""
+    """The graph is that of `trace_of`, in which nothing blocks."""
     layout = read_layout(job.manifest | {"blocking_transfers": []})
     return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
 
@@ -69,5 +69,5 @@ def test_scenarios_are_replays_of_one_step_at_a_time_bit_for_bit(name: str, fact
 
 @pytest.mark.parametrize("factor", [-0.1, float("nan"), float("inf")])
 def test_a_factor_that_is_no_factor(factor: float) -> None:
-    with pytest.raises(ValueError, match="wanted a finite number from 0 on"):
+    with pytest.raises(ValueError, match="must be a finite number >= 0"):
         replay_changes(recorded_of(JOBS["one_worker"]), [[]], factor)

@@ -1,4 +1,4 @@
-"""Rows of tables for DuckDB, which judges them where they are: in the driver or in files."""
+"""Rows of tables for DuckDB, which judges them in place: in the driver or in files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from schemas.table import Table
 
 @contextmanager
 def judge() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection that sees what it was lent, until it is closed, and nothing else."""
+    """Yield a connection to what is registered with it, and nothing else."""
     with _engine().cursor() as connection:
         for statement in SETTINGS:
             connection.execute(statement)
@@ -30,7 +30,7 @@ def _engine() -> duckdb.DuckDBPyConnection:
     return engine
 
 
-def lend(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
     """Let a connection, and no other, read rows of a table by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):

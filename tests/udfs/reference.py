@@ -62,7 +62,7 @@ def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Every figure that the oracle gives, and no row that it does not."""
+    """Every figure that the oracle gives, and no further row."""
     (job,) = found["job_slowdown"].to_pylist()
     for name in (
         "slowdown",
@@ -102,7 +102,7 @@ def close(values: dict[Any, float]) -> object:
 
 
 STREAMS: Final[dict[str, object]] = {"blocking_transfers": []}
-"""What a manifest states so that transfers are streams of their own, as in the twin of the paper's graph."""
+"""Manifest field by which transfers have separate streams, as in the reference of the paper's graph."""
 
 
 def oracle_of(rank_steps: pa.Table, facts: dict[str, Any], ideal: str = PAPER_IDEAL) -> WhatIf:
