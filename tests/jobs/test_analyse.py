@@ -210,6 +210,16 @@ def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read(run: Path,
     assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
 
 
+def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, analyse: Analyse) -> None:
+    (run / "notes.log").write_text("nothing")
+    assert "notes.log" not in analyse(run).out, "no worker is missing"
+    first, second, *_ = sorted(run.glob("rank-*.jsonl"))
+    first.rename(run / "rank0.jsonl")
+    second.rename(run / f"{second.name}.tmp")
+    said = analyse(run).out
+    assert f"Not read because of their names: notes.log, {second.name}.tmp, rank0.jsonl. A rank's log" in said
+
+
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:
     folders = run_folders(landing)
     jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in folders]
