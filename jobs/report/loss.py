@@ -101,7 +101,7 @@ def headline(job: Row) -> str:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
     hours = (
-        "its GPU-hours are not stated"
+        _no_hours(job)
         if job["gpu_hours"] is None
         else f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
     )
@@ -109,6 +109,12 @@ def headline(job: Row) -> str:
         f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with nothing lost: "
         f"{wording.percent(lost)} of its time is lost, {hours}."
     )
+
+
+def _no_hours(job: Row) -> str:
+    """Why the job has no GPU-hours: none are stated, or those stated are not believed."""
+    claims = [each for each in job.get("refused_claims") or () if each.startswith("gpu_hours")]
+    return f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
 
 
 _WORDS: Final = {

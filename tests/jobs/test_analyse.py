@@ -186,6 +186,15 @@ def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     assert (f"Unexplained: {of_unit(lost, hours)} lost" in said) == (least == 1.0)
 
 
+def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse: Analyse) -> None:
+    fields = json.loads((run / "job.json").read_text())
+    most = fields["world_size"] * 90
+    (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 10 * most}))
+    said = analyse(run).out
+    assert f"its stated GPU-hours are not believed (gpu_hours is {10 * most:.6g}: " in said
+    assert f" GPUs have at most {most:,} in three days)." in said
+
+
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
