@@ -114,7 +114,9 @@ def headline(job: Row) -> str:
 def _no_hours(job: Row) -> str:
     """Why the job has no GPU-hours: none are stated, or those stated are not believed."""
     claims = [each for each in job.get("refused_claims") or () if each.startswith("gpu_hours")]
-    return f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
+    return (
+        f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
+    )
 
 
 _WORDS: Final = {
