@@ -131,6 +131,8 @@ _WORDS: Final = {
 """Figures of the view that are not causes; those have words of their own."""
 _LEAST_SHOWN: Final = 0.0005
 """Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
+_ROUNDED: Final = 0.5
+"""A part of this amount changes how a total is shown, and has a row, too: what is shown adds up."""
 _WIDTH: Final = 100.0
 """Of the drawing, in its own units: bars are per cent of what was recorded."""
 
@@ -149,9 +151,10 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         known = {name: row for name, row in known.items() if name not in {"outside_steps", "not_known"}}
     drawn = []
     left = 1.0
+    least = min(_LEAST_SHOWN, _ROUNDED / recorded)
     for name, row in known.items():
         share = row[amounts] / recorded
-        if not row["is_total"] and abs(share) < _LEAST_SHOWN:
+        if not row["is_total"] and abs(share) < least:
             left -= share
             continue
         ends = (0.0, share) if row["is_total"] else (left - share, left)

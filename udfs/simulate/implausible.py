@@ -124,8 +124,7 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
-    """Suggest another unit where zeros lie thousands of years ahead, or steps begin far closer, or farther
-    apart, than they last.
+    """Suggest another unit where zeros lie thousands of years ahead, or farther or closer than steps last.
 
     took_us : of most lines. [us]
     """
