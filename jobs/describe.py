@@ -1,7 +1,8 @@
 """Describe: the data dictionary in the terminal, or as a page.
 
-`straggler describe` lists tables and views, `straggler describe job_slowdown` describes one of
-them, `straggler describe --html FILE` writes the whole as one page. No Spark, no warehouse.
+`straggler describe` lists tables and views, `straggler describe job_slowdown` describes one of them,
+`straggler describe flag_reason` a column of any, `straggler describe --html FILE` writes all of it as one
+page. No Spark, no warehouse.
 """
 
 import sys
@@ -9,33 +10,51 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
+import click
+
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.report.templates import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from jobs.runtime.fitting import WITHOUT_SCREEN, screen_width
+from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.printing import TABLE, Result, fit, write
 from jobs.runtime.terminal import complain, say
-from schemas.dictionary import Entry, entries, listed
+from schemas.dictionary import Entry, entries, listed, type_name
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile
 from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.views import VIEWS
+from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import Exit
 
 _INDENT: Final = "    "
 _NARROWEST: Final = 40
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
+_NO_WAREHOUSE: Final = "/no/warehouse"
+"""All of its tables are empty: enough to know the columns of a view."""
+
+
+def _name(text: str) -> str:
+    """Return the name of a table, view, query or column; raises ValueError for any other."""
+    names = {each.lower(): each for each in (*TABLES, *VIEWS, *QUERIES)}
+    columns = {entry.column for entry in entries()}
+    if (low := text.lower()) not in names.keys() | columns:
+        near = close_match(text, [*names.values(), *columns])
+        raise ValueError(f"{text!r} is unknown: {near or suggestion(text, names.values())}")
+    return names.get(low, low)
 
 
 @command(
     "describe",
     option(
         "name TABLE",
-        "a table, view or named query; default: list all",
-        choices=(*TABLES, *VIEWS, *QUERIES),
+        "a table, view, named query, or a column of any table; default: list all",
+        _name,
         required=False,
     ),
+    option("--sql", "print the SQL of a view or named query instead of its columns"),
     option("--html FILE", "write the whole dictionary to this file as one page", Path),
     option("--warehouse DIR", "accepted but not needed: meanings are the same in all warehouses"),
     FORMAT,
@@ -45,12 +64,17 @@ def main(args: Arguments) -> int:
     name = args.name
     if args.html is not None:
         return _write_page(args.html)
+    file = None if name is None else VIEWS.get(name) or QUERIES.get(name)
+    if args.sql and file is None:
+        raise click.UsageError("--sql: name a view or a named query")
     if name is None:
         _write_list(args.format)
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
+    elif file is not None:
+        _describe_sql(file, args.format, is_sql=args.sql)
     else:
-        _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
+        _describe_column(name, args.format)
     return Exit.DONE
 
 
@@ -115,14 +139,54 @@ def _row(entry: Entry) -> tuple[str, ...]:
     return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
 
 
-def _describe_sql(file: SqlFile, form: str | None) -> None:
-    if form not in (None, TABLE):
+def _describe_column(name: str, form: str | None) -> None:
+    """Print what a column means in each table that has it."""
+    found = [entry for entry in entries() if entry.column == name]
+    if form is not None:
+        rows = [(entry.table, *_row(entry)) for entry in found]
+        write(Result(("table", *_COLUMNS), rows), form, sys.stdout)
+        return
+    meanings: dict[str, list[Entry]] = {}
+    for entry in found:
+        meanings.setdefault(entry.meaning, []).append(entry)
+    for same in meanings.values():
+        say(*_wrapped(f"A column of {', '.join(entry.table for entry in same)}:"), *_lines(same[0]), "")
+
+
+def _describe_sql(file: SqlFile, form: str | None, *, is_sql: bool) -> None:
+    is_text = form in (None, TABLE)
+    if is_text:
+        said = f"{file.name}: {file.meaning}"
+        say(*(_wrapped(said) if form is None else [said]), f"Reads {', '.join(file.sources)}.", "")
+    if is_sql and is_text:
+        say(*file.sql.split("\n"))
+    elif is_sql:
         row = (file.name, file.meaning, ", ".join(file.sources), file.sql)
         write(Result(("name", "meaning", "reads", "sql"), [row]), form, sys.stdout)
-        return
-    reads = f"Reads {', '.join(file.sources)}."
-    said = _wrapped(f"{file.name}: {file.meaning}") if form is None else [f"{file.name}: {file.meaning}"]
-    say(*said, reads, "", *file.sql.split("\n"))
+    elif form is None:
+        for entry in _columns(file):
+            say(*_lines(entry))
+        say("", f"Its SQL: {called()} {file.name} --sql")
+    else:
+        write(Result(_COLUMNS, [_row(entry) for entry in _columns(file)]), form, sys.stdout)
+
+
+def _columns(file: SqlFile) -> list[Entry]:
+    """Columns of a view or query, with the meaning in the tables that it reads, where those agree."""
+    meant: dict[str, dict[str, Entry]] = {}
+    for entry in entries():
+        if entry.table in mentioned(file.sql):
+            meant.setdefault(entry.column, {}).setdefault(entry.meaning, entry)
+    found = []
+    for column in DuckDbReader(Database(_NO_WAREHOUSE)).rows(file.over()).schema:
+        unit, meaning = "", ""
+        if len(known := [*meant.get(column.name, {}).values()]) == 1:
+            unit, meaning = known[0].unit, f"as in {known[0].table}: {known[0].meaning}"
+        kind = type_name(column.type)
+        found.append(
+            Entry(file.name, column.name, kind, unit, is_key=False, is_nullable=False, meaning=meaning)
+        )
+    return found
 
 
 if __name__ == "__main__":

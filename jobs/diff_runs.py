@@ -28,7 +28,7 @@ from jobs.runtime.printing import Result, is_for_people, write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
-from jobs.warehouse.reader import Reader
+from jobs.warehouse.reader import QuestionError, Reader
 from schemas.vocabulary import Exit
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.replay.other_times import Match
@@ -187,7 +187,10 @@ def main(settings: Settings, args: Arguments) -> None:
             if isinstance(of, str):
                 return folder_side(of)
             if not readers:
-                readers.append(stack.enter_context(reader_of(settings, "diff", args.engine)))
+                try:
+                    readers.append(stack.enter_context(reader_of(settings, "diff", args.engine)))
+                except QuestionError as error:
+                    raise QuestionError(f"{of.text} is neither a folder nor a run: {error}") from None
             return warehouse_side(readers[0], of, how)
 
         with working("diff: reading both sides"):

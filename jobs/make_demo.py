@@ -127,8 +127,11 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
         started = time.monotonic()
         night = whole_night.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in whole_night.RUNS]
-        _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
+        total_s = time.monotonic() - started
+        phases_s = {name: night.get(f"{name}.us", 0) / 1e6 for name in whole_night.RUNS}
+        phases_s["publication, reports and the rest"] = max(total_s - sum(phases_s.values()), 0.0)
+        said = ", ".join(f"{name} {took_s:.0f} s" for name, took_s in phases_s.items())
+        _say(f"night of {log_date}: {said}; in all {total_s:.0f} s")
     show(spark, settings)
     return rows
 

@@ -76,9 +76,9 @@ class Run:
                     f"{name!r} cannot name a job or run: only letters, digits and ._+@=~- are allowed"
                 )
 
-    def folder(self, landing: Path, log_date: date) -> Path:
+    def folder(self, landing: Path, log_date: date | str) -> Path:
         """Folder of this run on a day."""
-        day = landing / f"log_date={log_date.isoformat()}"
+        day = landing / f"log_date={as_date(log_date).isoformat()}"
         return day / f"job_id={self.job_id}" / f"run_id={self.run_id}"
 
     def manifest(self) -> dict[str, Any]:
@@ -157,12 +157,12 @@ class RankLogWriter:
         run: Run,
         rank: Rank,
         *,
-        log_date: date | None = None,
+        log_date: date | str | None = None,
         compress: bool = False,
     ) -> None:
         self.landing, self.run, self.rank = Path(landing), run, rank
         self.compress = compress
-        self._fixed_date = log_date
+        self._fixed_date = None if log_date is None else as_date(log_date)
         self._open_date: date | None = None
         self._descriptor: int | None = None
 
@@ -231,7 +231,12 @@ class RankLogWriter:
         return descriptor
 
 
-def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
+def as_date(log_date: date | str) -> date:
+    """Return a day that is given as a date, or as "2026-01-05". Raises ValueError for another text."""
+    return date.fromisoformat(log_date) if isinstance(log_date, str) else log_date
+
+
+def write_manifest(landing: str | Path, run: Run, log_date: date | str) -> Path:
     """Write job.json for a run and day atomically; call again once gpu_hours is known. Returns its path."""
     path = run.folder(Path(landing), log_date) / "job.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -240,9 +245,9 @@ def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
     return temporary.replace(path)
 
 
-def finish_day(landing: str | Path, log_date: date) -> Path:
-    """Write _SUCCESS, which states that all logs of this day are complete. Returns its path."""
-    path = Path(landing) / f"log_date={log_date.isoformat()}" / "_SUCCESS"
+def finish_day(landing: str | Path, log_date: date | str) -> Path:
+    """Write _SUCCESS, which says that all logs of this day are complete. Returns its path."""
+    path = Path(landing) / f"log_date={as_date(log_date).isoformat()}" / "_SUCCESS"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     return path

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,12 +42,14 @@ class Run(NamedTuple):
     """A run folder and its files.
 
     has_day : whether the folder names the log date; else `unit` has the date of the newest file
+    ignored : names of the folder's files that are not read
     """
 
     unit: Unit
     folder: str
     files: list[LandedFile]
     has_day: bool
+    ignored: Sequence[str] = ()
 
 
 class ReadRun(NamedTuple):
@@ -69,6 +71,7 @@ def runs_in(path: Path) -> list[Run]:
         raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
     by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
+    others: dict[tuple[str, ...], list[str]] = {}
     seen = []
     for entry in store_of(str(root)).walk("."):
         *folders, name = (spelled(each) for each in entry.names)
@@ -78,9 +81,14 @@ def runs_in(path: Path) -> list[Run]:
         file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)
         if file.is_input and not _is_beside_runs(file, folders):
             by_folder.setdefault(tuple(folders), []).append((name, file))
+        else:
+            others.setdefault(tuple(folders), []).append(name)
         if path != root:
             break
-    runs = [_run(root.resolve().joinpath(*folders), files) for folders, files in sorted(by_folder.items())]
+    runs = [
+        _run(root.resolve().joinpath(*folders), files, others.get(folders, ()))
+        for folders, files in sorted(by_folder.items())
+    ]
     if not runs:
         found = ", ".join(sorted(seen)[:_LISTED]) + (", ..." if len(seen) > _LISTED else "")
         raise NoRunError(
@@ -124,7 +132,7 @@ def read_staged(read: Callable[[Staging], UnitAccount]) -> ReadRun:
     return ReadRun(account, *(pa.concat_tables(tables[1:] or tables) for tables in found.values()))
 
 
-def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
+def _run(folder: Path, named: Iterable[tuple[str, LandedFile]], others: Iterable[str] = ()) -> Run:
     files = [file for _, file in named]
     found = _IN_LANDING.search(str(folder))
     if found is not None:
@@ -137,7 +145,9 @@ def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
         LandedFile(*unit, f"{place}/{file.name}", file.path, file.size, file.modified_us, file.defect)
         for file in files
     ]
-    return Run(unit, str(folder), sorted(inputs_of(mine)), found is not None)
+    inputs = inputs_of(mine)
+    ignored = sorted([*others, *(file.name for file in mine if file not in inputs)])
+    return Run(unit, str(folder), sorted(inputs), found is not None, ignored)
 
 
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:

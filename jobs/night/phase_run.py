@@ -69,7 +69,8 @@ def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerpri
     """Return a log line about a phase: what it did, in what time and at what rate."""
     first, last = min(log_dates), max(log_dates)
     of = f"{first}" if first == last else f"{first} to {last}"
-    units, ops = len(done), sum(each.ops for each in done)
+    units = sum(not each.unit.is_of_day for each in done)  # health of a day is no run
+    ops = sum(each.ops for each in done)
     rate = f"; {units / seconds:.1f} units and {ops / seconds:,.0f} ops a second" if seconds > 0 else ""
     return f"{phase} of {of}: {units:,} units in {seconds:.1f} s{rate}"
 

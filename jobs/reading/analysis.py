@@ -156,6 +156,14 @@ def unread_files(read: ReadRun) -> Iterator[str]:
         yield f"and {len(unread) - _MOST_FILES:,} more such files"
 
 
+def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
+    """Name the files that are not read, where the lines of some workers are missing."""
+    if run.ignored and found.tables.job["status"] == Status.MISSING_WORKERS:
+        more = len(run.ignored) - _MOST_FILES
+        named = ", ".join(run.ignored[:_MOST_FILES]) + (f" and {more:,} more" if more > 0 else "")
+        yield f"Not read because of their names: {named}. A rank's log is named rank-00000.jsonl."
+
+
 def manifest_template(found: Analysis) -> Iterator[str]:
     """Yield lines of the job.json that a unit without a valid one needs; none if no row shows sizes.
 

@@ -16,7 +16,9 @@ from schemas.causes import OF_CAUSE
 
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
-"""End of a map's scale, as on the pages of the report. [%]"""
+"""Where the scale of a map ends, as on the pages of the report. [%]"""
+_CHAIN: Final = ("#0072b2", "#d55e00")
+"""Colours of totals and of differences, as on the pages of the report."""
 _DRAW: Final = (
     "import json, sys, vl_convert as v; spec = json.load(sys.stdin); "
     "is_png = sys.argv[1] == '.png'; "
@@ -166,7 +168,12 @@ class Figures:
             },
             "x": {"field": "from", "type": "quantitative", "title": "% of what was recorded"},
             "x2": {"field": "to"},
-            "color": {"field": "kind", "type": "nominal", "title": None},
+            "color": {
+                "field": "kind",
+                "type": "nominal",
+                "title": None,
+                "scale": {"domain": ["total", "difference"], "range": [*_CHAIN]},
+            },
             "tooltip": [{"field": "figure"}, {"field": "share"}],
         }
         return _figure(f"from recorded to productive, {self._job_id}", rows, "bar", encoding)

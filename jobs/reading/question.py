@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Final
 
@@ -32,6 +33,11 @@ _REFUSED: Final = {
     *("from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"),
 }
 """Functions that call Java methods by name, or that open a file with a schema."""
+_WORDS: Final = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
+_LIKE: Final = 0.75
+"""Least similarity of a misspelt word of SQL: FORM for FROM has it."""
+_FEW: Final = 5
+"""Up to this many tables that have a missing column are named."""
 _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
 """Functions that LATERAL may call; a table function could read anything."""
 
@@ -140,18 +146,29 @@ def _first(error: SqlglotError) -> str:
     """Describe the first SQL error and its position on one line."""
     for each in getattr(error, "errors", ()):
         at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
-        return f"{each['description']}: {at}"
+        said = each["description"]
+        said = "not SQL: something is missing" if "<class" in said else said  # sqlglot's names of its parts
+        return f"{said}: {at}{_misspelt(each['start_context'] + each['highlight'])}"
     return str(error).splitlines()[0]
 
 
+def _misspelt(text: str) -> str:
+    """Suggest the word of SQL that the last similar word of a text was to be; empty without one."""
+    for word in reversed(re.findall(r"\w+", text.upper())):
+        near = get_close_matches(word, _WORDS, n=1, cutoff=_LIKE)
+        if near and word not in _WORDS and abs(len(word) - len(near[0])) <= 1:
+            return f": did you mean {near[0]}?"
+    return ""
+
+
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
-    """Suggest the closest column, or the tables that have the unknown one.
+    """Suggest the closest column, or the few tables that have the unknown one.
 
     reads : tables and views that the question names
     columns : those that it could have named
     """
     owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
-    if owners and not set(owners) <= set(reads):
+    if 0 < len(owners) <= _FEW and not set(owners) <= set(reads):
         return f"no column {name} in {', '.join(reads) or 'the query'}: {', '.join(owners)} have it"
     return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)))}"
 

@@ -103,13 +103,21 @@ def headline(job: Row) -> str:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
     hours = (
-        "its GPU-hours are not stated"
+        _no_hours(job)
         if job["gpu_hours"] is None
         else f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
     )
     return (
         f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with nothing lost: "
         f"{wording.percent(lost)} of its time is lost, {hours}."
+    )
+
+
+def _no_hours(job: Row) -> str:
+    """Why the job has no GPU-hours: none are stated, or those stated are not believed."""
+    claims = [each for each in job.get("refused_claims") or () if each.startswith("gpu_hours")]
+    return (
+        f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
     )
 
 
@@ -124,7 +132,9 @@ _WORDS: Final = {
 }
 """Figures of the view that are not causes; those have their own words."""
 _LEAST_SHOWN: Final = 0.0005
-"""A part has a row from this share of the recorded time on: less rounds to 0.0 %."""
+"""Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
+_ROUNDED: Final = 0.5
+"""A part of this amount changes how a total is shown, and has a row, too: what is shown adds up."""
 _WIDTH: Final = 100.0
 """Sizes of the drawing, in its own units: bars are per cent of what was recorded."""
 
@@ -143,9 +153,10 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         known = {name: row for name, row in known.items() if name not in {"outside_steps", "not_known"}}
     drawn = []
     left = 1.0
+    least = min(_LEAST_SHOWN, _ROUNDED / recorded)
     for name, row in known.items():
         share = row[amounts] / recorded
-        if not row["is_total"] and abs(share) < _LEAST_SHOWN:
+        if not row["is_total"] and abs(share) < least:
             left -= share
             continue
         ends = (0.0, share) if row["is_total"] else (left - share, left)

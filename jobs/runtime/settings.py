@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from jobs.runtime import settings_sections as sections
 from jobs.runtime.errors import WrongInputError
+from jobs.runtime.nearest import close_match
 from jobs.runtime.places import check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 
@@ -144,8 +145,21 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
-    words = _WORDS.get(first["type"], first["msg"])
+    words = _WORDS.get(first["type"])
+    if words is None:
+        words = f"{first['msg']}, not {first['input']!r:.60}"
+    elif first["type"] == "extra_forbidden" and (
+        near := close_match(str(place[-1]), _beside(layers[0][1], place))
+    ):
+        words += f": {near}"
     return f"{name}: {'.'.join(map(str, place))}: {words}"
+
+
+def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth
+    """Keys that the base has beside a key."""
+    for key in place[:-1]:
+        values = values.get(key) if isinstance(values, dict) else None
+    return [*values] if isinstance(values, dict) else []
 
 
 def _has(values: object, place: Sequence[int | str]) -> bool:

@@ -42,7 +42,9 @@ _IN_STORE: Final = "in_store_"
 """Prefix of the names of datasets of tables in a store; no question can use it."""
 _REACH: Final = "give address and credentials in the environment"
 _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
-"""Separator of the lines of deltalake's errors, each of which is the reason of the one before."""
+"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
+_XML: Final = re.compile(r".*<\?xml.*?<Message>(.*?)</Message>.*", re.DOTALL)
+"""What a store answers, with the sentence in it."""
 _PATTERN: Final = re.compile(r"[*?[]")
 """Characters that make a pattern of a path, which may match other files, unless they are in brackets."""
 KEPT_HOURS: Final = 7 * 24
@@ -218,7 +220,7 @@ class DeltaTables:
             yield
         except OSError as error:
             if self._is_store:
-                reasons = _INDENT.sub(": ", str(error).strip())
+                reasons = _XML.sub(r"\1", _INDENT.sub(": ", str(error).strip()))
                 raise AnswerError(f"{self.root}: {reasons}; {_REACH}") from error
             raise
 

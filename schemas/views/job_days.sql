@@ -5,7 +5,7 @@
 SELECT
     job_slowdown.*,
     jobs.pp_size, jobs.team, jobs.cluster, jobs.model, jobs.gpu_type, jobs.framework, jobs.restarts,
-    jobs.labels, jobs.part_of, jobs.role,
+    jobs.labels, jobs.part_of, jobs.role, jobs.refused_claims,
     $size_bucket AS size_bucket,
     $is_analysed AS is_analysed,
     $is_straggling AS is_straggling,
@@ -14,7 +14,8 @@ SELECT
     lost_gpu_hours
 FROM job_slowdown
 LEFT JOIN (
-    SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels, part_of, role
+    SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels, part_of, role,
+        refused_claims
     FROM jobs
 ) AS jobs USING (log_date, job_id, run_id)
 LEFT JOIN (

@@ -189,6 +189,15 @@ def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     assert (f"Unexplained: {of_unit(lost, hours)} lost" in said) == (least == 1.0)
 
 
+def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse: Analyse) -> None:
+    fields = json.loads((run / "job.json").read_text())
+    most = fields["world_size"] * 90
+    (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 10 * most}))
+    said = analyse(run).out
+    assert f"its stated GPU-hours are not believed (gpu_hours is {10 * most:.6g}: " in said
+    assert f" GPUs have at most {most:,} in three days)." in said
+
+
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
@@ -211,6 +220,16 @@ def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read(run: Path,
     assert all(f"dp_rank {each['dp_rank']}, pp_rank {each['pp_rank']}" in said for each in missing)
     assert f"{misspelt.name}: none of its " in said
     assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
+
+
+def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, analyse: Analyse) -> None:
+    (run / "notes.log").write_text("nothing")
+    assert "notes.log" not in analyse(run).out, "no worker is missing"
+    first, second, *_ = sorted(run.glob("rank-*.jsonl"))
+    first.rename(run / "rank0.jsonl")
+    second.rename(run / f"{second.name}.tmp")
+    said = analyse(run).out
+    assert f"Not read because of their names: notes.log, {second.name}.tmp, rank0.jsonl. A rank's log" in said
 
 
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:

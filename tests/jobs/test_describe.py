@@ -63,11 +63,32 @@ def test_a_table_a_view_and_a_query(call: Ask) -> None:
     assert max(map(len, printed.splitlines())) <= 100
     wide = call(main, "worker_slowdown", "--format", "table").out
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", wide)
-    assert (
-        "Reads mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n"
-        in call(main, "fix_first").out
+    sql = call(main, "fix_first", "--sql").out
+    assert "Reads mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n" in sql
+    assert call(main, "trend", "--sql", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
+    assert call(main, "trend", "--format", "csv").out.startswith("column,type,unit,key,null,")
+    assert call(main, "jobs", "--sql").status == 2
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *QUERIES])
+def test_every_view_and_query_has_its_columns(call: Ask, name: str) -> None:
+    printed = json.loads(call(main, name, "--format", "json").out)
+    assert all(each["column"] and each["type"] for each in printed)
+    assert printed
+
+
+def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) -> None:
+    said = call(main, "fix_first").out
+    assert re.search(
+        r"\nlost_gpu_hours  double  \[GPU h\]\n    as in job_causes: gpu_hours x lost_fraction", said
     )
-    assert call(main, "trend", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
+    assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), "tables mean several hosts"
+
+
+def test_a_column_of_some_table(call: Ask) -> None:
+    assert "A column of job_causes:\nflag_reason  string  may be null\n" in call(main, "Flag_Reason").out
+    assert call(main, "flag_reson").err.startswith("describe: error: ")
+    assert "did you mean flag_reason?" in call(main, "flag_reson").err
 
 
 def test_the_page_is_written(call: Ask, tmp_path: Path, page: str) -> None:

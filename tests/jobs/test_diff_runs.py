@@ -165,6 +165,10 @@ def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
             ["llm@2026-01-06..2026-01-07", "llm/r9"],
             "llm/r9: job llm has no such run or day; its last are run",
         ),
+        (
+            ["llm", "missing", "--warehouse", "/no/warehouse"],
+            "llm is neither a folder nor a run: no tables in /no/warehouse: ",
+        ),
         (["llm", "llm", "--fail-above", "3"], "'3' is not a share such as 3% or 0.03"),
     ],
 )

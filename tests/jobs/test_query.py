@@ -149,6 +149,20 @@ def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:
     assert "nosuch does not exist! (it may work with --engine spark)" in err
 
 
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELCT * FROM jobs", "something is missing: line 1, column 12, at 'FROM': did you mean SELECT?"),
+        ("SELECT * FORM jobs", "column 18, at 'jobs': did you mean FROM?"),
+        ("SELECT log_date FROM fix_first", "no column log_date: choose from "),
+    ],
+)
+def test_what_is_misspelt_is_named(ask: Ask, sql: str, message: str) -> None:
+    status, _, err = ask(main, sql)
+    assert (status, message in err, err.count("\n")) == (2, True, 1)
+    assert "class" not in err
+
+
 @pytest.mark.usefixtures("spark")
 def test_spark_says_what_is_wrong_in_the_same_words(ask: Ask) -> None:
     by_spark = ("--engine", "spark", "--format", "csv")

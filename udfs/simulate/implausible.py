@@ -47,6 +47,14 @@ LEAST_BUSY: Final = 0.005
 LONGEST_IN_GAPS: Final = 30.0
 """A step takes no longer than from its beginning to the next one's: far less than a thousand times that."""
 
+IN_MILLISECONDS: Final = (300.0, 3_000.0)
+"""Steps begin this many times as far apart as they last only where they are a thousand times as long."""
+
+GAPS: Final = 9
+ENOUGH_GAPS: Final = 5
+"""Gaps between the begins of consecutive steps that are looked at, and those that show milliseconds: a
+checkpoint, or an evaluation, may lie in some."""
+
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
 """Unix times of the years 1990 and 2100. [ns]"""
 
@@ -116,7 +124,7 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
-    """Suggest nanoseconds if zeros are thousands of years ahead, or steps begin far closer than they last.
+    """Suggest another unit where zeros lie thousands of years ahead, or farther or closer than steps last.
 
     took_us : of most lines. [us]
     """
@@ -131,13 +139,18 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
     steps = np.unique(number[is_known])
     follows = np.flatnonzero(np.diff(steps) == 1)
-    pairs = [follows[at] for at in evenly(len(follows), SAMPLED)] if len(follows) else []
+    pairs = [follows[at] for at in evenly(len(follows), GAPS)] if len(follows) else []
     begin_us = [
         float(np.median(t0_us[is_known & (number == step)])) for at in pairs for step in steps[at : at + 2]
     ]
     gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
     if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
         return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
+    least, most = IN_MILLISECONDS
+    if len(pairs) >= ENOUGH_GAPS and least * took_us <= gap_us <= most * took_us and took_us >= SHORTEST_US:
+        return (
+            f"steps begin {gap_us / 1e6:.3g} s apart but last {took_us / 1e3:.3g} ms: are these milliseconds?"
+        )
     return None
 
 

@@ -65,7 +65,7 @@ def test_the_strict_reader_reads_what_was_written(tmp_path: Path, rank: Rank, *,
 
 def test_lies_where_the_contract_says(tmp_path: Path) -> None:
     _write(tmp_path, 1)
-    finish_day(tmp_path, DAY)
+    assert finish_day(tmp_path, DAY) == finish_day(tmp_path, str(DAY))
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     folder = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3"
     assert found == ["log_date=2026-01-05/_SUCCESS", f"{folder}/job.json", f"{folder}/rank-00017.jsonl"]

@@ -101,6 +101,17 @@ def test_a_missing_file_gives_one_line(tmp_path: Path, spelled: Spelled) -> None
         ask(spelled(tmp_path), JOB_IDS)
 
 
+def test_what_a_store_answers_in_xml_becomes_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def content(*_: str) -> bytes:
+        raise OSError(
+            'S3 error: 404: <?xml version="1.0"?>\n<Error>\n  <Message>no such bucket</Message></Error>'
+        )
+
+    monkeypatch.setattr("jobs.runtime.objects.content", content)
+    with pytest.raises(AnswerError, match=r"^s3://none/warehouse: no such bucket; give address and"):
+        Database("s3://none/warehouse").stated()
+
+
 def test_times_are_text_in_utc(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path)
     made.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))

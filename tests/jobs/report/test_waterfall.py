@@ -1,10 +1,13 @@
 """The chain as pages draw it: where bars begin, what goes up, and where it ends."""
 
+import re
 from typing import Any
 
 import pytest
 
+from jobs.reading.figures import Figures
 from jobs.report.loss import waterfall
+from jobs.runtime.project import PROJECT
 
 TOTALS = ("recorded", "nothing_lost", "ideal", "productive")
 
@@ -39,11 +42,31 @@ def test_each_bar_begins_where_the_one_before_ends() -> None:
     assert (drawn["productive"]["width"], drawn["productive"]["share"]) == (60.0, "60.0 %")
 
 
+def test_a_small_part_of_much_is_there_if_the_totals_show_that_it_lacks() -> None:
+    small = ("recorded", 30_000.0), ("unexplained", 2.67), ("pause", 0.4), ("nothing_lost", 29_996.93)
+    drawn = {row["figure"]: row["amount"] for row in chain(*small)}
+    assert drawn == {"recorded": "30,000", "unexplained": "-2.67", "nothing_lost": "29,997"}
+
+
 def test_what_is_taken_away_has_a_minus_and_what_is_added_a_plus() -> None:
     drawn = {row["figure"]: (row["amount"], row["share"]) for row in chain(*WHOLE)}
     assert drawn["slow_worker"] == ("-50", "-25.0 %")
     assert drawn["to_paper_ideal"] == ("+10", "+5.0 %")
     assert drawn["ideal"] == ("160", "80.0 %")
+
+
+def test_a_notebook_draws_it_in_the_pages_colours() -> None:
+    spec = Figures(
+        "llm", lambda _: [{"figure": "recorded", "is_total": True, "gpu_hours": 1.0}]
+    ).waterfall.spec
+    scale = spec["encoding"]["color"]["scale"]
+    style = (PROJECT / "jobs/report/page/report.css").read_text()
+    (difference,) = re.findall(r"^\.fall rect \{ fill: (#\w+)", style, re.MULTILINE)
+    total, *_ = re.findall(r"--accent: (#\w+)", style)
+    assert dict(zip(scale["domain"], scale["range"], strict=True)) == {
+        "total": total,
+        "difference": difference,
+    }
 
 
 def test_without_events_it_ends_at_the_ideal_and_without_a_loss_known_it_is_not_drawn() -> None:

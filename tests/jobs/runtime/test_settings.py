@@ -67,8 +67,14 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
-        ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
+        (
+            "[simulation]\nminimum_step = 5\n",
+            "simulation.minimum_step: unknown key: did you mean minimum_steps?",
+        ),
+        (
+            "[simulations]\nminimum_steps = 5\n",
+            "mine.toml: simulations: unknown key: did you mean simulation?",
+        ),
         (
             "[power.watts]\nH100 = { computing = 100.0, otherwise = 250.0 }\n",
             (
@@ -98,7 +104,7 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ),
         (
             '[simulation]\nminimum_steps = "5"\n',
-            "mine.toml: simulation.minimum_steps: Input should be a valid",
+            "mine.toml: simulation.minimum_steps: Input should be a valid integer, not ",
         ),
         ("[simulation]\nminimum_steps = 0\n", "mine.toml: simulation.minimum_steps: Input should be greater"),
         (

@@ -37,6 +37,10 @@ def lasting(factor: float) -> Callable[[Row], Row]:
     return lambda row: row | {"duration_us": [factor * t for t in row["duration_us"]]}
 
 
+def apart(seconds: float, change: Callable[[Row], Row]) -> Callable[[Row], Row]:
+    return lambda row: change(row) | {"t0_us": MIDNIGHT_US + round(row["step"] * seconds * 1e6)}
+
+
 def ended(row: Row) -> Row:
     return row | {
         "duration_us": [start + t for start, t in zip(row["start_us"], row["duration_us"], strict=True)]
@@ -60,6 +64,7 @@ def test_microseconds_are_analysed() -> None:
         (lasting(1e3), r"ops take up to .* us: is duration_us in nanoseconds, or start_us in milliseconds\?"),
         (lasting(1e-3), r"the ops of a step take 0.\d+% of its time: is duration_us in milliseconds\?"),
         (scaled(1e3), r"steps of [0-9.e+]+ s begin 1 s apart: are these nanoseconds\?"),
+        (apart(13.0, scaled(0.016)), r"steps begin 13 s apart but last [0-9.]+ ms: are these milliseconds\?"),
         (ended, r"every op takes at least as long as its start_us: does duration_us hold ends\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000}, r"t0_us is \d+, .* are these milliseconds\?"),
@@ -73,6 +78,7 @@ def test_microseconds_are_analysed() -> None:
         "durations in ns",
         "durations in ms",
         "times in ns, zeros in us",
+        "times in ms, zeros in us",
         "ends",
         "zeros in s",
         "zeros in ms",
@@ -83,6 +89,14 @@ def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: st
     found = simulated(change)
     assert (found["status"], found["slowdown"]) == (Status.IMPLAUSIBLE_TIMES, None)
     assert re.fullmatch(detail, found["status_detail"])
+
+
+def test_idle_time_between_some_steps_is_no_other_unit() -> None:
+    def change(row: Row) -> Row:
+        checkpoints = row["step"] // 4
+        return scaled(0.016)(row) | {"t0_us": MIDNIGHT_US + row["step"] * 20_000 + checkpoints * 13_000_000}
+
+    assert simulated(change)["status"] == "analysed"
 
 
 def test_zeros_in_nanoseconds_are_seen_where_no_day_is_known() -> None:
