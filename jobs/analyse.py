@@ -178,7 +178,7 @@ def _write_causes(found: Analysis) -> None:
     if rows:
         say("Causes, and the time that each fix alone saves (shares of the step time do not add up):")
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
-    if unexplained := loss.unexplained(causes):
+    if unexplained := loss.unexplained(causes, found.tables.job["steps"]):
         say(f"Unexplained: {unexplained}")
     say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
 

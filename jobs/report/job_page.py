@@ -108,7 +108,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "has_intervals": any(loss.interval(row, "time_saved_fraction") for row in present),
         "change": latest_change(tables.changes),
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
-        "unexplained": loss.unexplained(tables.causes),
+        "unexplained": loss.unexplained(tables.causes, tables.job["steps"]),
         "crop": crop_picture(tables),
         "prints": _printed(tables, present),
         "fix_command": fixes,

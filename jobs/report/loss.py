@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
+from jobs.report.culprit_words import course, where
 from jobs.report.rows import FleetTables, Row
 from schemas.causes import OF_CAUSE, OF_FLAG
 from schemas.job_causes import HOURS_OF
@@ -65,29 +66,42 @@ def share(row: Mapping[str, Any], measure: Measure) -> float | None:
     return lost / of if of and lost is not None else None
 
 
-def unexplained(causes: Sequence[Row]) -> str:
-    """Return the loss that no cause explains, and why to trust it less; empty if it is zero."""
+def unexplained(causes: Sequence[Row], steps: int) -> str:
+    """Return the loss that no cause explains, and why to trust it less; empty if it is zero.
+
+    steps : of the unit.
+    """
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]
             uncertain = f" Uncertain: {OF_FLAG[flag]}." if flag else ""
             lost = of_unit(row["lost_fraction"], row["lost_gpu_hours"])
             what = "to causes too small or without evidence, or beyond all fixes"
-            return f"{lost} lost, {what}.{uncertain}{_behind_others(causes, row['lost_fraction'])}"
+            return f"{lost} lost, {what}.{uncertain}{_behind_others(causes, row['lost_fraction'], steps)}"
     return ""
 
 
-def _behind_others(causes: Sequence[Row], unexplained_fraction: float) -> str:
-    """Name the cause of most of the unexplained loss, if its fix saves time only after those of others."""
+def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
+    """Name the cause of most of what is unexplained, where its fix saves more after those of others."""
     for row in causes:
         part = row["attributed_fraction"]
         is_hidden = not row["is_cause"] and row["time_saved_fraction"] < part and row["culprits"]
         if is_hidden and part >= unexplained_fraction / 2:
-            named = f"{OF_CAUSE[row['cause']].words} ({wording.percent(part)})"
+            worst = row["culprits"][0]
+            named = f"{OF_CAUSE[row['cause']].words} ({where(worst)}, {course(worst, steps)})"
+            alone, share = (wording.percent(each) for each in (row["time_saved_fraction"], part))
             return (
-                f" Most of it is measured: {named}; that fix saves time only after those of the other causes."
+                f" Most of it is measured: {named}. Its fix alone saves {alone} of the time, too little to "
+                f"be a cause; after the fix of {_held(causes)} it saves more: its part of what all fixes "
+                f"save together is {share}."
             )
     return ""
+
+
+def _held(causes: Sequence[Row]) -> str:
+    """Name the causes that hold."""
+    held = [row["cause"] for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    return " and ".join(OF_CAUSE[each].words for each in held) or "all others"
 
 
 def headline(job: Row) -> str:

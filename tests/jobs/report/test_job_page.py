@@ -202,12 +202,21 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
     hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
     rest |= {"flag_reason": None, "culprits": [], "time_saved_fraction": 0.0, "attributed_fraction": 0.0}
-    assert "Most of it is measured: uneven stages (2.8 %)" in unexplained([hidden, rest])
+    slow = {"cause": "slow_worker", "is_cause": True, "attributed_fraction": 0.03, "culprits": []}
+    slow |= {"time_saved_fraction": 0.03}
+    said = unexplained([slow, hidden, rest], 10)
+    assert "Most of it is measured: uneven stages (stage 3, always)." in said
+    assert "Its fix alone saves -1.8 % of the time, too little to be a cause" in said
+    assert (
+        "; after the fix of slow worker it saves more: its part of what all fixes save together is 2.8 %."
+        in said
+    )
+    assert "; after the fix of all others it saves more" in unexplained([hidden, rest], 10)
     others: list[dict[str, object]] = [
         {"attributed_fraction": 0.01}, {"culprits": []}, {"time_saved_fraction": 0.028},
     ]  # fmt: skip
     for seen in others:
-        assert unexplained([hidden | seen, rest]).endswith("or beyond all fixes.")
+        assert unexplained([hidden | seen, rest], 10).endswith("or beyond all fixes.")
 
 
 def test_the_ends_of_a_slow_link_are_named() -> None:

@@ -24,19 +24,22 @@ def diagnose(replays: Replays) -> Diagnosis:
     savings = savings_of(replays.times_s, job.actual_s, found.shown)
     rest = savings.unexplained
     apart = slow_apart(found) if savings.alone[cause.SLOW_WORKER] >= LEAST_SAVED else 0
-    flags = flags_of(found, savings, rest, _moving(found, savings), apart)
-    causes = []
-    for each in cause.FIXABLE:
-        saved = savings.alone[each]
-        causes.append(
-            CauseFound(
-                saved,
-                savings.attributed[each],
-                saved >= LEAST_SAVED and not is_skew(each, found, saved, LEAST_SAVED),
-                flags[each],
-                *blame(each, found, job.indicators.get(each, NAN)),
-            )
+    held = {
+        each
+        for each, saved in savings.alone.items()
+        if saved >= LEAST_SAVED and not is_skew(each, found, saved, LEAST_SAVED)
+    }
+    flags = flags_of(found, savings, held, _moving(found, savings), apart)
+    causes = [
+        CauseFound(
+            savings.alone[each],
+            savings.attributed[each],
+            each in held,
+            flags[each],
+            *blame(each, found, job.indicators.get(each, NAN)),
         )
+        for each in cause.FIXABLE
+    ]
     # Beside it what neither fixes nor deviations take of the paper's waste.
     unknown = blame(
         cause.UNEXPLAINED, found, savings.replayed - savings.together - job.ideal_s / job.actual_s

@@ -34,14 +34,19 @@ WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
 TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
-def flags_of(found: Found, savings: Savings, rest: float, moving: float, apart: int) -> list[int]:
+def flags_of(found: Found, savings: Savings, held: Container[int], moving: float, apart: int) -> list[int]:
     """Flag of each cause, by its code: the first reason that applies, or NO_FLAG.
 
-    rest, moving : what no fix saves, and what transfers take; shares of T_actual.
-    apart        : number of workers that are slow each for itself.
+    held   : causes that hold.
+    moving : what transfers take; share of T_actual.
+    apart  : number of workers that are slow each for itself.
     """
-    layout, waste = found.job.layout, savings.together + rest
-    is_mostly_unexplained = waste > LEAST_WASTE and rest / waste > MOST_UNEXPLAINED
+    layout = found.job.layout
+    together, rest = max(0.0, savings.together), savings.unexplained
+    # As lost hours are split: what causes that do not hold save has no name either.
+    named = sum(max(0.0, part) for each, part in savings.attributed.items() if each in held)
+    waste, nameless = together + rest, max(0.0, together - named) + rest
+    is_mostly_unexplained = waste > LEAST_WASTE and nameless / waste > MOST_UNEXPLAINED
     every_cause = range(cause.COUNT)
     types = None if found.factors is None else found.factors.types
     # Types that share no stage may be slow or not: a row that saves nothing does not say that they are alike.
