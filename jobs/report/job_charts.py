@@ -32,6 +32,8 @@ _HOT: Final = 0.05
 """Excess from which on a worker counts as hot in a step."""
 _MOST: Final = 0.8
 """Part of the squared excess that a pattern must explain."""
+_ALIKE: Final = 0.75
+"""Part of another's squared excess from which on a worker is about as hot."""
 _FEW: Final = 0.25
 """At most this part of the workers counts as a few."""
 
@@ -144,7 +146,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
     energy = float((excess**2).sum())
     steps, dp_ranks, stages = excess.shape
     if np.sqrt(energy / excess.size) < _QUIET:
-        return Pattern(EVEN, "No worker alone slows the job noticeably.")
+        return Pattern(EVEN, "No worker slows the job noticeably by its ops alone.")
     cells = (excess**2).sum(axis=0) / energy
     by_stage = steps * dp_ranks * float((excess.mean(axis=(0, 1)) ** 2).sum()) / energy
     by_dp_rank = steps * stages * float((excess.mean(axis=(0, 2)) ** 2).sum()) / energy
@@ -162,7 +164,11 @@ def name_pattern(slowdown: Floats) -> Pattern:
         text = f"One worker is slow, dp rank {where[0]} of stage {where[1]}, {often}.{same}"
         return Pattern(HOT_CELL, text)
     if needed <= max(2, _FEW * cells.size):
-        return Pattern(HOT_CELLS, f"{needed} of {cells.size} workers make up most of it, {often}.")
+        # Those that are as hot as the last of them belong to them.
+        alike = int((hottest >= _ALIKE * hottest[needed - 1]).sum())
+        return Pattern(
+            HOT_CELLS, f"{alike} of {cells.size} workers make up most of it; the hottest is hot {often}."
+        )
     return _spread(excess, cells)
 
 

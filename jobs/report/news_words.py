@@ -92,8 +92,15 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """Return how slow a host has been, in words."""
-    return _STATES[row["state"]].format(row=row)
+    """Return how slow a host has been, in words, and at which other end the fault may lie instead."""
+    slow = _STATES[row["state"]].format(row=row)
+    if not row["link_hosts"]:
+        return slow
+    both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""
+    return (
+        f"{slow}; one end of the slow link to {', '.join(row['link_hosts'])}: drain one end first. If the "
+        f"fault is at the other, that returns nothing, half on average; all ends together return all{both}"
+    )
 
 
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@
 -- $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
 -- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays),
 -- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
--- and days.
+-- and days. link_hosts: other ends of slow links of the host, where communication named both ends, neighbouring stages of
+-- a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
+-- its own half; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -56,6 +58,27 @@ host_days AS (
     CROSS JOIN today
     WHERE datediff(as_of_day, log_date) < $history_days
     GROUP BY host, log_date, as_of_day
+),
+
+ends AS (
+    SELECT log_date, job_id, run_id, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
+    FROM job_causes
+    LATERAL VIEW explode(culprits) exploded AS culprit
+    CROSS JOIN today
+    WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
+        AND datediff(as_of_day, log_date) < $history_days
+),
+
+links AS (
+    SELECT DISTINCT here.host AS host, there.host AS other
+    FROM ends AS here
+    JOIN ends AS there
+        ON here.log_date = there.log_date
+        AND here.job_id = there.job_id
+        AND here.run_id = there.run_id
+        AND here.dp_rank = there.dp_rank
+        AND abs(here.pp_rank - there.pp_rank) = 1
+        AND here.host <> there.host
 ),
 
 turns AS (
@@ -175,10 +198,20 @@ returns AS (
             + (1 - probability) / (probability * (hosts_alike + $prior_hosts + 1))
         ) AS spread
     FROM chances
+),
+
+linked AS (
+    SELECT
+        links.host AS host,
+        array_sort(collect_set(other)) AS link_hosts,
+        sum(returns.expected_gpu_hours) AS others_gpu_hours
+    FROM links
+    LEFT JOIN returns ON returns.host = other
+    GROUP BY links.host
 )
 
 SELECT
-    host,
+    returns.host AS host,
     as_of_day,
     CASE
         WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
@@ -204,7 +237,10 @@ SELECT
     days_flagged,
     spells,
     last_slow,
-    job_ids
+    job_ids,
+    link_hosts,
+    expected_gpu_hours + others_gpu_hours AS link_gpu_hours
 FROM returns
 CROSS JOIN today
+LEFT JOIN linked ON linked.host = returns.host
 ORDER BY net_gpu_hours DESC NULLS LAST, host

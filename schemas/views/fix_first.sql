@@ -9,7 +9,7 @@
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
 -- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
--- where what lies in one host is of that host; null where no mitigation of the cause saves anything. See mitigations.
+-- where what lies in one host is of that host, and what is of a whole unit is shared among its hosts as its lost hours are; null where no mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,
@@ -27,10 +27,10 @@ mitigated AS (
         parts.cause, parts.host,
         CASE WHEN parts.host IS NULL THEN parts.job_id END AS of_job,
         mitigation,
-        sum(gpu_hours_saved) AS mitigation_gpu_hours,
+        sum(gpu_hours_saved * CASE WHEN mitigations.host IS NULL THEN part ELSE 1 END) AS mitigation_gpu_hours,
         sum(mitigations.time_saved_fraction) AS saved
     FROM (
-        SELECT DISTINCT log_date, job_id, run_id, cause, host FROM fix_parts WHERE $in_period
+        SELECT log_date, job_id, run_id, cause, host, part FROM fix_parts WHERE $in_period
     ) AS parts
     JOIN mitigations
         ON parts.log_date = mitigations.log_date

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from jobs.report.news_words import drain_text
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
@@ -139,3 +140,24 @@ def test_as_of_an_earlier_day() -> None:
 def test_the_dearest_first() -> None:
     tables = fleet({"a": "xx", "b": "xxxxx", "c": "xxx"})
     assert next(row.host for row in answer("SELECT * FROM drain", tables)) == "b"
+
+
+def test_two_ends_of_one_slow_link_name_each_other() -> None:
+    """Each end has half of what the link loses; a slow worker on the stage beside is no end of a link."""
+    tables = fleet({"a": "xxx"})
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3:
+            row["host"] = "b"
+    ends = [culprit(0.5, host=host, pp_rank=stage, dp_rank=0) for stage, host in enumerate("ab")]
+    for row in tables[JOB_CAUSES]:
+        row |= {"cause": "communication", "culprits": ends}
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: row.link_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"]}
+    both = sum(row.expected_gpu_hours for row in found.values())
+    assert [row.link_gpu_hours for row in found.values()] == pytest.approx([both, both])
+    assert "one end of the slow link to b: drain one end first" in drain_text(found["a"].asDict(), 7)
+    for row in tables[JOB_CAUSES]:
+        row["cause"] = "slow_worker"
+    other = answer(drain_by(TERMS), tables)[0]
+    assert (other.link_hosts, other.link_gpu_hours) == (None, None)
+    assert "link" not in drain_text(other.asDict(), 7)

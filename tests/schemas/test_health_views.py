@@ -58,7 +58,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
             MITIGATIONS: [
                 mitigation("host exchanged", 6.0, host="x"),
                 mitigation("host exchanged", 3.0, host="x", log_date=NEXT_DAY),
-                mitigation("lighter microbatches for a slow replica", 5.0),
+                mitigation("lighter microbatches for a slow replica", 11.0),
                 mitigation("replica removed", 9.0, time_saved_fraction=-0.2),
                 mitigation("layers between stages", None, "stage_imbalance", job_id="b"),
             ],
@@ -67,7 +67,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
     found = {(row.host, *row.job_ids): (row.mitigation, row.mitigation_gpu_hours) for row in rows}
     assert found == {
         ("x", "a"): ("host exchanged", 9.0),
-        ("y", "a"): ("lighter microbatches for a slow replica", 5.0),
+        ("y", "a"): ("lighter microbatches for a slow replica", 5.5),
         (None, "b"): ("layers between stages", None),
         (None, "c"): (None, None),
     }
