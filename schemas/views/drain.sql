@@ -15,7 +15,7 @@
 -- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
 -- and days. link_hosts: other ends of slow links of the host, where communication named both ends, neighbouring stages of
 -- a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
--- its own half; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
+-- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -62,9 +62,9 @@ host_days AS (
 
 ends AS (
     SELECT log_date, job_id, run_id, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
-    FROM job_causes
+    FROM today
+    CROSS JOIN job_causes
     LATERAL VIEW explode(culprits) exploded AS culprit
-    CROSS JOIN today
     WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
         AND datediff(as_of_day, log_date) < $history_days
 ),
