@@ -69,7 +69,8 @@ _COLUMNS: Final = (
     *col.declared("""
         log_date, job_id, run_id
         status (text of STATUSES): how far the analysis of the unit came, the first that applies
-        status_detail (text?): the facts behind the status, in a line; null: none needed
+        status_detail (text?): the facts behind the status, in a line; of steps longer than their replay by
+            2 % or more also where no op runs, if that explains it; null: none needed
         failure_traceback (text?): of a failed unit: where this software failed
         """),
     *(replace(column, nullable=True) for column in _WHEN_REPLAYED),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, Status
 from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.recorded.gaps import gap_of
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
 from udfs.simulate.choice import Choice, Refused, choose, defects_named, refuse_endless
@@ -137,13 +138,30 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
         return Status.UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
     actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
+    gap = _gap(found, rows)
     if not discrepancy <= settings.maximum_discrepancy:
         apart = f"{discrepancy:.2%} apart, more than {settings.maximum_discrepancy:.2%}"
-        return (
-            Status.HIGH_DISCREPANCY,
-            f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
-        )
-    return Status.ANALYSED, None
+        detail = f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}"
+        return Status.HIGH_DISCREPANCY, detail if gap is None else f"{detail}; {gap}"
+    return Status.ANALYSED, gap
+
+
+def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
+    """Return where no op runs in steps that take longer than their replay; None if that explains nothing."""
+    recorded = found.recorded
+    gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
+    if gap is None:
+        return None
+    row = rows.host_row[gap.stage * recorded.gaps.shape[3] + gap.dp_rank].as_py()
+    host = rows.table.column("host")[row].as_py()
+    worker = f"worker dp {gap.dp_rank} pp {gap.stage}{'' if host is None else f' (host {host})'}"
+    often = f"in {gap.steps} of {len(rows.steps)} steps"
+    if gap.others:
+        often += f", and before computes of {gap.others} other worker{'s' if gap.others > 1 else ''}"
+    return (
+        f"{worker}: no op runs for {gap.gap_s:.3g} s before {OP_TYPES[gap.op_type]} {often}; "
+        "record what runs there, such as a garbage collection"
+    )
 
 
 def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:

@@ -91,6 +91,7 @@ class Recorded(NamedTuple):
     clocks      : of the hosts; None with one host, or if not asked for.
     exchanged   : dp ranks of a stage that stand in each other's place.
     nobody_late : bool, shape (step,); steps in which all wait and nobody is late.
+    gaps        : longest times before computes in which nothing runs, as of `longest_gaps`.
     blocking    : which transfers block, and how that was found.
     """
 
@@ -107,6 +108,7 @@ class Recorded(NamedTuple):
     clocks: Clocks | None
     exchanged: list[Exchanged]
     nobody_late: Mask
+    gaps: Floats
     blocking: BlockingFound = BlockingFound()
 
 
@@ -199,6 +201,7 @@ class _Reading(NamedTuple):
         times_s = np.empty((2, self.rows.number_of_steps))
         actual_s, began_s = times_s
         waits_s = np.zeros((2, self.layout.pp_size, self.rows.number_of_steps))
+        gaps = np.zeros((2, self.layout.pp_size, len(actual_s), self.layout.dp_size))
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
@@ -236,6 +239,7 @@ class _Reading(NamedTuple):
                 )
                 counted += settled.counted
                 waits_s[:, :, first + block.steps] = settled.waits_s
+                gaps[:, :, first + block.steps] = settled.gaps
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
@@ -255,6 +259,7 @@ class _Reading(NamedTuple):
             clocks,
             odd,
             nobody_late(waits_s, actual_s),
+            gaps,
         )
 
     def blocking(

@@ -1,0 +1,76 @@
+"""Time before computes in which nothing runs that they wait for: what makes a step longer than its replay.
+
+A replay starts each op when what it waits for has ended. A process that pauses between two ops, as a garbage
+collection does, is in no op and so in no replay: only the recorded starts show it.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
+from udfs.kernel.graph.graph import ALL_DP_RANKS, Layout, OpGraph
+
+LEAST_LONGER: Final = 0.02
+"""Share of T_actual by which the mean step, and each step counted, takes longer than its replay."""
+
+
+class Gap(NamedTuple):
+    """Where no op runs in steps that take longer than their replay.
+
+    stage, dp_rank : worker that pauses most.
+    op_type        : of the compute that then begins, the one that is most often so late.
+    gap_s          : how long no op runs before it, mean over those steps. [s]
+    steps          : number of those steps.
+    others         : number of other workers that also pause in steps that take longer.
+    """
+
+    stage: int
+    dp_rank: int
+    op_type: int
+    gap_s: float
+    steps: int
+    others: int
+
+
+def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> Floats:
+    """Longest time of each worker in each step from when a compute could begin until it does.
+
+    Not of a stage's first forward-compute, whose wait is a launch delay that replays keep.
+
+    start_s, end_s : float64, shape (op, step, dp_rank). [s]
+    returns        : float64, shape (2, stage, step, dp_rank): the time [s], and the compute's op type.
+    """
+    found = np.zeros((2, layout.pp_size, start_s.shape[1], layout.dp_size))
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        computes = range(base + 1, base + cell.program.first_ops[ot.BACKWARD_COMPUTE + 1])
+        late = [op for op in computes if graph.waits_for[op]]
+        if not late:
+            continue
+        gaps_s = np.array([start_s[op] - end_s[list(graph.waits_for[op])].max(axis=0) for op in late])
+        of_worker = slice(None) if cell.dp_rank == ALL_DP_RANKS else slice(cell.dp_rank, cell.dp_rank + 1)
+        found[0, cell.stage][:, of_worker] = gaps_s.max(axis=0)
+        found[1, cell.stage][:, of_worker] = np.array(graph.op_types)[late][gaps_s.argmax(axis=0)]
+    return found
+
+
+def gap_of(gaps: Floats, actual_s: Floats, replayed_s: Floats) -> Gap | None:
+    """Find the worker whose pauses make steps longer than their replay; None where no pause explains it.
+
+    gaps                 : as `longest_gaps` returns them, of all steps.
+    actual_s, replayed_s : shape (step,); recorded and replayed step times. [s]
+    """
+    longer_s, least_s = actual_s - replayed_s, LEAST_LONGER * actual_s.mean()
+    if longer_s.mean() < least_s:
+        return None
+    # A pause may hide in part in what its worker would have waited for: half of the time suffices.
+    explains = (gaps[0] >= longer_s[:, None] / 2) & (longer_s >= least_s)[:, None]
+    of_worker_s = np.where(explains, gaps[0], 0.0).sum(axis=1)
+    if not explains.any():
+        return None
+    stage, dp_rank = (int(at) for at in np.unravel_index(of_worker_s.argmax(), of_worker_s.shape))
+    own = explains[stage, :, dp_rank]
+    op_type = int(np.bincount(gaps[1, stage, own, dp_rank].astype(np.int64)).argmax())
+    steps, others = int(own.sum()), int(explains.any(axis=1).sum()) - 1
+    return Gap(stage, dp_rank, op_type, float(of_worker_s[stage, dp_rank]) / steps, steps, others)
