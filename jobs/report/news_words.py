@@ -99,7 +99,8 @@ def state(row: Mapping[str, Any]) -> str:
     both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""
     return (
         f"{slow}; one end of the slow link to {', '.join(row['link_hosts'])}: drain one end first. If the "
-        f"fault is at the other, that returns nothing: expected is its own part; all ends together return all{both}"
+        "fault is at the other, that saves nothing: what is expected is its own part; "
+        f"all ends together save all{both}"
     )
 
 
