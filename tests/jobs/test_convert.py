@@ -38,7 +38,7 @@ def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
         "5,120 ops of 4 ranks in 20 steps",
         "Not analysed: computes without transfers (computes without transfers in 18 steps",
-        "files: LICENSE is not a name of a log",
+        "files: LICENSE, not a name of a log",
         "ms without a name",
     ):
         assert words in printed

@@ -58,7 +58,7 @@ def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
     status, out, _ = ask(main, "llm", "--layers", "9,8,8,7", "--format", "table")
     assert status == 0
     assert out.startswith("llm, run r1, 2026-01-05: 10 steps, ")
-    assert "\nno planned garbage collection: no worker is known to pause; " in out
+    assert "\nno planned garbage collection: there is one worker, or none is known to pause" in out
     assert " instead of 9, 8, 8, 7 " in out
 
 

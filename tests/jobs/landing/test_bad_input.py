@@ -240,7 +240,7 @@ def test_repeats_name_the_file_of_the_first_and_keep_its_row(day: Landed) -> Non
 def test_what_a_manifest_lacks_is_null_and_what_it_has_is_kept(day: Landed) -> None:
     job: dict[str, Any] = day.job("no manifest")
     job.pop("manifest_status")
-    assert job.pop("manifest_detail") == "no job.json in the folder"
+    assert job.pop("manifest_detail") == "the folder has no job.json"
     assert (job.pop("source_format"), job.pop("transfers")) == ("rank-log/1", "measured")
     assert set(job.values()) == {None}
     assert (day.job("wrong fields")["gpu_hours"], day.job("wrong product")["world_size"]) == (12, 8)

@@ -121,5 +121,5 @@ def test_times_are_text_in_utc(tmp_path: Path) -> None:
 
 def test_a_folder_that_would_pass_for_a_partition_is_refused(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path / "log_date=2020-01-01", job_slowdown=table_rows(JOB_SLOWDOWN))
-    with pytest.raises(QuestionError, match="no folder above a table may be called log_date="):
+    with pytest.raises(QuestionError, match="no folder above a table may be named log_date="):
         ask(made.root, JOB_IDS)

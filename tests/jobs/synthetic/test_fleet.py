@@ -117,7 +117,7 @@ def test_as_many_ops_as_asked_for(papers: Fleet, history: Fleet) -> None:
     assert sum(map(recorded_ops, papers.jobs)) == pytest.approx(300_000_000, rel=0.02)
     whole = next(job for job in history.jobs if job.status == Status.ANALYSED and len(job.days) == 2)
     assert sum(history.recorded(whole, day)[0].ops for day in whole.days) == recorded_ops(whole)
-    with pytest.raises(ValueError, match="more than the 1,000 asked for"):
+    with pytest.raises(ValueError, match="more than the 1,000 requested"):
         plan_history(5, 2, 0, FIRST, 1000)
 
 

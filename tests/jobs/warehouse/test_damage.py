@@ -85,7 +85,7 @@ def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> 
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()
-    says = f"publications in {tmp_path} ends at 1, and publication '2' was made: restore its folder"
+    says = f"publications in {tmp_path} ends at 1, but publication '2' was made: restore its folder"
     for spelled in (str(tmp_path), tmp_path.as_uri()):  # a URL is read as a store is
         with pytest.raises(DamagedError, match=says.replace(str(tmp_path), spelled)):
             DeltaTables(spelled).is_there(RANK_STEPS)
