@@ -120,5 +120,6 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
         LIGHTER_REPLICA: one if layout.dp_size == 1 else none_slow,
         OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
-        CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, or a loop of crashes",
+        CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, "
+        "or a loop of crashes",
     }
