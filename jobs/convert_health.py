@@ -49,7 +49,7 @@ def _instant(text: str) -> datetime:
     option("--from TOOL", _LISTED, dest="source", choices=tuple(SOURCES), required=True),
     option("--landing DIR", "where to write; default: lines are printed", Path),
     option("--log-date DATE", "the day under which to write, such as 2026-01-05", log_date),
-    option("--host HOST", "tool that wrote the output, if the output does not name it"),
+    option("--host HOST", "host whose output it is, if the output does not name it"),
     option("--time TIME", "when the output was taken, ISO 8601, if it does not say so", _instant),
     option("--zone ZONE", "time zone of times that state none; default: UTC", _zone),
     option("--settings FILE", "settings on top of conf/"),

@@ -67,7 +67,9 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
     least : SQL of the lowest value that the sum may have; NULL where it has none
     """
     half = f"greatest({name}_high - {name}, {name} - {name}_low)"
-    shared = f"least(coalesce(diagnosis_error_fraction * gpu_hours, 0), {half})"
+    # SQL's least passes over nulls: a unit that is not in the sum has no part of its error either.
+    unsure = "coalesce(diagnosis_error_fraction * gpu_hours, 0)"
+    shared = f"CASE WHEN {half} IS NOT NULL THEN least({unsure}, {half}) END"
     own = variance(half, shared)
     is_known = f"count({name}) > 0 AND count({name}) = count({name}_high)"
     error = half_of_sum(f"sum({own})", f"sum({own} * {own} / interval_freedom)", f"sum({shared} * {shared})")

@@ -13,8 +13,8 @@
 -- $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
 -- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays),
 -- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
--- and days. link_hosts: other ends of slow links of the host, where communication named both ends, neighbouring stages of
--- a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
+-- and days. link_hosts: other ends of links of the host that were slow in the last 7 days, where communication named
+-- both ends, neighbouring stages of a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
 -- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
@@ -66,7 +66,7 @@ ends AS (
     CROSS JOIN job_causes
     LATERAL VIEW explode(culprits) exploded AS culprit
     WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
-        AND datediff(as_of_day, log_date) < $history_days
+        AND datediff(as_of_day, log_date) < 7
 ),
 
 links AS (

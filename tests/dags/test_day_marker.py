@@ -87,7 +87,8 @@ def test_without_a_landing_the_settings_say_where_it_is_and_it_starts_at_the_pro
 def test_wrong_settings_fail_at_once(tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.toml"
     overlay.write_text("[path]\n")
-    with pytest.raises(AirflowFailException, match=rf"name the landing: .*{overlay}: path: unknown key$"):
+    says = rf"name the landing: .*{overlay}: path: unknown key: did you mean paths"
+    with pytest.raises(AirflowFailException, match=says):
         wait(settings=overlay).poke({})
 
 

@@ -47,8 +47,8 @@ LEAST_BUSY: Final = 0.005
 LONGEST_IN_GAPS: Final = 30.0
 """A step takes no longer than from its beginning to the next one's: far less than a thousand times that."""
 
-IN_MILLISECONDS: Final = (300.0, 3_000.0)
-"""Steps begin this many times as far apart as they last only where they are a thousand times as long."""
+IN_MILLISECONDS: Final = (950.0, 1_400.0)
+"""Steps that are a thousand times as long begin as much farther apart than they seem to last."""
 
 GAPS: Final = 9
 ENOUGH_GAPS: Final = 5

@@ -171,3 +171,14 @@ def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -
     few, many = (stats.t.ppf(0.95, each) for each in (2, 6))
     half = (3 * (8.0 * many / few) ** 2 + 3 * 6.0**2) ** 0.5
     assert found.lost_gpu_hours_high == pytest.approx(72.0 + half, rel=0.002)
+
+
+def test_units_outside_a_sum_are_not_in_its_interval(spark: SparkSession) -> None:
+    """One of 24 GPU-hours, 10 up or down; one that is not analysed, of 1,000, of which nothing is summed."""
+    ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.01}
+    outside = dict.fromkeys(("lost_gpu_hours", "lost_gpu_hours_low", "lost_gpu_hours_high"))
+    rows: list[dict[str, Any]] = [{"job_id": "a"} | ends, {"job_id": "b"} | ends | outside]
+    units: list[dict[str, Any]] = [{"job_id": "a", "gpu_hours": 100.0}, {"job_id": "b", "gpu_hours": 1e3}]
+    (found,) = cause_day(frame(spark, JOB_CAUSES, rows), frame(spark, JOB_SLOWDOWN, units)).collect()
+    assert found.lost_gpu_hours == 24.0
+    assert (found.lost_gpu_hours_low, found.lost_gpu_hours_high) == pytest.approx((14.0, 34.0))

@@ -151,7 +151,7 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
     # Quiet steps take at least what the fastest one does: mostly that is enough.
     if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
         # Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
-        logs = np.log(median_s[np.isfinite(median_s)])
+        logs = np.log(np.maximum(median_s[np.isfinite(median_s)], LEAST_S))
         quiet_s = float(np.exp(_uncongested(logs, LEAST_LOG))) if len(logs) > 1 else float("inf")
         if not low <= LEAST_FACTOR * quiet_s:
             return _band(values[values <= LEAST_FACTOR * quiet_s])
