@@ -173,9 +173,9 @@ def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_st
     first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
     at = np.arange(steps)[:, None]
     inside = (at >= first) & (at < end)
-    told = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
-    level = np.array([median_of_all(each) if each.size else 0.0 for each in told])
-    number = np.array([max(each.size, 1) for each in told])
+    sampled = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
+    level = np.array([median_of_all(each) if each.size else 0.0 for each in sampled])
+    number = np.array([max(each.size, 1) for each in sampled])
     sure = np.where(
         end - first == steps, ERRORS_OF_DP_RANK * np.minimum(error, _seen(shared)), ERRORS * error
     )
