@@ -144,6 +144,29 @@ def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) 
     assert found["slowdown"] == pytest.approx(job.slowdown, rel=5e-4)
 
 
+@pytest.mark.parametrize(("late", "slower"), [(0, "backward"), (1, "forward")])
+def test_of_two_transfers_that_were_ready_together_the_receivers_say_which_is_slower(
+    late: int, slower: str
+) -> None:
+    """Data arrived before the other end of the same call was over: what that end sent was not slow."""
+    job = drawn("fused")
+    rows = job.rank_steps.to_pylist()
+    for row in rows:
+        times = [*zip(row["start_us"], row["duration_us"], strict=True)]
+        in_calls = [row["pp_rank"] == late and times.count(own) > 1 for own in times]
+        row["duration_us"] = [
+            duration + 5_000 * is_late for duration, is_late in zip(row["duration_us"], in_calls, strict=True)
+        ]
+    facts = job.manifest | {"blocking_transfers": list(TRANSFER_OPS)}
+    (block,) = recorded(pa.Table.from_pylist(rows, job.rank_steps.schema), facts).blocks
+    hidden = {
+        (OP_TYPES[block.graph.op_types[op]], bool(each.is_hidden.all()))
+        for op, each in block.unknown.items()
+        if block.graph.stages[op] == 0
+    }
+    assert hidden == {("forward-send", slower == "backward"), ("backward-recv", slower == "forward")}
+
+
 @pytest.mark.parametrize("kind", ["receives", "fused", "mixed: forward"])
 def test_no_fewer_types_leave_less_than_is_said_of_all_of_them(
     kind: str, monkeypatch: pytest.MonkeyPatch

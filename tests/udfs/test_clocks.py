@@ -114,6 +114,23 @@ def _buffered(rank_steps: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
+@pytest.mark.parametrize("late_us", [5 * MS, 20 * MS])
+@pytest.mark.parametrize("is_buffered", [False, True])
+def test_a_process_that_always_leaves_a_collective_late_has_no_clock_ahead(
+    late_us: float, *, is_buffered: bool
+) -> None:
+    """If it had, data would arrive before they are sent."""
+    job = table("pipeline", *SLOW)
+    rows = (_buffered(job.rank_steps) if is_buffered else job.rank_steps).to_pylist()
+    for row in rows:
+        if row["pp_rank"] == 1:
+            row["duration_us"][row["op"].index(OP_CODES["optimizer-clip-main-grad"])] += late_us
+    late = pa.Table.from_pylist(rows, schema=job.rank_steps.schema)
+    found = simulated(late, job.manifest)
+    assert not found["is_clock_corrected"]
+    assert found["slowdown"] == simulated(late, job.manifest, FROM_ONE_CLOCK)["slowdown"]
+
+
 def test_clocks_that_nothing_joins_are_not_analysed() -> None:
     shape = replace(PIPELINE, absent=frozenset(TRANSFERS) | COLLECTIVES)
     job = job_on_hosts(shape)

@@ -54,7 +54,7 @@ def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints)
     call    : as of calls().
     returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
     """
-    return _links(block, ends, layout, clock, call) | _collectives(block.graph, ends, layout, clock)
+    return _links(block, ends, layout, clock, call) | _collectives(block, ends, layout, clock)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
@@ -190,10 +190,12 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
     return groups
 
 
-def _collectives(graph: OpGraph, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
+def _collectives(block: StepBlock, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     """Clock differences from collectives: each member's end relative to the median of its group."""
     groups = [
-        group for group in _groups(graph, layout) if (clock[group.workers] != clock[group.workers[0]]).any()
+        group
+        for group in _groups(block.graph, layout)
+        if (clock[group.workers] != clock[group.workers[0]]).any()
     ]
     found: dict[Key, Heard] = {}
     for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
@@ -202,10 +204,37 @@ def _collectives(graph: OpGraph, ends: Ends, layout: Layout, clock: Ints) -> dic
         while (group.op_type, group.stage, number) in found:
             number += 1
         none = np.empty(0, dtype=np.int64)
-        found[group.op_type, group.stage, number] = Heard(
-            none, group.workers, apart_s.T, np.zeros_like(apart_s.T)
+        doubt_s = (
+            _impossible(block, ends, layout, group, apart_s) if group.stage < 0 else np.zeros_like(apart_s)
         )
+        found[group.op_type, group.stage, number] = Heard(none, group.workers, apart_s.T, doubt_s.T)
     return found
+
+
+def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apart_s: Floats) -> Floats:
+    """How far clocks as a collective shows them would let data arrive before they are sent. [s]
+
+    A process that always wakes up late from a collective looks like a clock that is ahead.
+
+    apart_s : shape (step, worker); returns: the most of each worker's links, same shape.
+    """
+    member = np.full(layout.pp_size * layout.dp_size, -1)
+    member[group.workers] = np.arange(len(group.workers))
+    ways = [
+        way
+        for way in _ways(block.graph, layout)
+        if len(way.both) > 1 and (member[way.one] >= 0).all() and (member[way.other] >= 0).all()
+    ]
+    doubt_s = np.zeros_like(apart_s)
+    if not ways:
+        return doubt_s
+    least_s = _least_apart(block, ends, ways).middle
+    for (forward, backward), one, other in ways:
+        ahead_s = apart_s[:, member[other]] - apart_s[:, member[one]]
+        beyond_s = np.maximum(ahead_s - least_s[forward], -least_s[backward] - ahead_s)
+        for at in (member[one], member[other]):
+            doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
+    return doubt_s
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.recorded.ends import links
 from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import median_of_all
 
@@ -50,9 +51,9 @@ class _Call(NamedTuple):
 def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Unknown]:
     """Find members of calls whose own transfer time is not recorded.
 
-    Of members that were ready together one has the length of the call: that whose link is clearly slower, as
-    its transfers outside of such calls show in the same step; else each in turn. So both ends of a transfer
-    are taken alike.
+    Of members that were ready together one has the length of the call: that whose data arrived clearly later
+    than the others', as the receivers' ends say; else that whose link is clearly slower, as its transfers
+    outside of such calls show in the same step; else each in turn. So both ends are taken alike.
 
     end_s, duration_s : float64, shape (op, step, dp); recorded, and transfers in a rendezvous. [s]
     """
@@ -66,8 +67,12 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
     for members, is_last, is_tied in calls:
         is_hidden = ~is_last
         if is_tied.any():
-            in_turn = _places(graph).get(members[0], 0) % len(members)
-            is_slower = is_tied & _is_slower([usual_s.get(op) for op in members], in_turn, is_tied.shape)
+            in_turn = np.full(is_tied.shape[1:], _places(graph).get(members[0], 0) % len(members))
+            of_links = _slowest([usual_s.get(op) for op in members], in_turn)
+            recv_of = _receives(graph)
+            received_s = [duration_s[recv_of[op]] if op in recv_of else None for op in members]
+            slowest = _slowest(received_s, of_links)
+            is_slower = is_tied & (slowest == np.arange(len(members))[:, None, None])
             is_hidden |= is_tied & ~is_slower & is_slower.any(axis=0)
         unknown |= {
             op: Unknown(hidden, tied & ~hidden)
@@ -98,14 +103,25 @@ def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) 
     return found
 
 
-def _is_slower(usual_s: Sequence[Floats | None], in_turn: int, shape: tuple[int, ...]) -> Mask:
-    """Mask of the member that sets a call's length if all were ready together; shape (member, step, dp)."""
-    times_s = np.array([np.full(shape[1:], np.nan) if each is None else each for each in usual_s])
-    ordered_s = np.sort(times_s, axis=0)  # nan last: then nothing is clear
-    is_clear = ordered_s[-1] > CLEARLY * ordered_s[-2]
-    slower = np.where(is_clear, np.argmax(np.nan_to_num(times_s), axis=0), in_turn)
-    number = np.arange(len(times_s)).reshape(-1, *(1 for _ in shape[1:]))
-    return np.asarray(number == slower)
+def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
+    """Number of the member that clearly takes longest; shape (step, dp).
+
+    times_s   : of each member, shape (step, dp), nan or None where unknown. [s]
+    otherwise : where none is clear, of the same shape.
+    """
+    known_s = np.array([np.full(otherwise.shape, np.nan) if each is None else each for each in times_s])
+    ordered_s = np.sort(known_s, axis=0)  # nan last: then nothing is clear
+    is_clear = ordered_s[-1] > CLEARLY * np.maximum(ordered_s[-2], 0.0)
+    return np.where(is_clear, np.argmax(np.nan_to_num(known_s), axis=0), otherwise)
+
+
+@once_per_graph
+def _receives(graph: OpGraph) -> dict[int, int]:
+    """Receive of the transfer that each send and receive with a peer belongs to: it is over with the data."""
+    pairs = [
+        pair for link in links(graph) for pair in zip(link.sends.tolist(), link.recvs.tolist(), strict=True)
+    ]
+    return {op: recv for send, recv in pairs for op in (send, recv)}
 
 
 @once_per_graph
