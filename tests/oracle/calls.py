@@ -1,6 +1,6 @@
 """If one worker waited for several transfers together, only the last shows its length (model, section 2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from statistics import median
 
@@ -16,8 +16,8 @@ Transfers = set[tuple[int, int]]
 def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
     """Only the member of a call that was ready last shows its length: others take the usual time, or less.
 
-    Of members that were ready together one does, that of the clearly slower link or each in turn; it is the
-    slower one, and says nothing of the usual.
+    Of members that were ready together one does: that whose data arrived clearly last, or that of the clearly
+    slower link, or each in turn. It is the slower one, and says nothing of the usual.
     """
     hidden: Transfers = set()
     slower: Transfers = set()
@@ -54,6 +54,10 @@ def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[i
 def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
     """The member that counts as the slower one, if all were ready together."""
     place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
+    recv_of = {op: recv for link in graph.links for send, recv in link for op in (send, recv)}
+    arrived = _clearly_longest([recorded[recv_of[op]] if op in recv_of else nan for op in call])
+    if arrived is not None:
+        return call[arrived]
     calls = _calls(graph, recorded)
     in_doubt = {op for members, last in calls for op in members if len(last) > 1 or op not in last}
     usual = []
@@ -61,5 +65,13 @@ def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) ->
         link = next((link for link in graph.links if any(op in pair for pair in link)), [])
         known = sorted(recorded[recv] for _, recv in link if recv not in in_doubt)
         usual.append(known[(len(known) - 1) // 2] if known else nan)
-    is_clear = not any(map(isnan, usual)) and max(usual) > CLEARLY * sorted(usual)[-2]
-    return call[usual.index(max(usual)) if is_clear else place.get(call[0], 0) % len(call)]
+    of_slowest_link = _clearly_longest(usual)
+    return call[place.get(call[0], 0) % len(call) if of_slowest_link is None else of_slowest_link]
+
+
+def _clearly_longest(times: Sequence[float]) -> int | None:
+    """Place of the time that is far beyond all others; None where one is not known, or none is."""
+    *_, second, longest = sorted(times)
+    if any(map(isnan, times)) or longest <= CLEARLY * max(second, 0.0):
+        return None
+    return times.index(longest)
