@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Final
 
+import numpy as np
+
 from jobs.reading.before_after import LEAST, compare
 from jobs.reading.side import Side
 from schemas.vocabulary import ALL_OP_TYPES, CAUSES, COUNTED_OP_TYPES
@@ -23,6 +25,9 @@ CONFIDENCE: Final = 0.99
 """Of 100 equal pairs one may look different: a check in CI runs often."""
 SMALLEST: Final = 0.01
 """A smaller difference, as a part of A's step time, counts as none: healthy GPUs differ by this much."""
+
+SURE_CHANGE: Final = 7.0
+"""A run changed once if its two levels are this many standard errors apart."""
 
 OF_STEP: Final = "step time"
 OF_CAUSE: Final = "cause"
@@ -136,10 +141,31 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
 
 
 def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> float | None:
-    found = compare(a_s, b_s, confidence)
+    without_a, without_b = _without_change(a_s), _without_change(b_s)
+    if without_a and without_b:  # runs change anyhow: that is what a difference may be by chance
+        found = compare(a_s, b_s, confidence)
+    else:
+        found = compare(without_a or a_s, without_b or b_s, confidence)
     if found.low is None or found.high is None:
         return None if min(len(a_s), len(b_s)) < LEAST else 0.0
     return (found.high - found.low) / 2
+
+
+def _without_change(blocks_s: Sequence[float]) -> list[float]:
+    """Blocks with the same mean that scatter as they do beside one change within the run; empty without one.
+
+    A run that turned slow in its middle is slower: how far its two levels are apart is no chance.
+    """
+    number, values = len(blocks_s), np.array(blocks_s)
+    splits = range(LEAST, number - LEAST + 1)
+    if not splits:
+        return []
+    levels = [np.repeat([values[:at].mean(), values[at:].mean()], (at, number - at)) for at in splits]
+    level = min(levels, key=lambda each: float(np.square(values - each).sum()))
+    rest = (values - level) * np.sqrt((number - 1) / (number - 2))  # two levels were fitted, not one
+    error = rest.std(ddof=1) * np.sqrt(sum(1.0 / np.count_nonzero(level == end) for end in level[[0, -1]]))
+    is_sure = abs(level[-1] - level[0]) > max(SURE_CHANGE * error, SMALLEST * values.mean())
+    return (values.mean() + rest).tolist() if is_sure else []
 
 
 def _by_cause(a: Side, b: Side) -> _Rows:

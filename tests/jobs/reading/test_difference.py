@@ -119,6 +119,20 @@ def test_what_steps_vary_by_anyhow_is_chance() -> None:
     assert not answer.exceeds(0.01)
 
 
+@pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
+def test_a_run_that_turns_slow_on_its_way_is_slower(first: int, *, is_slower: bool) -> None:
+    """How far its two levels are apart is no chance."""
+    turned = [time + 3.0 * (step >= first) for step, time in enumerate(wobbling(10, 0.1))]
+    answer = found(wobbling(10, 0.1), turned)
+    assert answer.verdict == (SLOWER if is_slower else SAME)
+    assert answer.exceeds(0.03) is is_slower
+
+
+def test_what_comes_and_goes_is_chance() -> None:
+    flapping = [10.0 + 3.0 * (step // 4 % 2) for step in range(20)]
+    assert found(wobbling(11, 0.1), flapping).verdict == CHANCE
+
+
 def test_steps_that_follow_each_other_count_together() -> None:
     """Ten slow steps in a row are one piece of evidence, not ten: the interval is wide."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
