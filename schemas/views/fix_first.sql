@@ -1,5 +1,7 @@
 -- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else per
--- cause and job, over all analysed days with the cause; the last row is what no cause explains.
+-- cause and job, over all analysed days with the cause; the last row is what no cause explains. days_without is on how many
+-- days after last_day the host, or the job, was replayed and did not lose to the cause; rows with three or more come after the others:
+-- they look fixed.
 -- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
@@ -103,6 +105,22 @@ fixes AS (
         CASE WHEN count_if(NOT has_intervals) = 0 THEN $half_of_recoverable END AS half_of_recoverable
     FROM runs
     GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
+),
+
+later AS (
+    SELECT cause, fixes.host, of_job, count(DISTINCT log_date) AS days_without
+    FROM fixes
+    JOIN (SELECT log_date, host FROM host_day WHERE $in_period) AS days ON days.host = fixes.host
+    WHERE log_date > last_day
+    GROUP BY cause, fixes.host, of_job
+    UNION ALL
+    SELECT cause, host, of_job, count(DISTINCT log_date) AS days_without
+    FROM fixes
+    JOIN (
+        SELECT log_date, job_id FROM job_slowdown WHERE $is_analysed AND $in_period
+    ) AS days ON days.job_id = fixes.of_job
+    WHERE log_date > last_day
+    GROUP BY cause, host, of_job
 )
 
 SELECT
@@ -112,12 +130,17 @@ SELECT
     recoverable_gpu_hours - half_of_recoverable AS recoverable_gpu_hours_low,
     recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
     explained_by, mitigation,
-    mitigation_gpu_hours
+    mitigation_gpu_hours,
+    coalesce(days_without, 0) AS days_without
 FROM fixes
+LEFT JOIN later
+    ON fixes.cause = later.cause
+    AND fixes.host IS NOT DISTINCT FROM later.host
+    AND fixes.of_job IS NOT DISTINCT FROM later.of_job
 LEFT JOIN explained ON fixes.cause = explained.cause AND fixes.host = explained.host
 LEFT JOIN best
     ON fixes.cause = best.cause
     AND fixes.host IS NOT DISTINCT FROM best.host
     AND fixes.of_job IS NOT DISTINCT FROM best.of_job
 ORDER BY
-    fixes.cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids
+    fixes.cause = $unexplained, days_without >= 3, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids

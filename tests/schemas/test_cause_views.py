@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jobs.report.news_words import news_texts, outcome_texts
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import HOST_DAY, JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
 from tests.support.examples import DAY, NEXT_DAY, culprit
@@ -227,6 +227,33 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
         ("no-hours-0.5", 0.5),
         ("no-hours-0.1", 0.1),
     ]
+
+
+def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
+    """A host and a job without the cause on three later days; one was away, one once without."""
+    days = [DAY + timedelta(number) for number in range(5)]
+    units = [
+        {"job_id": job, "log_date": day, "actual_total_s": 8.0}
+        for job in ("a", "b", "c")
+        for day in (days if job != "c" else days[:2])
+    ]
+    rows = answer(
+        "SELECT coalesce(host, element_at(job_ids, 1)) AS what, days_without FROM fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", days[0], 9.0, 9.0, culprits=[worker("mended", 0.5)]),
+                cause("a", days[1], 7.0, 7.0, culprits=[worker("away", 0.5)]),
+                cause("b", days[1], 8.0, 8.0, cause="stage_imbalance"),
+                cause("c", days[0], 1.0, 1.0, cause="stage_imbalance"),
+            ],
+            JOB_SLOWDOWN: units,
+            HOST_DAY: [
+                *({"host": "mended", "log_date": day} for day in days),
+                *({"host": "away", "log_date": day} for day in days[:2]),
+            ],
+        },
+    )
+    assert [tuple(row) for row in rows] == [("away", 0), ("c", 1), ("mended", 4), ("b", 3)]
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
