@@ -183,7 +183,8 @@ class Landing:
             files[:] = inputs
         if misplaced.count:
             named = ", ".join(misplaced.named) + (" and others" if misplaced.count > _NAMED else "")
-            _LOG.warning("%d files are misplaced and not read: %s", misplaced.count, named)
+            files_are = "1 file is" if misplaced.count == 1 else f"{misplaced.count} files are"
+            _LOG.warning("%s misplaced and not read: %s", files_are, named)
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
 
     @cached_property

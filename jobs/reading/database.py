@@ -147,4 +147,4 @@ def _instead(root: Path) -> str:
     near = close_match(root.name, names)
     if near:
         return f"{near.removesuffix('?')} in {root.parent}?"
-    return "run a night first, or name another --warehouse"
+    return "run a night first, or name another warehouse"

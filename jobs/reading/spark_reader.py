@@ -80,7 +80,7 @@ class SparkReader:
         asked = question(sql)
         names = mentioned(" ".join(asked.reads))
         if not self._warehouse.register_views(names - self._registered):
-            raise QuestionError(f"no tables in {self.root}: run a night first, or name another --warehouse")
+            raise QuestionError(f"no tables in {self.root}: run a night first, or name another warehouse")
         self._registered |= names
         try:
             with working("asking Spark"):

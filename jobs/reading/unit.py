@@ -38,7 +38,7 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None)
     if not units:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
         if not names:
-            raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another --warehouse")
+            raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another warehouse")
         raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
     fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
     if not fitting:

@@ -62,7 +62,7 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 _STATES: Final = {
-    "slow_1_day": "slow since its last day",
+    "slow_1_day": "slow on the last day that it ran",
     "slow_2_or_3_days": "slow for {row[days_slow_in_row]} days in a row",
     "slow_longer": "slow for {row[days_slow_in_row]} days in a row",
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",

@@ -156,7 +156,7 @@ def first_day(settings: Settings, last_day: date) -> date:
 def _no_rows(reader: Reader, log_date: date) -> str:
     days = days_with_rows(reader)
     if not days:
-        return f"no rows in {reader.root}: run a night first, or name another --warehouse"
+        return f"no rows in {reader.root}: run a night first, or name another warehouse"
     near = [max((day for day in days if day < log_date), default=None)]
     near.append(min((day for day in days if day > log_date), default=None))
     named = " and ".join(str(day) for day in near if day)

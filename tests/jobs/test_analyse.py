@@ -195,7 +195,7 @@ def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse
     (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 10 * most}))
     said = analyse(run).out
     assert f"its stated GPU-hours are not believed (gpu_hours is {10 * most:.6g}: " in said
-    assert f" GPUs have at most {most:,} in three days)." in said
+    assert f" GPUs have {fields['world_size'] * 72:,} in three days, and at most a quarter more is" in said
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:

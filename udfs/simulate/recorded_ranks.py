@@ -119,7 +119,8 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
     slowest = int(warm_s.argmax())
     detail = (
         f"{len(lines)} step times, of steps {min(steps)} to {max(steps)}: {median_s:.4g} s (median); the "
-        f"longest but the first, {warm_s[slowest]:.4g} s, is {_named(warm[slowest])}{_stretch(warm, warm_s)}"
+        f"longest after the first, {warm_s[slowest]:.4g} s, is {_named(warm[slowest])}"
+        f"{_stretch(warm, warm_s)}"
     )
     return Status.STEP_TIMES_ONLY, detail, {"recorded_step_s": median_s, "recorded_steps": len(lines)}
 

@@ -40,7 +40,9 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
     except UnicodeDecodeError as error:
         raise StrictJsonError(f"not JSON: byte {error.start + 1} is not UTF-8") from None
     except json.JSONDecodeError as error:
+        is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
+        what = f"it breaks off: {what}" if is_cut else what
         raise StrictJsonError(f"not JSON: {what} (character {error.pos + 1})") from None
     except RecursionError:
         raise TooDeepError(nesting) from None

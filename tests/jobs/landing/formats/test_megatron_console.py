@@ -66,10 +66,10 @@ def test_its_unit_says_when_steps_took_how_much_longer(tmp_path: Path) -> None:
     assert (row["status"], row["slowdown"], row["recorded_steps"]) == ("step_times_only", None, 12)
     assert row["recorded_step_s"] == pytest.approx(0.705)
     assert row["status_detail"] == (
-        "12 step times, of steps 10 to 120: 0.705 s (median); the longest but the first, 1.41 s, is step 80 "
-        "(2026-01-05 12:08:07 by the log's clock); 4 take 1.1 times as long as the fastest quarter (0.7 s), "
-        "or longer: the worst in a row from step 70 (2026-01-05 12:07:07 by the log's clock) to step 90 "
-        "(2026-01-05 12:09:07 by the log's clock), 2 times"
+        "12 step times, of steps 10 to 120: 0.705 s (median); the longest after the first, 1.41 s, is "
+        "step 80 (2026-01-05 12:08:07 by the log's clock); 4 take 1.1 times as long as the fastest "
+        "quarter (0.7 s), or longer: the worst in a row from step 70 (2026-01-05 12:07:07 by the log's "
+        "clock) to step 90 (2026-01-05 12:09:07 by the log's clock), 2 times"
     )
 
 
@@ -77,7 +77,7 @@ def test_its_unit_says_when_steps_took_how_much_longer(tmp_path: Path) -> None:
 def test_even_steps_have_no_stretch_of_slow_ones(elapsed_ms: list[float]) -> None:
     found = read({"a.log": console(elapsed_ms).encode()})
     _, detail, figures = timed_results({"step_times": found.run.step_times})
-    assert "but the first, 0.7 s, is step" in detail
+    assert "after the first, 0.7 s, is step" in detail
     assert "in a row" not in detail
     assert figures["recorded_steps"] == len(elapsed_ms)
 
