@@ -147,7 +147,7 @@ def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]
     From differences of two that did the same microbatch: what the data do to both is not in them.
 
     has_long : whether most may have a long op, as where each is of four ops, of two steps.
-    returns  : shape (k,), and factors of the steps in which ops scatter far more than in others, shape (k, s).
+    returns  : shape (k,), and factors of steps in which ops scatter far more than in others, shape (k, s).
     """
     p, k, c, *lanes = varied.shape
     by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
