@@ -58,7 +58,6 @@ def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabit
         slow_first_s=step_s * rng.uniform(0, 5),
         evaluate_every=int(rng.choice([0, steps // 4])),
         evaluate_s=whole_s * rng.uniform(0, 0.01),
-        names_evaluations=bool(rng.integers(0, 2)),
     )
 
 
@@ -70,6 +69,9 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
     step_s = simulation.step_us(simulation.timeline()) / 1e6
     rng = child_rng(seed, "events")
     habits = draw_habits(rng, steps, float(step_s.mean()))
+    # Drawn apart: whether evaluations are named changes nothing else of a run.
+    is_named = bool(child_rng(seed, "evaluations").integers(0, 2))
+    habits = replace(habits, names_evaluations=is_named)
     course = run_through(habits, step_s, Part(simulation.plan.identity.first_t0_us / 1e6), rng)
     true_s = course.spent_s | _split(simulation, step_s)
     true_s["unknown"] = true_s.pop("other")

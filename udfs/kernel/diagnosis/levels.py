@@ -11,7 +11,7 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import COMES_AND_GOES
-from udfs.kernel.diagnosis.course import before_growth, course_of
+from udfs.kernel.diagnosis.course import ENOUGH_STEPS, before_growth, course_of
 from udfs.kernel.diagnosis.hosts import mostly_on_one_host
 from udfs.kernel.selection import ascending, medians_along, quantile
 
@@ -252,6 +252,17 @@ def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
     return is_slow
 
 
+def _has_trend(series: Floats) -> bool:
+    """Whether a line explains a series beyond doubt, by its own scatter; one that grows has little other."""
+    if series.size < ENOUGH_STEPS:
+        return False
+    in_time = np.arange(series.size) - (series.size - 1) / 2.0
+    own = series - series.mean()
+    explained = float(in_time @ own) ** 2 / float(in_time @ in_time)
+    left = float(own @ own) - explained
+    return explained * (series.size - 2) > ERRORS**2 * left
+
+
 def slow_series(
     own: Floats,
     error: Floats,
@@ -290,7 +301,8 @@ def slow_series(
         slow = series[is_slow]
         level = float(np.sort(slow)[slow.size // 2])
         # A steady level leaves the steps their noise; one that changes is taken as it is.
-        is_steady = slow.size > 1 and slow.std() <= STEADY * max(float(typical[k]), TINY)
+        is_even = slow.size > 1 and slow.std() <= STEADY * max(float(typical[k]), TINY)
+        is_steady = is_even and not _has_trend(slow)
         kept = np.full(slow.shape, level) if is_steady else np.maximum(slow, 0.0)
         found[p, k, order[is_slow], d] = np.maximum(kept, 0.0)
     return found

@@ -9,8 +9,8 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, QUANTILE_TO_SIGMA, USUAL_STEPS
+from udfs.kernel.selection import median_of_all, medians_along, quantile_of_all
 
 LEAST_STEPS: Final = 4
 """With fewer steps it is unknown how single ops vary."""
@@ -33,6 +33,9 @@ scatters by this log, and is this multiple of the part shared by chance."""
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
 """A step whose ops scatter by this multiple of other steps' scatter counts less for its workers."""
+
+CLEARLY_LESS: Final = 2.0
+"""If low differences show less noise than the middle one by this factor, most differences have a long op."""
 
 MOSTLY: Final = 2.0 / 3.0
 """If more than this share of the steps is uneven, the others are assumed to be uneven by less than can be
@@ -116,7 +119,7 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
         return Variation(chunk, level, weight, np.zeros(k), calm, nothing, luck, even, is_single=True)
     apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
     shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
-    error, _ = _scatter(apart)
+    error, _ = _scatter(apart, has_long=True)
     data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
     is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
     of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
@@ -138,12 +141,13 @@ def _weight(varied: Tensor) -> Tensor:
     return np.broadcast_to(both, (k, *lanes))[None, :, None]
 
 
-def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
+def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
     """Standard deviation of op noise, excluding data and rare long ops, and factors of restless steps.
 
     From differences of two that did the same microbatch: what the data do to both is not in them.
 
-    returns : shape (k,), and factors of the steps in which ops scatter far more than in others, shape (k, s).
+    has_long : whether most may have a long op, as where each is of four ops, of two steps.
+    returns  : shape (k,), and factors of steps in which ops scatter far more than in others, shape (k, s).
     """
     p, k, c, *lanes = varied.shape
     by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
@@ -152,10 +156,13 @@ def _scatter(varied: Tensor) -> tuple[Floats, Floats]:
         apart = np.abs(by_place[: 2 * pairs : 2] - by_place[1 : 2 * pairs : 2]).swapaxes(0, 1)
     else:
         apart = np.abs(by_place[:, :1] - by_place[:, -1:]).swapaxes(0, 1).repeat(k, axis=0)
-    of_all = np.array([median_of_all(of_kind.reshape(-1)) for of_kind in apart])
+    found = MAD_TO_SIGMA / np.sqrt(2.0) * np.array([median_of_all(each.reshape(-1)) for each in apart])
+    if has_long:
+        low = QUANTILE_TO_SIGMA * np.array([quantile_of_all(each.reshape(-1), USUAL_STEPS) for each in apart])
+        found = np.where(low < found / CLEARLY_LESS, low, found)
     by_step = apart.mean(axis=(1, 2, 4))
     restless = by_step / np.maximum(medians_along(by_step, 1, low=True), TINY)[:, None]
-    return MAD_TO_SIGMA / np.sqrt(2.0) * of_all, np.where(restless > RESTLESS, restless, 1.0)
+    return found, np.where(restless > RESTLESS, restless, 1.0)
 
 
 def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats) -> Mask:

@@ -132,11 +132,13 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
     error, uneven = found.data, found.is_uneven
     limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
     # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
-    in_time = order[uneven[order]]
+    # Steps of even data show it too: there nothing is luck, but all of it counts.
     lasting = np.zeros_like(shared)
     is_luck: Mask = np.asarray((shared <= limit).all(axis=0))
-    series, luck = shared[:, in_time].min(axis=0), found.luck[:, in_time].max(axis=0)
-    lasting[:, in_time] = lasting_levels(series, is_luck[in_time], luck, is_one_stage=p == 1)
+    may_be_luck = (is_luck | ~uneven[:, None])[order]
+    series = shared[:, order].min(axis=0)
+    luck = np.hypot(found.luck, found.error[:, None, None])[:, order].max(axis=0)
+    lasting[:, order] = lasting_levels(series, may_be_luck, luck, is_one_stage=p == 1)
     of_luck = shared - lasting
     is_luck = np.asarray((of_luck <= limit).all(axis=0))
     if found.is_single:

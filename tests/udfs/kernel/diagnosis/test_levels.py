@@ -121,6 +121,14 @@ def test_a_steady_level_leaves_steps_their_noise_and_one_that_changes_is_taken_w
     np.testing.assert_allclose(changing, own)
 
 
+def test_a_level_that_rises_is_taken_as_it_is_though_its_noise_is_not_known_well() -> None:
+    """With one peer the scatter of a slow worker is the only one there is, and growth widens it."""
+    own = np.zeros((1, 1, 12, 2))
+    own[0, 0, :, 1] = np.linspace(0.3, 0.6, 12) + 0.02 * np.random.default_rng(1).standard_normal(12)
+    found = slow_series(own, np.full((1, 12), 0.09), np.array([0.03]), np.arange(12))
+    np.testing.assert_allclose(found, own)
+
+
 def test_steps_are_judged_in_the_order_of_time_wherever_they_stand() -> None:
     """The second block holds the first six steps."""
     order = np.array([6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5])

@@ -150,3 +150,28 @@ def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_st
         found = lasting_levels(shared, may_be_luck, luck, is_one_stage=True)
         assert (found > 0.15).any(axis=0).tolist() == [False, is_slow, False, False]
         assert not found[:, [0, 2, 3]].any()
+
+
+def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Tensor) -> None:
+    """Within the luck of uneven data, where only few steps are uneven."""
+    weight = weights()
+    weight[:, :9] = 0.0
+    logs = logs + weight
+    logs[..., 3] += 0.3
+    workers = slow_workers(logs, UNKNOWN, IN_TIME)[0]
+    assert workers.is_uneven.tolist() == [False] * 9 + [True] * 3
+    found = workers.cells()
+    np.testing.assert_allclose(found[..., 3], 0.3, atol=0.01)
+    assert not found[..., :3].any()
+
+
+def test_pauses_in_most_steps_of_single_microbatches_are_no_noise(logs: Tensor) -> None:
+    """Two steps of both directions are four ops: of most such differences one is long."""
+    single = logs[:1, :, :, :1].copy()
+    rng = np.random.default_rng(2)
+    is_long = rng.random((12, 4)) < 0.4
+    single[0, FORWARD, 0, 0] += np.where(is_long, rng.uniform(1.0, 2.0, (12, 4)), 0.0)
+    assert is_long.sum(axis=1).max() == 3, "in some step most workers pause"
+    workers = slow_workers(single, UNKNOWN[:1], IN_TIME)[0]
+    assert workers.error.max() < 4 * NOISE
+    assert workers.common.max() < NEAR, "such a step is not slow, as one of its workers is not"
