@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from jobs.synthetic.conditions import Conditions
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import FlappingLink
@@ -32,7 +33,7 @@ from tests.evaluation.mitigated_runs import Exchanged, OtherWeights, PlannedColl
 from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.mitigations import assigned
+from udfs.kernel.diagnosis.mitigations import assigned, pauses_per_step
 from udfs.mitigations import Mitigation, Mitigations, mitigated
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.mitigation_rows import LayersError
@@ -42,6 +43,16 @@ SHAPE = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=12, noop_transfers=
 CALM = Workload(noise=0.002)
 LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
 SEQUENCES_OF_ALL = PackedSequences(token_limit=32768, median_tokens=2000, spread=1.0)
+
+
+class GcOfOneWorker(UnsynchronisedGc):
+    """Only the first worker collects."""
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        before_s = conditions.added_s.copy()
+        super().change(conditions, rng)
+        is_other = (conditions.place.pp_rank != 0)[:, None, None] | (np.arange(conditions.lanes[1]) != 0)
+        conditions.added_s[:] = np.where(is_other, before_s, conditions.added_s)
 
 
 def plan(*mechanisms: Mechanism, shape: JobShape = SHAPE) -> JobPlan:
@@ -160,6 +171,27 @@ def test_collections_are_planned() -> None:
     assert one.time_saved_fraction > 0.1
 
 
+@pytest.mark.parametrize(
+    ("pausing", "every_steps"),
+    [
+        ({0: [0, 5, 10]}, 4.0),  # one worker, three times in twelve steps: others do not pause
+        ({0: [0, 6], 1: [3, 9], 2: [1, 7], 3: [5, 11]}, 7.5),  # twice each: others have had none by chance
+        ({0: [2], 3: [9]}, np.inf),  # two of four, once each: others may in later steps
+    ],
+)
+def test_how_often_a_worker_pauses_that_does(pausing: dict[int, list[int]], every_steps: float) -> None:
+    paused = np.zeros((1, 12, 4), dtype=bool)
+    for worker, steps in pausing.items():
+        paused[0, steps, worker] = True
+    assert pauses_per_step([paused]) == pytest.approx(1 / every_steps, abs=0.02)
+
+
+def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
+    """One of sixteen pauses three times in twelve steps: all collect as often, and wait as long as it did."""
+    one = answer(found(GcOfOneWorker(pause_s=0.3, every_steps=2, spread=0.0)), COLLECTIONS)
+    assert one.plan.startswith("collect on all workers after every 4 steps, 0.3 s")
+
+
 def test_pauses_that_are_no_collections_stay() -> None:
     """Stalls of a tenth of a collection strike 5 % of the forwards, whatever is planned."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
@@ -205,15 +237,12 @@ def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
     assert HOST_EXCHANGED in found(hot, shape=replace(SHAPE, dp_size=1)).without
 
 
-def test_heavy_microbatches_of_one_stage_may_be_experts() -> None:
-    """Unless balancing them saves more than uneven experts cost; of three it may be a slow rank."""
-    stage, lighter = replace(SHAPE, pp_size=1), replace(SEQUENCES_OF_ALL, spread=0.3)
-    assert SEQUENCES not in found(SEQUENCES_OF_ALL, shape=stage).without
-    assert {SEQUENCES, OVER_DP_RANKS} <= set(found(lighter, shape=stage).without)
-    assert {SEQUENCES, OVER_DP_RANKS} <= set(
-        found(SEQUENCES_OF_ALL, shape=replace(stage, microbatches=3)).without
-    )
-    assert SEQUENCES not in found(lighter).without
+def test_heavy_microbatches_of_one_stage_may_be_slow_gpus() -> None:
+    """A dp rank whose data are heavier, or whose GPU is slower: with one stage both have the same log."""
+    of_stage = found(SEQUENCES_OF_ALL, shape=replace(SHAPE, pp_size=1)).without
+    assert "one stage does not tell heavy data from" in of_stage[SEQUENCES]
+    assert OVER_DP_RANKS in of_stage
+    assert SEQUENCES not in found(replace(SEQUENCES_OF_ALL, spread=0.3)).without
 
 
 def test_slow_workers_are_mitigated() -> None:
@@ -292,6 +321,19 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
     )
     once = run_through(replace(habits, failures=1), np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     assert best_interval(once.events) is None
+
+
+def test_slow_first_steps_are_not_work_between_failures() -> None:
+    """The first step after each of five starts takes 300 s longer: a restart costs that, 20,000 s are work."""
+    habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
+    plain, slow = (
+        best_interval(run_through(each, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)).events)
+        for each in (habits, replace(habits, slow_first_s=300.0))
+    )
+    assert plain is not None
+    assert slow is not None
+    assert slow.between_s == pytest.approx(plain.between_s, rel=1e-3)
+    assert slow.best_s == pytest.approx(plain.best_s, rel=1e-3)
 
 
 def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:

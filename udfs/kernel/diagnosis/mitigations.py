@@ -4,7 +4,8 @@ A fix of a cause takes all that is uneven away; a mitigation does what can be do
 stages, whole microbatches between dp ranks, and pauses that workers took when they liked are taken together.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.works import error_of_weights
+from udfs.kernel.diagnosis.works import error_of_weights, lasting_of_slow, slowness_in_weights
 from udfs.kernel.selection import medians_along
 
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
@@ -24,6 +25,13 @@ NEIGHBOURS: Final = 2
 
 LEAST_COLLECTION: Final = 0.5
 """Collections take at least this part of the usual one."""
+
+LEAST_OFTEN: Final = 2.0
+"""Pauses of a worker, in the mean of those that paused, from which on one that did not is one that does not.
+"""
+
+ROUNDS_OF_POISSON: Final = 20
+"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most two fifths of the error."""
 
 MOST_PAUSED: Final = 0.2
 """If a larger share of a direction's computes pauses, their usual length is not known."""
@@ -50,8 +58,9 @@ class Layers(NamedTuple):
 class Collections(NamedTuple):
     """Garbage collection of all workers at the same time: interval, pause and step time.
 
-    every_steps : how often each worker pauses now, and all would together; whole steps.
-    pause_s     : how long they then all wait: the longest of as many pauses as there are workers. [s]
+    every_steps : how often each worker that pauses does so now, and all would together; whole steps.
+    pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
+                  [s]
     step_s      : mean replayed step time with it. [s]
     pays_from   : least number of steps between collections from which on it saves anything.
     """
@@ -153,12 +162,14 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     # A worker stays a little faster or slower than others; what else a microbatch takes goes with it.
     worker = factors.noise.mean(axis=(3, 4), keepdims=True)
     left = factors.noise / worker
-    own_s = factors.work_s * left
+    slowness = slowness_in_weights(factors)
+    own_s = factors.work_s * left / slowness
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
     # Measured weights are spread evenly, and with them their errors, which stay in truth.
-    return replays.of_works_s([moved_s * worker * error_of_weights(left)])[0]
+    error = error_of_weights(left * worker / lasting_of_slow(factors), factors.data.weight)
+    return replays.of_works_s([moved_s * worker * slowness * error])[0]
 
 
 def are_told_apart(factors: Factors) -> bool:
@@ -202,7 +213,7 @@ def assigned(weight: Floats) -> Ints:
 
 
 def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together at a step's end, as often as each did alone.
+    """Replay with all workers pausing together at a step's end, as often as each that pauses did alone.
 
     returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
               whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
@@ -217,13 +228,33 @@ def planned_collections(replays: Replays) -> Collections | None:
     per_step = sum(len(each) / _worker_steps(part) for each, part in zip(lengths_s, parts, strict=True))
     if per_step == 0.0 or workers == 1 or computes == 1 or per_step > MOST_PAUSED * max(computes, 1):
         return None
-    every_steps, sorted_s = max(1, round(1.0 / per_step)), np.sort(np.concatenate(lengths_s))
+    of_pausing = max(per_step, pauses_per_step([part >= least_s for part in parts]))
+    every_steps, pausing = max(1, round(1.0 / of_pausing)), workers * per_step / of_pausing
+    sorted_s = np.sort(np.concatenate(lengths_s))
     share = np.arange(len(sorted_s) + 1) / len(sorted_s)
-    longest_s = float(sorted_s @ np.diff(share**workers))
+    longest_s = float(sorted_s @ np.diff(share**pausing))
     without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
     saved_s = replays.mean_s() - without_s
     pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
     return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
+
+
+def pauses_per_step(paused: Sequence[Mask]) -> float:
+    """How often a worker that pauses does so in a step; 0 if pauses are too rare to know which workers do.
+
+    Of workers that pause, some had none by chance: those that had are more often in the mean, as by Poisson.
+
+    paused : of each kind of op; the last axes are step and dp_rank, the first is the stage.
+    """
+    per_step = sum(each.sum(axis=tuple(range(1, each.ndim - 1))) / each.shape[-2] for each in paused)
+    steps = max(each.shape[-2] for each in paused)
+    seen = float(per_step[per_step > 0.0].mean()) * steps
+    if seen < LEAST_OFTEN:
+        return 0.0
+    often = seen
+    for _ in range(ROUNDS_OF_POISSON):
+        often = -seen * math.expm1(-often)
+    return often / steps
 
 
 def _worker_steps(pauses_s: Tensor) -> int:
