@@ -110,7 +110,7 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     even = (
         "one stage does not tell heavy data from a GPU that is slower"
         if layout.pp_size == 1
-        else "no microbatch is known to be heavier by its data, rather than by a slow worker, experts or chance"
+        else "no microbatch is known to be heavier by its data, rather than by a slow worker or chance"
     )
     one = "there is one dp rank"
     return {

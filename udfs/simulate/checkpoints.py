@@ -104,7 +104,7 @@ def _work_of(attempt: Attempt) -> _Work:
 
 
 def _late_s(works: Sequence[_Work]) -> list[float]:
-    """How much longer the first steps of each attempt took than as many later ones: a start costs that, too."""
+    """How much longer the first steps of each attempt took than as many later ones. [s]"""
     steps = sum(work.steps - work.first_steps for work in works)
     later_s = sum(work.own_s - work.first_s for work in works if work.steps)
     pace_s = later_s / steps if steps else np.inf

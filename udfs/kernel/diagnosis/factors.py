@@ -155,7 +155,7 @@ def _beside_work(
     steady_s = np.maximum(times_s, TINY_S)
     if before.any():
         steady_s /= np.exp(before)
-    doubtful = doubt.pauses | (before > 0.0).any(axis=4, keepdims=True)
+    doubtful = doubt.pauses | (before > 0.0)
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts, order, first.workers.is_uneven)

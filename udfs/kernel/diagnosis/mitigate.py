@@ -84,7 +84,7 @@ def mitigate(
 
 
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
-    """Whether microbatches are heavier by their data, and not by a slow worker, experts or chance.
+    """Whether microbatches are heavier by their data, and not by a slow worker or chance.
 
     With one stage, data that differ hide how much GPUs do, which an even step waits for.
     """

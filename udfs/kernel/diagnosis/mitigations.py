@@ -31,7 +31,7 @@ LEAST_OFTEN: Final = 2.0
 """
 
 ROUNDS_OF_POISSON: Final = 20
-"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most two fifths of the error."""
+"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most 0.41 of the error."""
 
 MOST_PAUSED: Final = 0.2
 """If a larger share of a direction's computes pauses, their usual length is not known."""
