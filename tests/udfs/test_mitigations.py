@@ -9,7 +9,7 @@ import pytest
 
 from jobs.synthetic.conditions import Conditions
 from jobs.synthetic.job import GeneratedJob, recorded_job
-from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
 from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import AllocatorStalls, ThermalThrottling, UnsynchronisedGc, WeakGpu
@@ -219,6 +219,15 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
     few = replace(SHAPE, microbatches=3)
     assert OVER_DP_RANKS not in found(SEQUENCES_OF_ALL, shape=few).without
     assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, slow, shape=few).without
+
+
+@pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])
+def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -> None:
+    """Three of four stages of a dp rank, or all workers of a stage, get slow."""
+    places = [(1, 0), (1, 1), (1, 2)] if is_replica else [(each, 1) for each in range(4)]
+    slow = [WeakGpu(*place, factor=1.6, window=Window(first=6)) for place in places]
+    assert {SEQUENCES, OVER_DP_RANKS, HOST_EXCHANGED} <= set(found(SEQUENCES_OF_ALL, *slow).without)
+    assert {SEQUENCES, HOST_EXCHANGED}.isdisjoint(found(SEQUENCES_OF_ALL, slow[0]).without)
 
 
 @pytest.mark.parametrize("chunks", [1, 2], ids=["both ways", "one way"])

@@ -173,9 +173,16 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist."""
-    is_both = factors.data.is_real and _has_slow(factors)
-    return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
+    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist.
+
+    Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
+    """
+    if not factors.data.is_real or not _has_slow(factors):
+        return True
+    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
+    stages, dp_ranks = is_slow.shape
+    is_hidden = 2 * is_slow.sum(axis=0).max() > stages or (dp_ranks > 1 and is_slow.all(axis=1).any())
+    return min(stages, factors.noise.shape[3]) > 1 and not is_hidden
 
 
 def _has_slow(factors: Factors) -> bool:
