@@ -63,20 +63,28 @@ def works(factors: Factors) -> Works:
 def lasting_of_slow(factors: Factors) -> Floats:
     """What dp ranks with a slow worker have left for good, 1 elsewhere; shape (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
-    found: Floats = np.exp(np.where(has_slow, factors.log_noise.mean(axis=(2, 3, 4), keepdims=True), 0.0))
+    found: Floats = np.exp(np.where(has_slow, _lasting(factors), 0.0))
     return found
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
     """Part of the weights of microbatches that is the slowness of workers, shape (1, k, 1, 1, 1, d).
 
-    Steps in which a slow worker was not seen to be slow made the microbatches of its dp rank look heavy: what
-    its other stages do seems quicker by as much.
+    A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
+    its dp rank look heavy: most other stages of that dp rank seem quicker by as much.
     """
-    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
-    peers = ~is_slow[:, None, None, None, None] & is_slow.any(axis=0)
-    quicker = (np.log(lasting_of_slow(factors)) * peers).sum(axis=0, keepdims=True)
-    found: Floats = np.exp(-quicker / np.maximum(peers.sum(axis=0), 1))
+    is_slow, lasting = (factors.worker != 1.0).any(axis=(1, 2, 3, 4)), _lasting(factors)
+    # A dp rank of one stage, or that is slow in all, has no other that tells.
+    lasting = np.where(is_slow.all(axis=0) | (len(lasting) == 1), 0.0, lasting)
+    is_told = ~is_slow | is_slow.all(axis=0)
+    peers = np.where(is_told[:, None, None, None, None], lasting, np.nan)
+    found: Floats = np.exp(-np.nanmedian(peers, axis=0, keepdims=True))
+    return found
+
+
+def _lasting(factors: Factors) -> Floats:
+    """Mean log of what each worker has left, shape (p, k, 1, 1, 1, d)."""
+    found: Floats = factors.log_noise.mean(axis=(2, 3, 4), keepdims=True)
     return found
 
 
