@@ -22,7 +22,7 @@ REGULAR: Final = 0.8
 
 OF_STEP: Final = 0.0005
 OF_SAVING: Final = 0.005
-OF_SAVING_BY_CAUSE: Final = {SLOW_WORKER: 0.03, DATA_IMBALANCE: 0.05}
+OF_SAVING_BY_CAUSE: Final = {SLOW_WORKER: 0.02, DATA_IMBALANCE: 0.05}
 """Half widths of the diagnosis's own error, by `python -m tests.evaluation.coverage --part 1`: a part of the
 step, and of the saving; more where slow workers and heavy data hide each other."""
 
