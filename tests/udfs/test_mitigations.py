@@ -162,6 +162,21 @@ def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
     assert true > 0.02
 
 
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        (SEQUENCES, 1600051),  # a worker that gets hot is seen in the later steps: its data are not heavy before
+        (OVER_DP_RANKS, 1600019),  # most steps are even: no weights of theirs hide noise
+    ],
+)
+def test_balanced_data_leave_slow_workers_and_noise(name: str, seed: int) -> None:
+    row = judge(seed, name, 15_000)
+    assert row is not None
+    assert row["answered"]
+    assert abs(row["error"]) < 1.0
+    assert row["true"] > 2.0
+
+
 def test_collections_are_planned() -> None:
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
     one = answer(found(pauses), COLLECTIONS)

@@ -43,20 +43,18 @@ def works(factors: Factors) -> Works:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
     slowness = slowness_in_weights(factors)
     own_s = work_s / slowness
-    by_kind_s = (as_is_s / slowness).mean(axis=(3, 4, 5), keepdims=True)
-    of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
     balanced_s = own_s.mean(axis=(3, 5), keepdims=True)
     # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
     left = as_is_s / slowness - own_s
     left /= np.maximum(np.maximum(own_s, balanced_s), TINY_S)
     left += 1.0
-    left *= error_of_weights(left / lasting_of_slow(factors), factors.data.weight)
+    left *= slowness * error_of_weights(left / lasting_of_slow(factors), factors.data.weight)
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
         as_is_s,
-        slowness * _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
+        _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
         over_stages_s,
-        slowness * _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
+        _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
     )
 
 
