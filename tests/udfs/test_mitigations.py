@@ -165,7 +165,7 @@ def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        (SEQUENCES, 1600051),  # a worker that gets hot is seen in the later steps: its data are not heavy before
+        (SEQUENCES, 1600051),  # a worker that gets hot is found in the later steps alone
         (OVER_DP_RANKS, 1600019),  # most steps are even: no weights of theirs hide noise
     ],
 )
