@@ -7,15 +7,14 @@ from typing import Final, NamedTuple
 from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import CauseFound
+from udfs.kernel.diagnosis.collections_planned import Collections, planned_collections
 from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
-    Collections,
     Layers,
     are_told_apart,
     layers_between_stages,
     microbatches_over_dp_ranks,
-    planned_collections,
 )
 from udfs.kernel.diagnosis.other_workers import (
     Exchanged,

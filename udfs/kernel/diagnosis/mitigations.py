@@ -1,11 +1,10 @@
 """Time saved by mitigations, by replay: work moved to other places, slow workers left as they are.
 
 A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
-stages, whole microbatches between dp ranks, and pauses that workers took when they liked are taken together.
+stages, whole microbatches between dp ranks.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
-from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.works import error_of_weights, lasting_of_slow, slowness_in_weights
 from udfs.kernel.selection import medians_along
@@ -22,19 +20,6 @@ from udfs.kernel.selection import medians_along
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
-
-LEAST_COLLECTION: Final = 0.5
-"""Collections take at least this part of the usual one."""
-
-LEAST_OFTEN: Final = 2.0
-"""Pauses of a worker, in the mean of those that paused, from which on one that did not is one that does not.
-"""
-
-ROUNDS_OF_POISSON: Final = 20
-"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most 0.41 of the error."""
-
-MOST_PAUSED: Final = 0.2
-"""If a larger share of a direction's computes pauses, their usual length is not known."""
 
 LEAST_BESIDE_SLOW: Final = 4
 """With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
@@ -53,22 +38,6 @@ class Layers(NamedTuple):
     after: Ints
     layer_s: Floats
     step_s: float
-
-
-class Collections(NamedTuple):
-    """Garbage collection of all workers at the same time: interval, pause and step time.
-
-    every_steps : how often each worker that pauses does so now, and all would together; whole steps.
-    pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
-                  [s]
-    step_s      : mean replayed step time with it. [s]
-    pays_from   : least number of steps between collections from which on it saves anything.
-    """
-
-    every_steps: int
-    pause_s: float
-    step_s: float
-    pays_from: float
 
 
 def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf) -> Layers | None:
@@ -217,86 +186,3 @@ def assigned(weight: Floats) -> Ints:
     # Those of one rank stand together then, still the heaviest first.
     by_rank = np.argsort(chosen.T, axis=1, kind="stable")
     return np.take_along_axis(order, by_rank, axis=1).reshape(steps, ranks, microbatches).swapaxes(1, 2)
-
-
-def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together at a step's end, as often as each that pauses did alone.
-
-    returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
-              whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
-              know what is usual.
-    """
-    found, parts = replays.found, _pauses(replays.found)
-    workers = found.job.hosts.size
-    computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
-    least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
-    lengths_s = [part[part >= least_s] for part in parts]
-    # Of computes only usual steps are known, of other ops all.
-    per_step = sum(len(each) / _worker_steps(part) for each, part in zip(lengths_s, parts, strict=True))
-    if per_step == 0.0 or workers == 1 or computes == 1 or per_step > MOST_PAUSED * max(computes, 1):
-        return None
-    of_pausing = max(per_step, pauses_per_step([part >= least_s for part in parts]))
-    every_steps, pausing = max(1, round(1.0 / of_pausing)), workers * per_step / of_pausing
-    sorted_s = np.sort(np.concatenate(lengths_s))
-    share = np.arange(len(sorted_s) + 1) / len(sorted_s)
-    longest_s = float(sorted_s @ np.diff(share**pausing))
-    without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
-    saved_s = replays.mean_s() - without_s
-    pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
-    return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
-
-
-def pauses_per_step(paused: Sequence[Mask]) -> float:
-    """How often a worker that pauses does so in a step; 0 if pauses are too rare to know which workers do.
-
-    Of workers that pause, some had none by chance: those that had are more often in the mean, as by Poisson.
-
-    paused : of each kind of op; the last axes are step and dp_rank, the first is the stage.
-    """
-    per_step = sum(each.sum(axis=tuple(range(1, each.ndim - 1))) / each.shape[-2] for each in paused)
-    steps = max(each.shape[-2] for each in paused)
-    seen = float(per_step[per_step > 0.0].mean()) * steps
-    if seen < LEAST_OFTEN:
-        return 0.0
-    often = seen
-    for _ in range(ROUNDS_OF_POISSON):
-        often = -seen * math.expm1(-often)
-    return often / steps
-
-
-def _worker_steps(pauses_s: Tensor) -> int:
-    """In how many steps of how many workers pauses were looked for."""
-    return len(pauses_s) * int(np.prod(pauses_s.shape[-2:]))
-
-
-def _least_collection(lengths_s: Floats) -> float:
-    """Length from which on a pause may be a collection: a part of that which halves all time paused. [s]
-
-    Single ops that chance made longer are far shorter, and would make collections look frequent.
-    """
-    ascending_s = np.sort(lengths_s[lengths_s > 0.0])
-    if not ascending_s.size:
-        return np.inf
-    before_s = np.cumsum(ascending_s)
-    return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
-
-
-def _pauses(found: Found) -> list[Tensor]:
-    """Pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
-
-    Not summed over a step: many computes that are a little longer are no collection.
-    """
-    own = list(found.own.pauses.values())
-    of_computes = None if found.factors is None else found.factors.pause_s
-    return own if of_computes is None else [*own, of_computes]
-
-
-def _uncollected(found: Found, least_s: float) -> Found:
-    """What was found, without pauses of this length or longer: others stay, whatever they are."""
-    factors = found.factors
-    if factors is not None and factors.pause_s is not None:
-        factors = factors._replace(pause_s=np.where(factors.pause_s < least_s, factors.pause_s, 0.0))
-    own_times = [
-        own._replace(pause_s=np.where(own.pause_s < least_s, own.pause_s, 0.0)) for own in found.own_times
-    ]
-    return found._replace(factors=factors, own_times=own_times)
