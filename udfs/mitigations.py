@@ -107,7 +107,11 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"
-    even = "no microbatch is known to be heavier by its data, rather than by a slow worker, experts or chance"
+    even = (
+        "one stage does not tell heavy data from a GPU that is slower"
+        if layout.pp_size == 1
+        else "no microbatch is known to be heavier by its data, rather than by a slow worker or chance"
+    )
     one = "there is one dp rank"
     return {
         LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,

@@ -40,6 +40,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "weeks": _weeks(tables),
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
+        "has_outcomes": bool(tables.outcomes.num_rows),
         "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
         "drain": [
             {**drain_row(row), "page": publication.hosts.get(row["host"])}

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from schemas.vocabulary import RunEvent
-from udfs.simulate.run_course import Span, course_of
+from udfs.simulate.run_course import Attempt, Span, course_of
 
 LEAST_FAILURES: Final = 2
 """With fewer failures, the time between two is not known even roughly."""
@@ -50,26 +50,25 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     course = course_of(events)
     attempts = course.attempts
     failures = sum(attempt.has_failed for attempt in attempts)
+    works = [_work_of(attempt) for attempt in attempts]
+    late_s = _late_s(works)
     work_s, kept_s, gaps_s, stalls_s = 0.0, 0.0, list[float](), list[float]()
-    for attempt, kept_below in zip(attempts, course.kept_below(), strict=True):
-        still = [stall for kind in attempt.stalls.values() for stall in kind]
+    for attempt, work, slow_s, kept_below in zip(attempts, works, late_s, course.kept_below(), strict=True):
+        work_s += work.own_s - slow_s
+        kept_s += (work.own_s - slow_s) * _kept_share(attempt.steps, kept_below)
         saves = attempt.stalls.get(RunEvent.CHECKPOINT, [])
-        if attempt.times_s:
-            at_work = Span(attempt.times_s[0], attempt.times_s[-1])  # what stood still before is start-up
-            own_s = at_work.length_s - sum(stall.within(at_work).length_s for stall in still)
-            work_s += own_s
-            kept_s += own_s * _kept_share(attempt.steps, kept_below)
         stalls_s += [save.length_s for save in saves]
         ends_s = [*attempt.times_s[:1], *(save.end_s for save in saves)]
         between = [Span(end_s, save.begin_s) for save, end_s in zip(saves, ends_s, strict=False)]
-        gaps_s += [gap.length_s - sum(stall.within(gap).length_s for stall in still) for gap in between]
+        gaps_s += [_own_s(attempt, gap) for gap in between]
     if failures < LEAST_FAILURES or not gaps_s or min(kept_s, sum(stalls_s), float(np.median(gaps_s))) <= 0.0:
         return None
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
     best_s = daly(stall_s, between_s)
-    starts_s = [span.length_s for span in course.startups]
-    first_s = sum(starts_s[: max(len(starts_s) - failures, 0)])  # a run starts once without a failure before
-    idle_s = sum(starts_s) - first_s + sum(span.length_s for span in course.outages)
+    starts_s = [span.length_s for span in course.startups], late_s
+    # A run starts once without a failure before.
+    first_s = sum(sum(each_s[: max(len(each_s) - failures, 0)]) for each_s in starts_s)
+    idle_s = sum(map(sum, starts_s)) - first_s + sum(span.length_s for span in course.outages)
     times_s = [
         first_s + _worked_s(kept_s, every_s, between_s) * (1 + idle_s / work_s) + kept_s // every_s * stall_s
         for every_s in (now_s, best_s)
@@ -79,6 +78,43 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     if saved * (work_s + sum(stalls_s) + first_s + idle_s) > lost_s:
         return None
     return Interval(now_s, best_s, stall_s, failures, between_s, saved)
+
+
+class _Work(NamedTuple):
+    """Time at work of an attempt, and its steps; the same until the first step that it names after its first.
+
+    What stood still before the first step is start-up.
+    """
+
+    own_s: float = 0.0
+    steps: int = 0
+    first_s: float = 0.0
+    first_steps: int = 0
+
+
+def _work_of(attempt: Attempt) -> _Work:
+    later = [at for at, step in enumerate(attempt.steps) if step > attempt.steps[0]]
+    if not later:
+        return _Work(_own_s(attempt, Span(attempt.times_s[0], attempt.times_s[-1])) if attempt.steps else 0.0)
+    first, *_, last = attempt.steps
+    begin_s, end_s = attempt.times_s[0], attempt.times_s[-1]
+    until_s, until = attempt.times_s[later[0]], attempt.steps[later[0]]
+    of_all_s, of_first_s = (_own_s(attempt, Span(begin_s, each_s)) for each_s in (end_s, until_s))
+    return _Work(of_all_s, last - first, of_first_s, until - first)
+
+
+def _late_s(works: Sequence[_Work]) -> list[float]:
+    """How much longer the first steps of each attempt took than as many later ones. [s]"""
+    steps = sum(work.steps - work.first_steps for work in works)
+    later_s = sum(work.own_s - work.first_s for work in works if work.steps)
+    pace_s = later_s / steps if steps else np.inf
+    return [max(work.first_s - work.first_steps * pace_s, 0.0) if work.first_steps else 0.0 for work in works]
+
+
+def _own_s(attempt: Attempt, span: Span) -> float:
+    """Time in a span in which training did not stand still. [s]"""
+    still = (stall for kind in attempt.stalls.values() for stall in kind)
+    return span.length_s - sum(stall.within(span).length_s for stall in still)
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:

@@ -15,7 +15,7 @@ from jobs.report import templates
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
-from jobs.report.news_words import drain_row, news_texts
+from jobs.report.news_words import drain_row, news_texts, outcome_texts
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
@@ -187,6 +187,19 @@ def test_the_page_leads_with_what_is_new_on_its_day() -> None:
     assert f"What changed on {LAST}, and what to decide {said}" in text
     assert text.index(said) < text.index("What stragglers cost")
     assert "No cause is new or gone." not in text
+    assert "Fixed: " not in text
+
+
+def test_what_a_fix_returned_is_said_with_how_it_is_computed() -> None:
+    units = [_unit("a", LAST - timedelta(days=1)), _unit("a", LAST)]
+    before, now = ({"is_cause": is_slow, "lost_fraction": 0.2 * is_slow} for is_slow in (True, False))
+    causes = [_cause(units[0]) | before, _cause(units[1]) | now]
+    tables = asked({JOB_SLOWDOWN: units, JOB_CAUSES: causes}, LAST)
+    page = fleet_page(tables, publication(tables))
+    (said,) = outcome_texts(tables.outcomes.to_pylist())
+    assert said in Page(page).text
+    assert "Fixed: how much shorter steps are since" in Page(page).text
+    assert b'<a href="dictionary.html#fix_outcome">' in page
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.cause import SLOW_WORKER, UNEXPLAINED, CauseFound
+from udfs.kernel.cause import DATA_IMBALANCE, SLOW_WORKER, UNEXPLAINED, CauseFound
 from udfs.kernel.student import student_quantile
 
 HOUR_S: Final = 3600.0
@@ -22,10 +22,9 @@ REGULAR: Final = 0.8
 
 OF_STEP: Final = 0.0005
 OF_SAVING: Final = 0.005
-OF_SLOW_TOGETHER: Final = 0.02
-"""Half widths of the diagnosis's own error, by `python -m tests.evaluation.coverage`: a part of the step, of
-the saving, and of the saving where several workers are slow together, as on one host: then fewer others show
-what is usual."""
+OF_SAVING_BY_CAUSE: Final = {SLOW_WORKER: 0.02, DATA_IMBALANCE: 0.05}
+"""Half widths of the diagnosis's own error, by `python -m tests.evaluation.coverage --part 1`: a part of the
+step, and of the saving; more where slow workers and heavy data hide each other."""
 
 
 def number_of_steps(
@@ -105,11 +104,8 @@ def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:
               rest; shape (4, cause).
     """
     saved = np.array([[each.time_saved_fraction, each.attributed_fraction] for each in causes]).T
-    together = np.array(
-        [len(each.culprits) > 1 or any(of.workers for of in each.culprits) for each in causes]
-    )
-    together &= np.arange(len(causes)) == SLOW_WORKER
-    unknown = np.hypot(OF_STEP, np.where(together, OF_SLOW_TOGETHER, OF_SAVING) * saved)
+    of_saving = [OF_SAVING_BY_CAUSE.get(each, OF_SAVING) for each in range(len(causes))]
+    unknown = np.hypot(OF_STEP, of_saving * saved)
     unknown[1, UNEXPLAINED] = 0.0
     halves = np.hypot(found.widths, unknown)
     own = np.where(np.isnan(halves[:1]), np.nan, unknown[:1])

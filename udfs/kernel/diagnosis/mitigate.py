@@ -7,15 +7,14 @@ from typing import Final, NamedTuple
 from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import CauseFound
+from udfs.kernel.diagnosis.collections_planned import Collections, planned_collections
 from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
-    Collections,
     Layers,
     are_told_apart,
     layers_between_stages,
     microbatches_over_dp_ranks,
-    planned_collections,
 )
 from udfs.kernel.diagnosis.other_workers import (
     Exchanged,
@@ -28,8 +27,6 @@ from udfs.kernel.diagnosis.other_workers import (
 from udfs.kernel.diagnosis.replays import Replays
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
-MOST_OF_EXPERTS: Final = 0.05
-"""Part of the step that uneven experts may cost: with one stage they look like heavy microbatches."""
 _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
 
 
@@ -86,15 +83,16 @@ def mitigate(
 
 
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
-    """Whether microbatches are heavier by their data, and not by a slow worker, experts or chance."""
+    """Whether microbatches are heavier by their data, and not by a slow worker or chance.
+
+    With one stage, data that differ hide how much GPUs do, which an even step waits for.
+    """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real:
         return False
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False
-    stages, _, chunks, *_ = factors.noise.shape
-    least = MOST_OF_EXPERTS if stages * chunks == 1 else 0.0
-    return replays.mean_s(BALANCED) < (1.0 - least) * replays.mean_s()
+    return len(factors.noise) > 1 and replays.mean_s(BALANCED) < replays.mean_s()
 
 
 def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:

@@ -1,7 +1,7 @@
 """Time saved by mitigations, by replay: work moved to other places, slow workers left as they are.
 
 A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
-stages, whole microbatches between dp ranks, and pauses that workers took when they liked are taken together.
+stages, whole microbatches between dp ranks.
 """
 
 from collections.abc import Iterator
@@ -13,20 +13,13 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
-from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.works import error_of_weights
+from udfs.kernel.diagnosis.works import error_of_weights, lasting_of_slow, slowness_in_weights
 from udfs.kernel.selection import medians_along
 
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
-
-LEAST_COLLECTION: Final = 0.5
-"""Collections take at least this part of the usual one."""
-
-MOST_PAUSED: Final = 0.2
-"""If a larger share of a direction's computes pauses, their usual length is not known."""
 
 LEAST_BESIDE_SLOW: Final = 4
 """With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
@@ -45,21 +38,6 @@ class Layers(NamedTuple):
     after: Ints
     layer_s: Floats
     step_s: float
-
-
-class Collections(NamedTuple):
-    """Garbage collection of all workers at the same time: interval, pause and step time.
-
-    every_steps : how often each worker pauses now, and all would together; whole steps.
-    pause_s     : how long they then all wait: the longest of as many pauses as there are workers. [s]
-    step_s      : mean replayed step time with it. [s]
-    pays_from   : least number of steps between collections from which on it saves anything.
-    """
-
-    every_steps: int
-    pause_s: float
-    step_s: float
-    pays_from: float
 
 
 def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf) -> Layers | None:
@@ -153,18 +131,27 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     # A worker stays a little faster or slower than others; what else a microbatch takes goes with it.
     worker = factors.noise.mean(axis=(3, 4), keepdims=True)
     left = factors.noise / worker
-    own_s = factors.work_s * left
+    slowness = slowness_in_weights(factors)
+    own_s = factors.work_s * left / slowness
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
     # Measured weights are spread evenly, and with them their errors, which stay in truth.
-    return replays.of_works_s([moved_s * worker * error_of_weights(left)])[0]
+    error = error_of_weights(left * worker / lasting_of_slow(factors), factors.data.weight)
+    return replays.of_works_s([moved_s * worker * slowness * error])[0]
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist."""
-    is_both = factors.data.is_real and _has_slow(factors)
-    return not is_both or min(factors.noise.shape[0], factors.noise.shape[3]) > 1
+    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist.
+
+    Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
+    """
+    if not factors.data.is_real or not _has_slow(factors):
+        return True
+    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
+    stages, dp_ranks = is_slow.shape
+    is_hidden = 2 * is_slow.sum(axis=0).max() > stages or (dp_ranks > 1 and is_slow.all(axis=1).any())
+    return min(stages, factors.noise.shape[3]) > 1 and not is_hidden
 
 
 def _has_slow(factors: Factors) -> bool:
@@ -199,66 +186,3 @@ def assigned(weight: Floats) -> Ints:
     # Those of one rank stand together then, still the heaviest first.
     by_rank = np.argsort(chosen.T, axis=1, kind="stable")
     return np.take_along_axis(order, by_rank, axis=1).reshape(steps, ranks, microbatches).swapaxes(1, 2)
-
-
-def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together at a step's end, as often as each did alone.
-
-    returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
-              whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
-              know what is usual.
-    """
-    found, parts = replays.found, _pauses(replays.found)
-    workers = found.job.hosts.size
-    computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
-    least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
-    lengths_s = [part[part >= least_s] for part in parts]
-    # Of computes only usual steps are known, of other ops all.
-    per_step = sum(len(each) / _worker_steps(part) for each, part in zip(lengths_s, parts, strict=True))
-    if per_step == 0.0 or workers == 1 or computes == 1 or per_step > MOST_PAUSED * max(computes, 1):
-        return None
-    every_steps, sorted_s = max(1, round(1.0 / per_step)), np.sort(np.concatenate(lengths_s))
-    share = np.arange(len(sorted_s) + 1) / len(sorted_s)
-    longest_s = float(sorted_s @ np.diff(share**workers))
-    without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
-    saved_s = replays.mean_s() - without_s
-    pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
-    return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
-
-
-def _worker_steps(pauses_s: Tensor) -> int:
-    """In how many steps of how many workers pauses were looked for."""
-    return len(pauses_s) * int(np.prod(pauses_s.shape[-2:]))
-
-
-def _least_collection(lengths_s: Floats) -> float:
-    """Length from which on a pause may be a collection: a part of that which halves all time paused. [s]
-
-    Single ops that chance made longer are far shorter, and would make collections look frequent.
-    """
-    ascending_s = np.sort(lengths_s[lengths_s > 0.0])
-    if not ascending_s.size:
-        return np.inf
-    before_s = np.cumsum(ascending_s)
-    return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
-
-
-def _pauses(found: Found) -> list[Tensor]:
-    """Pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
-
-    Not summed over a step: many computes that are a little longer are no collection.
-    """
-    own = list(found.own.pauses.values())
-    of_computes = None if found.factors is None else found.factors.pause_s
-    return own if of_computes is None else [*own, of_computes]
-
-
-def _uncollected(found: Found, least_s: float) -> Found:
-    """What was found, without pauses of this length or longer: others stay, whatever they are."""
-    factors = found.factors
-    if factors is not None and factors.pause_s is not None:
-        factors = factors._replace(pause_s=np.where(factors.pause_s < least_s, factors.pause_s, 0.0))
-    own_times = [
-        own._replace(pause_s=np.where(own.pause_s < least_s, own.pause_s, 0.0)) for own in found.own_times
-    ]
-    return found._replace(factors=factors, own_times=own_times)

@@ -1,0 +1,127 @@
+"""Garbage collection planned: pauses that workers took when they liked are taken together."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.found import Found
+from udfs.kernel.diagnosis.replays import Replays
+
+LEAST_COLLECTION: Final = 0.5
+"""Collections take at least this part of the usual one."""
+
+LEAST_OFTEN: Final = 2.0
+"""Pauses of a worker, in the mean of those that paused, from which on one that did not is one that does not.
+"""
+
+ROUNDS_OF_POISSON: Final = 20
+"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most 0.41 of the error."""
+
+MOST_PAUSED: Final = 0.2
+"""If a larger share of a direction's computes pauses, their usual length is not known."""
+
+
+class Collections(NamedTuple):
+    """Garbage collection of all workers at the same time: interval, pause and step time.
+
+    every_steps : how often each worker that pauses does so now, and all would together; whole steps.
+    pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
+                  [s]
+    step_s      : mean replayed step time with it. [s]
+    pays_from   : least number of steps between collections from which on it saves anything.
+    """
+
+    every_steps: int
+    pause_s: float
+    step_s: float
+    pays_from: float
+
+
+def planned_collections(replays: Replays) -> Collections | None:
+    """Replay with all workers pausing together at a step's end, as often as each that pauses did alone.
+
+    returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
+              whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
+              know what is usual.
+    """
+    found, parts = replays.found, _pauses(replays.found)
+    workers = found.job.hosts.size
+    computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
+    least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
+    are_long = [part >= least_s for part in parts]
+    steps, pauses = _by_worker(are_long)
+    most = MOST_PAUSED * steps * max(computes, 1)
+    if not pauses.any() or workers == 1 or computes == 1 or pauses.mean() > most:
+        return None
+    often = usual_number(pauses)
+    every_steps = max(1, round(steps / often))
+    lengths_s = np.sort(np.concatenate([part[each] for part, each in zip(parts, are_long, strict=True)]))
+    share = np.arange(len(lengths_s) + 1) / len(lengths_s)
+    longest_s = float(lengths_s @ np.diff(share ** (pauses.sum() / often)))
+    without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
+    saved_s = replays.mean_s() - without_s
+    pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
+    return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
+
+
+def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
+    """Return the number of steps, and how often each worker paused in as many; shape (stage, dp_rank).
+
+    Of computes only usual steps are known, of other ops all.
+
+    paused : of each kind of op; the last axes are step and dp_rank, the first is the stage.
+    """
+    steps = max((each.shape[-2] for each in paused), default=0)
+    rates = [each.sum(axis=tuple(range(1, each.ndim - 1))) / each.shape[-2] for each in paused]
+    return steps, steps * np.sum(rates, axis=0)
+
+
+def usual_number(pauses: Floats) -> float:
+    """Return how many pauses a worker has that pauses at all: some of these had none, by chance.
+
+    pauses : of each worker.
+    """
+    of_all, seen = float(pauses.mean()), float(pauses[pauses > 0.0].mean())
+    if seen < LEAST_OFTEN:
+        return of_all
+    often = seen
+    for _ in range(ROUNDS_OF_POISSON):
+        often = -seen * math.expm1(-often)
+    return max(often, of_all)
+
+
+def _least_collection(lengths_s: Floats) -> float:
+    """Length from which on a pause may be a collection: a part of that which halves all time paused. [s]
+
+    Single ops that chance made longer are far shorter, and would make collections look frequent.
+    """
+    ascending_s = np.sort(lengths_s[lengths_s > 0.0])
+    if not ascending_s.size:
+        return np.inf
+    before_s = np.cumsum(ascending_s)
+    return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
+
+
+def _pauses(found: Found) -> list[Tensor]:
+    """Pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
+
+    Not summed over a step: many computes that are a little longer are no collection.
+    """
+    own = list(found.own.pauses.values())
+    of_computes = None if found.factors is None else found.factors.pause_s
+    return own if of_computes is None else [*own, of_computes]
+
+
+def _uncollected(found: Found, least_s: float) -> Found:
+    """What was found, without pauses of this length or longer: others stay, whatever they are."""
+    factors = found.factors
+    if factors is not None and factors.pause_s is not None:
+        factors = factors._replace(pause_s=np.where(factors.pause_s < least_s, factors.pause_s, 0.0))
+    own_times = [
+        own._replace(pause_s=np.where(own.pause_s < least_s, own.pause_s, 0.0)) for own in found.own_times
+    ]
+    return found._replace(factors=factors, own_times=own_times)
