@@ -23,6 +23,7 @@ from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.sections import effective_time
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
+from jobs.runtime.fitting import say_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit, write
 from jobs.runtime.terminal import complain, say
@@ -66,9 +67,9 @@ def main(args: Arguments) -> int:
         if args.format:
             write(_for_programs(found, page), args.format, sys.stdout)
         else:
-            say(*_answer(run, found))
+            say_fitting(*_answer(run, found))
             _write_causes(found)
-            say(*_time(found), *_trust(found), *_rejects(found))
+            say_fitting(*_time(found), *_trust(found), *_rejects(found))
         content = alone(job_page(found.tables, None), library.result())
     try:
         page.write_bytes(content)
@@ -179,8 +180,9 @@ def _write_causes(found: Analysis) -> None:
         say("Causes, and the time that each fix alone saves (shares of the step time do not add up):")
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes, found.tables.job["steps"]):
-        say(f"Unexplained: {unexplained}")
-    say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
+        say_fitting(f"Unexplained: {unexplained}")
+    say_fitting(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
+    say("")
 
 
 def _trust(found: Analysis) -> Iterator[str]:

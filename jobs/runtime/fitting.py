@@ -3,12 +3,13 @@
 import json
 import math
 import shutil
+import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Final, TextIO
 
-from jobs.runtime.terminal import printable
+from jobs.runtime.terminal import printable, say
 
 WITHOUT_SCREEN: Final = 100
 """Width for readers where no screen states one."""
@@ -39,6 +40,23 @@ _DIGITS: Final = 5
 def screen_width(out: TextIO) -> int:
     """Width of the terminal in characters, or a default if output is not a terminal."""
     return shutil.get_terminal_size((WITHOUT_SCREEN, 0)).columns if out.isatty() else WITHOUT_SCREEN
+
+
+def say_fitting(*lines: str) -> None:
+    """Print sentences; at a terminal they are broken between words."""
+    if not sys.stdout.isatty():
+        say(*lines)
+        return
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        parts = wrap(
+            line,
+            screen_width(sys.stdout),
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        say(*(parts or [""]))
 
 
 def write_fitting(

@@ -118,7 +118,9 @@ def _own_s(attempt: Attempt, span: Span) -> float:
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, in order."""
+    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, in order, if any."""
+    if not steps:
+        return 0.0
     done = steps[-1] - steps[0]
     return min(max(kept_below - steps[0], 0.0), done) / done if done > 0 else 0.0
 

@@ -178,7 +178,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
         )
         saved_s, of_gpus_s = now_s - removed.same_work_s, now_s - removed.step_s
         yield _Saved(REPLICA_REMOVED, plan, assumes, saved_s, of_gpus_s)
-    if lighter is not None:
+    if lighter is not None and round(lighter.weight, 3) < 1.0:
         plan = (
             f"give dp rank {lighter.dp_rank} {lighter.weight:.1%} of a usual microbatch's samples, "
             f"all others {lighter.others:.1%}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.runtime.fitting import brief, write_rows_as_lists
+from jobs.runtime.fitting import brief, say_fitting, write_rows_as_lists
 from jobs.runtime.printing import Result, is_for_people, write
 
 FIX_FIRST = Result(
@@ -40,6 +40,26 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
         return out.getvalue().splitlines()
 
     return of
+
+
+def test_sentences_are_broken_between_words_at_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "  status: no word-of-this is broken, whatever its width"
+    shown = []
+    for out in (Screen(), io.StringIO()):
+        monkeypatch.setenv("COLUMNS", "24")
+        monkeypatch.setattr("sys.stdout", out)
+        say_fitting(line, "")
+        shown.append(out.getvalue().split("\n"))
+    broken, whole = shown
+    assert broken == [
+        "  status: no",
+        "    word-of-this is",
+        "    broken, whatever its",
+        "    width",
+        "",
+        "",
+    ]
+    assert whole == [line, "", ""]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 300])
