@@ -118,7 +118,7 @@ def _own_s(attempt: Attempt, span: Span) -> float:
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, in order, if any."""
+    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, if any."""
     if not steps:
         return 0.0
     done = steps[-1] - steps[0]
