@@ -2,8 +2,9 @@
 
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
-of an undisturbed run, and after the next run as at its end. The exit status is 1 where once they were not.
---store: landing and warehouses lie in a store, a local S3 server.
+of an undisturbed run; the next run may be killed too, and after one that ends they must be as at its end.
+The exit status is 1 where once they were not. --store: landing and warehouses lie in a store, a local S3
+server. --first 7 begins with the seventh warehouse, as the same seed would.
 """
 
 import argparse
@@ -18,10 +19,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -39,10 +40,14 @@ from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.vocabulary import PIPELINE_RUNS, PUBLICATIONS, RUN_STARTED
 from tests.support.commands import SHORT_LIVED
 from tests.support.random_jobs import generate_job
-from tests.support.stores import BUCKET, copied, s3_server, upload
+from tests.support.stores import BUCKET, copied, removed, s3_server, upload
 
 DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
 TARGETS: Final = ("jvm", "python", "both")
+RUNS: Final = 6
+"""Number of runs in `scenario`."""
+_IN_A_ROW: Final = 3
+"""Most kills of one warehouse: each costs one start of Spark, and so does the run that ends."""
 
 _SHAPE: Final = JobShape(dp_size=2, pp_size=1, steps=12)
 _OTHERWISE: Final = frozenset({"files"})
@@ -93,12 +98,15 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
     """Digest of all tables together at these versions; sums to 11 digits."""
-    digest = hashlib.sha256()
-    for name, version in sorted(versions.items()):
-        rows = sorted(repr(_plain(row)) for row in rows_of(warehouse, name, version))
-        if rows:
-            digest.update(repr((name, rows)).encode())
-    return digest.hexdigest()
+    digests = [(name, _digest(warehouse, name, version)) for name, version in sorted(versions.items())]
+    return hashlib.sha256(repr([each for each in digests if each[1]]).encode()).hexdigest()
+
+
+@cache  # publications change few tables
+def _digest(warehouse: str, name: str, version: int) -> str:
+    """Digest of the rows of a table; empty if it has none."""
+    rows = sorted(repr(_plain(row)) for row in rows_of(warehouse, name, version))
+    return hashlib.sha256(repr(rows).encode()).hexdigest() if rows else ""
 
 
 def seen(warehouse: str) -> str:
@@ -175,34 +183,43 @@ def _write(landing: Path, day: date, job: str, slow: float) -> None:
 
 
 def kill(process: subprocess.Popen[bytes], target: str) -> None:
-    """Kill a run's JVM, its Python, or all of it, if it still runs; wait for its end."""
-    if target == "both" and process.poll() is None:
+    """Kill a run's JVM, its Python, or all of it; wait for its end."""
+    if target == "both":
         os.killpg(process.pid, signal.SIGKILL)
-    elif process.poll() is None:
+    else:
         below = psutil.Process(process.pid).children(recursive=True)
         jvm = [each for each in below if each.name() == "java"]
-        victims = jvm if target == "jvm" and jvm else [psutil.Process(process.pid)]
-        for victim in victims:
+        for victim in jvm if target == "jvm" and jvm else [psutil.Process(process.pid)]:
             victim.kill()
     process.wait()
 
 
-def disturbed(run: Run, warehouse: str, after_s: float, target: str) -> list[str]:
-    """Kill a run, check, run again, check again; returns the errors."""
+def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Iterator[tuple[str, str]]:
+    """Kill a run, and runs after it, until one ends; yield what was killed, or nothing, and what is wrong."""
     copied(run.before, warehouse)
-    process = start(run, warehouse)
-    time.sleep(after_s)
-    kill(process, target)
-    wrong = [] if seen(warehouse) in run.states else ["a reader sees what no publication was"]
-    if start(run, warehouse).wait():
-        wrong.append("the next run failed")
-    elif seen(warehouse) != run.states[-1]:
-        wrong.append("after the next run the tables are others than those of an undisturbed one")
-    elif any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
-        wrong.append("pipeline_runs has a run that neither runs nor was killed")
-    if not is_url(warehouse):
-        shutil.rmtree(warehouse)
-    return wrong
+    status = None
+    for _ in range(most):
+        moment_s, target = run.seconds * draw.uniform(0.25, 1.0), draw.choice(TARGETS)
+        process = start(run, warehouse)
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(moment_s)
+            break
+        kill(process, target)
+        is_known = seen(warehouse) in run.states
+        yield f"{target} after {moment_s:.1f} s", "" if is_known else "a reader sees what no publication was"
+    yield "", _ended(run, warehouse, start(run, warehouse).wait() if status is None else status)
+    removed(warehouse)
+
+
+def _ended(run: Run, warehouse: str, status: int) -> str:
+    """What is wrong in a warehouse in which a run ended with this status."""
+    if status:
+        return f"the next run failed with exit status {status}"
+    if seen(warehouse) != run.states[-1]:
+        return "after the next run the tables are others than those of an undisturbed one"
+    if any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
+        return "pipeline_runs has a run that neither runs nor was killed"
+    return ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -210,32 +227,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-a-time", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="number of the first warehouse")
     parser.add_argument("--store", action="store_true")
     args = parser.parse_args(argv)
-    draw, started = random.Random(args.seed), time.monotonic()  # noqa: S311  # nothing secret
-    counts: Counter[str] = Counter()
-    failures = 0
+    started, killed, failures = time.monotonic(), Counter[str](), 0
     with ground(store=args.store) as (folder, root):
-        runs = list(islice(scenario(folder, root), args.kills))
-        plan = [(runs[number % len(runs)], draw.choice(TARGETS)) for number in range(args.kills)]
-        moments_s = [run.seconds * draw.uniform(0.25, 1.0) for run, _ in plan]
-
-        def one(number: int) -> list[str]:
-            run, target = plan[number]
-            return disturbed(run, f"{root}/warehouse-{number}", moments_s[number], target)
-
-        with ThreadPoolExecutor(args.at_a_time) as pool:
-            for number, wrong in enumerate(pool.map(one, range(args.kills))):
-                run, target = plan[number]
+        made = scenario(folder, root)
+        runs: list[Run] = []
+        for number in count(args.first):
+            place = (number - 1) % RUNS
+            runs += islice(made, max(0, place + 1 - len(runs)))
+            draw = random.Random(f"{args.seed} {number}")  # noqa: S311  # nothing secret
+            most = min(_IN_A_ROW, args.kills - killed.total())
+            for what, wrong in disturbed(runs[place], f"{root}/warehouse-{number}", draw, most):
+                killed.update(what.split()[:1])
                 failures += bool(wrong)
-                counts[target] += 1
-                verdict = "; ".join(wrong) or "as it should be"
-                moment = f"{target} after {moments_s[number]:.1f} s"
-                sys.stdout.write(f"{number + 1} {run.name}, {moment}: {verdict}\n")
+                verdict = f"{what or 'to its end'}: {wrong or 'as it should be'}"
+                sys.stdout.write(f"{number} {runs[place].name}, {verdict}\n")
                 sys.stdout.flush()
-    killed = ", ".join(f"{count} {target}" for target, count in sorted(counts.items()))
-    sys.stdout.write(f"{args.kills} kills ({killed}), seed {args.seed}: {failures} wrong, ")
+            if killed.total() >= args.kills:
+                break
+    counts = ", ".join(f"{count} {target}" for target, count in sorted(killed.items()))
+    sys.stdout.write(f"{killed.total()} kills ({counts}), seed {args.seed}: {failures} wrong, ")
     sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
     return bool(failures)
 

@@ -3,6 +3,7 @@
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
 tables must be those of both runs, in turn. In every second pair the second does not wait, and may
 end with the words of the lock. The exit status is 1 where once it was otherwise. --store: in a store.
+--first 7 begins with the seventh pair, as the same seed would.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from tests.kills import Run, ground, scenario, seen, start
-from tests.support.stores import copied
+from tests.support.stores import copied, removed
 
 _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
 """Runs of tests.kills.scenario, by index, that are started together."""
@@ -25,25 +26,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="number of the first pair")
     parser.add_argument("--store", action="store_true")
     args = parser.parse_args(argv)
-    draw, started, failures = random.Random(args.seed), time.monotonic(), 0  # noqa: S311  # nothing secret
+    started, failures = time.monotonic(), 0
+    numbers = range(args.first, args.first + args.times)
     with ground(store=args.store) as (folder, root):
-        wanted = 1 + max(max(pair) for pair in _PAIRS[: args.times])
+        wanted = 1 + max(max(_pair(number)) for number in numbers)
         runs = list(islice(scenario(folder, root), wanted))
-        for number in range(args.times):
-            first, second = (runs[place] for place in _PAIRS[number % len(_PAIRS)])
-            waits = number % 2 == 0
-            wrong = _together(
-                first, second, f"{root}/warehouse-{number}", draw.uniform(0.0, 3.0), waits=waits
-            )
+        for number in numbers:
+            first, second = (runs[place] for place in _pair(number))
+            waits = number % 2 == 1
+            apart_s = random.Random(f"{args.seed} {number}").uniform(0.0, 3.0)  # noqa: S311  # nothing secret
+            wrong = _together(first, second, f"{root}/warehouse-{number}", apart_s, waits=waits)
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
             verdict = wrong or "as it should be"
-            sys.stdout.write(f"{number + 1} {first.name} and {second.name}, {how}: {verdict}\n")
+            sys.stdout.write(f"{number} {first.name} and {second.name}, {how}: {verdict}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{args.times} pairs: {failures} wrong, {time.monotonic() - started:.0f} s\n")
     return bool(failures)
+
+
+def _pair(number: int) -> tuple[int, int]:
+    return _PAIRS[(number - 1) % len(_PAIRS)]
 
 
 def _together(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
@@ -57,7 +63,9 @@ def _together(first: Run, second: Run, warehouse: str, apart_s: float, *, waits:
         return f"exit statuses {statuses}"
     if not waits and statuses not in {(0, 1), (1, 0), (0, 0)}:
         return f"exit statuses {statuses}"
-    return "" if seen(warehouse) == first.states[-1] else "the tables are not those of both, in turn"
+    is_right = seen(warehouse) == first.states[-1]
+    removed(warehouse)
+    return "" if is_right else "the tables are not those of both, in turn"
 
 
 if __name__ == "__main__":

@@ -64,12 +64,13 @@ class DuckDbReader:
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Open the tables and views that these questions name, in one connection instead of several.
+        """Open the tables and views that these questions read, in one connection instead of several.
 
-        Raises AnswerError where one of them cannot be opened.
+        Raises QuestionError as `ask` does, AnswerError where one of them cannot be opened.
         """
+        reads = {name for sql in questions for name in question(sql).reads}
         try:
-            self._connected(needed(questions))
+            self._connected(needed(reads))
         except duckdb.Error as error:
             raise AnswerError(first_line(error)) from error
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from sqlglot import exp, parse
@@ -82,6 +82,7 @@ class Question:
             raise QuestionError(_TOO_DEEP) from None
 
 
+@lru_cache(maxsize=64)  # a page's questions are first prepared, then asked
 def question(sql: str) -> Question:
     """Parse and check a question. Raises QuestionError unless it only reads what exists."""
     if _SHOW_TABLES.fullmatch(sql):

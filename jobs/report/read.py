@@ -93,10 +93,11 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     if not units:
         return []
     are_asked_for = on_units([unit.log_date for unit in units], units)
-    reader.prepare([*_OF_UNITS, vocabulary.REJECTS, vocabulary.JOB_CHANGES])
+    questions = {name: f"SELECT * FROM {name} WHERE {are_asked_for}" for name in _OF_UNITS}
+    reader.prepare([*questions.values(), rejects_of(are_asked_for), changes_of(units)])
     rows = {}
     for name, key in _OF_UNITS.items():
-        rows[name] = _by_unit(_sorted(reader.rows(f"SELECT * FROM {name} WHERE {are_asked_for}"), *key))
+        rows[name] = _by_unit(_sorted(reader.rows(questions[name]), *key))
     for unit in units:
         if unit not in rows[_JOB_DAYS]:
             todo = f"straggler simulate --log-date {unit.log_date}"
@@ -142,11 +143,8 @@ def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
 
 def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _Rows]:
     """Changes of the jobs of these units, as seen on their days."""
-    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
-    jobs = sql_strings(sorted({unit.job_id for unit in units}))
     found: dict[tuple[date, str], _Rows] = {}
-    sql = f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
-    for row in reader.rows(sql).to_pylist():
+    for row in reader.rows(changes_of(units)).to_pylist():
         found.setdefault((row["log_date"], row["job_id"]), []).append(row)
     return found
 
@@ -220,6 +218,13 @@ def rejects_of(condition: str) -> str:
     return f"""
         SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
         FROM {vocabulary.REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""
+
+
+def changes_of(units: Sequence[Unit]) -> str:
+    """Return SQL for the changes of the jobs of these units, as seen on their days."""
+    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
+    jobs = sql_strings(sorted({unit.job_id for unit in units}))
+    return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
 
 
 def _period(first_day: date, last_day: date) -> str:

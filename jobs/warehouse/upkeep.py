@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from datetime import date
 
-from deltalake import DeltaTable
-
-from jobs.runtime.places import storage_options
 from jobs.warehouse.delta_files import commit
 from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.rewriting import merge_small
@@ -57,8 +54,7 @@ def vacuum(warehouse: Warehouse, table: Table) -> int:
 
 def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
     path = warehouse.path(table.name)
-    stored = DeltaTable(path, storage_options=storage_options(path))
-    found: list[str] = stored.vacuum(KEPT_HOURS, dry_run=is_trial, full=True)
+    found: list[str] = opened(path).vacuum(KEPT_HOURS, dry_run=is_trial, full=True)
     if not is_trial:
-        forget()
+        forget(path)
     return found

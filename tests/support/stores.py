@@ -71,8 +71,7 @@ class Server:
 
     def names(self, prefix: str = "") -> list[str]:
         """Every object of the bucket."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+        return _keys(self.client, prefix)
 
     def requests(self) -> list[Request]:
         """Requests since the last call of this."""
@@ -132,10 +131,26 @@ def copied(source: str, target: str) -> None:
         shutil.copytree(source, target)
         return
     client, before, after = boto3.client("s3"), _prefix(source), _prefix(target)
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{before}/")
-    for key in [each["Key"] for page in pages for each in page.get("Contents", ())]:
+    for key in _keys(client, f"{before}/"):
         to = f"{after}/{key.removeprefix(f'{before}/')}"
         client.copy_object(Bucket=BUCKET, Key=to, CopySource={"Bucket": BUCKET, "Key": key})
+
+
+def removed(place: str) -> None:
+    """Remove a folder, or all objects below a URL: each listing looks at every object that the server has."""
+    if not is_url(place):
+        shutil.rmtree(place)
+        return
+    client = boto3.client("s3")
+    keys = _keys(client, f"{_prefix(place)}/")
+    for first in range(0, len(keys), 1000):
+        some = [{"Key": key} for key in keys[first : first + 1000]]
+        client.delete_objects(Bucket=BUCKET, Delete={"Objects": some})
+
+
+def _keys(client: Any, prefix: str) -> list[str]:  # noqa: ANN401  # made at run time
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+    return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
 
 def _prefix(url: str) -> str:

@@ -61,6 +61,16 @@ def test_a_reader_stays_with_its_publication_while_another_is_written(tmp_path: 
     assert [list(reader.ask(JOB_IDS).rows) for reader in readers] == [[("first",)], [("second",)]]
 
 
+def test_a_table_whose_name_is_only_a_word_of_the_questions_is_not_opened(tmp_path: Path) -> None:
+    warehouse_of(tmp_path, jobs=table_rows(JOBS), job_slowdown=table_rows(JOB_SLOWDOWN))
+    for log in (tmp_path / JOB_SLOWDOWN / "_delta_log").glob("*.json"):
+        log.write_text("not to be read")
+    reader = DuckDbReader(Database(str(tmp_path)))
+    named = f"SELECT '{JOB_SLOWDOWN}' AS {JOB_SLOWDOWN} FROM jobs"
+    reader.prepare([named])
+    assert list(reader.ask(named).rows) == [(JOB_SLOWDOWN,)]
+
+
 def test_a_warehouse_without_publications_is_read_as_it_is_now(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "new"}]), [DAY])

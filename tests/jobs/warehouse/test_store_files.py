@@ -1,5 +1,6 @@
 """A warehouse in a store answers like one in a folder. A `file://` URL is read like a store."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +10,18 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES
 from jobs.warehouse.reader import AnswerError, on_units
+from jobs.warehouse.stored import opened
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.upkeep import vacuum
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.jobs.warehouse.test_publication import NO_SPARK
 from tests.support.examples import DAY, NEXT_DAY, table_rows
+from tests.support.stores import BUCKET, Server
 
 SQL = (
     "SHOW TABLES",
@@ -70,3 +76,15 @@ def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(AnswerError, match=r"^az://fleet/warehouse: .* Account must be specified.*; give"):
         ask(Database("az://fleet/warehouse"))
+
+
+@pytest.mark.slow
+def test_upkeep_does_not_open_a_table_of_a_store_again(server: Server, tmp_path: Path) -> None:
+    warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    log = f"{tmp_path.name}/{JOBS}/_delta_log/0"
+    opened(warehouse.path(JOBS))
+    server.requests()
+    assert vacuum(warehouse, TABLES[JOBS]) == 0
+    reads = Counter(each.path for each in server.requests() if log in each.path)
+    assert reads == dict.fromkeys((f"/{BUCKET}/{name}" for name in server.names(log)), 1)
