@@ -128,8 +128,8 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
     steps, microbatches, ranks = source.shape
-    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it. Measured
-    # weights are spread evenly, and with them their errors, which stay in truth.
+    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it, as the
+    # error of its measured weight, which was spread evenly and stays in truth.
     slowness = slowness_in_weights(factors)
     error = error_of_weights(factors.noise / lasting_of_slow(factors), factors.data.weight)
     left = factors.noise * error
