@@ -128,17 +128,17 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
     steps, microbatches, ranks = source.shape
-    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it.
-    worker = factors.noise.mean(axis=(3, 4), keepdims=True)
-    left = factors.noise / worker
+    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it, as the
+    # error of its measured weight, which was spread evenly and stays in truth.
     slowness = slowness_in_weights(factors)
-    own_s = factors.work_s * left / slowness
+    error = error_of_weights(factors.noise / lasting_of_slow(factors), factors.data.weight)
+    left = factors.noise * error
+    worker = left.mean(axis=(3, 4), keepdims=True)
+    own_s = factors.work_s * left / (worker * slowness)
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    # Measured weights are spread evenly, and with them their errors, which stay in truth.
-    error = error_of_weights(left * worker / lasting_of_slow(factors), factors.data.weight)
-    return replays.of_works_s([moved_s * worker * slowness * error])[0]
+    return replays.of_works_s([moved_s * worker * slowness])[0]
 
 
 def are_told_apart(factors: Factors) -> bool:
