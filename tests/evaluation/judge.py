@@ -58,8 +58,11 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Cells of the culprit named worst: null means all of them. Empty if none is named."""
+        """Cells of the culprit named worst, where null means all of them. Empty if none is named."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
+        below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
+        if below:
+            return frozenset((each["dp_rank"], each["pp_rank"]) for each in below)
         return frozenset(
             (dp_rank, pp_rank)
             for worst in culprits[:1]

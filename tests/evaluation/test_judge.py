@@ -18,6 +18,7 @@ from tests.evaluation.judge import (
     USUAL,
     VARIANTS,
     Diagnose,
+    DiagnosedJob,
     healthy_seeds,
     is_hidden,
     judge_job,
@@ -89,6 +90,12 @@ def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
     found = [is_located(seed, *named) for named in (cells, [wrong, *cells], [(None, None)], [])]
     assert found == [True, False, False, False]
     assert is_located(healthy_seeds(0, 1)[0], (0, 0)) is None
+
+
+def test_the_cells_of_a_host_are_its_workers() -> None:
+    host = {"dp_rank": None, "pp_rank": None, "workers": [{"dp_rank": 1, "pp_rank": pp} for pp in (0, 2)]}
+    job = DiagnosedJob({}, {"slow_worker": {"culprits": [host]}})
+    assert job.worst_cells("slow_worker", 4, 4) == {(1, 0), (1, 2)}
 
 
 def test_any_flag_flags_the_job() -> None:
