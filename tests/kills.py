@@ -3,8 +3,8 @@
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
 of an undisturbed run; the next run may be killed too, and after one that ends they must be as at its end.
-The exit status is 1 where once they were not. --store: landing and warehouses lie in a store, a local S3
-server. --first 7 begins with the seventh warehouse, as the same seed would.
+The exit status is 1 where once they were not. --store: all in a store, a local S3 server. --first 7: begin
+with the seventh warehouse.
 """
 
 import argparse
@@ -44,10 +44,8 @@ from tests.support.stores import BUCKET, copied, removed, s3_server, upload
 
 DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
 TARGETS: Final = ("jvm", "python", "both")
-RUNS: Final = 6
-"""Number of runs in `scenario`."""
-_IN_A_ROW: Final = 3
-"""Most kills of one warehouse: each costs one start of Spark, and so does the run that ends."""
+RUNS: Final = 6  # of `scenario`
+_IN_A_ROW: Final = 3  # kills of a warehouse: each costs a start of Spark, and so does the run that ends
 
 _SHAPE: Final = JobShape(dp_size=2, pp_size=1, steps=12)
 _OTHERWISE: Final = frozenset({"files"})
@@ -92,8 +90,7 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
     path = f"{warehouse}/{PUBLICATIONS}"
     if not DeltaTable.is_deltatable(path, storage_options=storage_options(path)):
         return {}
-    found = {row["publication"]: row["versions"] for row in rows_of(warehouse, PUBLICATIONS)}
-    return dict(sorted(found.items()))
+    return {row["publication"]: row["versions"] for row in rows_of(warehouse, PUBLICATIONS)}
 
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
@@ -111,8 +108,7 @@ def _digest(warehouse: str, name: str, version: int) -> str:
 
 def seen(warehouse: str) -> str:
     """State that a new reader sees."""
-    found = publications(warehouse)
-    return state(warehouse, found[max(found)]) if found else state(warehouse, {})
+    return state(warehouse, max(publications(warehouse).items(), default=(0, {}))[1])
 
 
 def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -144,7 +140,7 @@ def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, b
     status = start(run, after).wait()
     if status:
         raise RuntimeError(f"{name}: exit status {status} without any kill")
-    made = [versions for number, versions in publications(after).items() if number > first]
+    made = [versions for number, versions in sorted(publications(after).items()) if number > first]
     states = (seen(before), *(state(after, versions) for versions in made))
     return Run(name, arguments, landing, before, after, states, time.monotonic() - started)
 
@@ -190,7 +186,8 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
         below = psutil.Process(process.pid).children(recursive=True)
         jvm = [each for each in below if each.name() == "java"]
         for victim in jvm if target == "jvm" and jvm else [psutil.Process(process.pid)]:
-            victim.kill()
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                victim.kill()
     process.wait()
 
 
@@ -217,9 +214,8 @@ def _ended(run: Run, warehouse: str, status: int) -> str:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:
         return "after the next run the tables are others than those of an undisturbed one"
-    if any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
-        return "pipeline_runs has a run that neither runs nor was killed"
-    return ""
+    is_open = any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS))
+    return "pipeline_runs has a run that neither runs nor was killed" if is_open else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -232,8 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     started, killed, failures = time.monotonic(), Counter[str](), 0
     with ground(store=args.store) as (folder, root):
-        made = scenario(folder, root)
-        runs: list[Run] = []
+        made, runs = scenario(folder, root), list[Run]()
         for number in count(args.first):
             place = (number - 1) % RUNS
             runs += islice(made, max(0, place + 1 - len(runs)))
@@ -243,13 +238,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 killed.update(what.split()[:1])
                 failures += bool(wrong)
                 verdict = f"{what or 'to its end'}: {wrong or 'as it should be'}"
-                sys.stdout.write(f"{number} {runs[place].name}, {verdict}\n")
-                sys.stdout.flush()
+                print(f"{number} {runs[place].name}, {verdict}", flush=True)
             if killed.total() >= args.kills:
                 break
     counts = ", ".join(f"{count} {target}" for target, count in sorted(killed.items()))
-    sys.stdout.write(f"{killed.total()} kills ({counts}), seed {args.seed}: {failures} wrong, ")
-    sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
+    print(f"{killed.total()} kills ({counts}): {failures} wrong, {time.monotonic() - started:.0f} s")
     return bool(failures)
 
 
