@@ -148,8 +148,8 @@ def hide_pauses(factors: Factors) -> bool:
     """Whether data are uneven, and pauses strike too many microbatches to know how heavy these are."""
     if not factors.data.is_real or factors.pause_s is None:
         return False
-    is_struck: Mask = (factors.pause_s > 0.0).any(axis=(0, 1, 2))
-    return bool(is_struck.mean() > MOST_STRUCK)
+    struck = np.mean((factors.pause_s > 0.0).any(axis=(0, 1, 2)))
+    return bool(struck > MOST_STRUCK)
 
 
 def are_told_apart(factors: Factors) -> bool:
