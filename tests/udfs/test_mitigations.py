@@ -243,6 +243,15 @@ def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -
     assert {SEQUENCES, HOST_EXCHANGED}.isdisjoint(found(SEQUENCES_OF_ALL, slow[0]).without)
 
 
+def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
+    """With two microbatches a step and four stages, a pause strikes most of them somewhere."""
+    often = UnsynchronisedGc(pause_s=0.3, every_steps=3)
+    hidden = found(SEQUENCES_OF_ALL, often, shape=replace(SHAPE, microbatches=2)).without
+    assert {SEQUENCES, OVER_DP_RANKS, COLLECTIONS} <= set(hidden)
+    rare = found(SEQUENCES_OF_ALL, replace(often, every_steps=12)).without
+    assert {SEQUENCES, COLLECTIONS}.isdisjoint(rare)
+
+
 @pytest.mark.parametrize("chunks", [1, 2], ids=["both ways", "one way"])
 def test_of_calls_that_wait_for_several_transfers_none_is_overlapped(chunks: int) -> None:
     """Which of them takes long is not known, nor for whom it waits."""

@@ -13,6 +13,7 @@ from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Layers,
     are_told_apart,
+    hide_pauses,
     layers_between_stages,
     microbatches_over_dp_ranks,
 )
@@ -72,7 +73,7 @@ def mitigate(
         balanced_s = replays.mean_s(BALANCED)
         over_dp_ranks_s = microbatches_over_dp_ranks(replays)
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
-    if cause.PAUSE in causes:
+    if cause.PAUSE in causes and (factors is None or not hide_pauses(factors)):
         answers = answers._replace(collections=planned_collections(replays))
     if cause.SLOW_WORKER in causes and is_told and not _is_worker_or_stage(found):
         answers = answers._replace(exchanged=host_exchanged(replays))
@@ -88,7 +89,7 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
     With one stage, data that differ hide how much GPUs do, which an even step waits for.
     """
     factors = replays.found.factors
-    if factors is None or not factors.data.is_real:
+    if factors is None or not factors.data.is_real or hide_pauses(factors):
         return False
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False

@@ -21,6 +21,9 @@ BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
 
+MOST_STRUCK: Final = 0.2
+"""If a pause strikes a larger share of uneven microbatches, in some stage, their work is not known."""
+
 LEAST_BESIDE_SLOW: Final = 4
 """With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
 """
@@ -139,6 +142,14 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
     return replays.of_works_s([moved_s * worker * slowness])[0]
+
+
+def hide_pauses(factors: Factors) -> bool:
+    """Whether data are uneven, and pauses strike too many microbatches to know how heavy these are."""
+    if not factors.data.is_real or factors.pause_s is None:
+        return False
+    struck = np.mean((factors.pause_s > 0.0).any(axis=(0, 1, 2)))
+    return bool(struck > MOST_STRUCK)
 
 
 def are_told_apart(factors: Factors) -> bool:

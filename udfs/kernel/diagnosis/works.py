@@ -74,8 +74,8 @@ def slowness_in_weights(factors: Factors) -> Floats:
     is_slow, lasting = (factors.worker != 1.0).any(axis=(1, 2, 3, 4)), _lasting(factors)
     # A dp rank of one stage, or that is slow in all, has no other that tells.
     lasting = np.where(is_slow.all(axis=0) | (len(lasting) == 1), 0.0, lasting)
-    is_told = ~is_slow | is_slow.all(axis=0)
-    peers = np.where(is_told[:, None, None, None, None], lasting, np.nan)
+    says_so = ~is_slow | is_slow.all(axis=0)
+    peers = np.where(says_so[:, None, None, None, None], lasting, np.nan)
     found: Floats = np.exp(-np.nanmedian(peers, axis=0, keepdims=True))
     return found
 
