@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from itertools import combinations
 from math import prod
 from typing import Final, NamedTuple
 
@@ -167,8 +168,7 @@ def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
 def manifest_template(found: Analysis) -> Iterator[str]:
     """Yield lines of the job.json that a unit without a valid one needs; none if no row shows sizes.
 
-    Sizes that are stated stay where no line contradicts them; the others are as the lines suggest, those
-    rejected for the layout among them. Where the lines alone give the stated world size, they are right.
+    Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout).
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
     texts = found.read.rejects.filter(pc.field("reason") == Reason.RANK_OUT_OF_RANGE)["text"]
@@ -177,20 +177,40 @@ def manifest_template(found: Analysis) -> Iterator[str]:
     if not rows.num_rows and not len(texts):
         return
     seen = {size: _one_more(rows[rank], _named(texts, rank)) for size, rank in _RANKS.items()}
-    seen["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
-    world_size = job.get("world_size") or 0
-    stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
-    if prod(seen[size] for size in _RANKS) == world_size:
-        stated = {"vpp_size": stated.get("vpp_size", seen["vpp_size"])}
-    lacking = [size for size in _RANKS if size not in stated]
-    others = prod((seen | stated)[size] for size in _RANKS if [size] != lacking)
-    if len(lacking) == 1 and world_size % others == 0 and world_size // others >= seen[lacking[0]]:
-        stated[lacking[0]] = world_size // others
-    sizes = seen | stated
+    vpp_size = _one_more(pc.list_flatten(rows["model_chunk"]))
+    ranks = pa.chunked_array([*rows["rank"].chunks, *_named(texts, "rank").cast(rows["rank"].type).chunks])
+    sizes = _layout(seen, job, ranks)
     mended = {"job_id": unit.job_id, "run_id": unit.run_id, **sizes}
-    mended["world_size"] = prod(sizes[size] for size in _RANKS)
+    mended["vpp_size"] = max(job.get("vpp_size") or 0, vpp_size)
+    mended["world_size"] = prod(sizes.values())
     yield f"The lines suggest this {MANIFEST}; check each number, as ranks without a log are not included:"
     yield f"  {json.dumps(mended)}"
+
+
+def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str, int]:
+    """Sizes with the stated world size as their product, if any are.
+
+    A stated size counts where no line contradicts it. Those that make the world size with the fewest sizes as
+    seen instead are right; else the one that is not stated is what the others leave of it. Without a world
+    size one rank of several may be recorded: tp_size then leaves a place for each rank.
+    """
+    stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
+    world_size = job.get("world_size") or 0
+    for number in range(len(seen) + 1):
+        for changed in combinations(seen, number):
+            tried = seen | stated | {size: seen[size] for size in changed}
+            if prod(tried.values()) == world_size:
+                return tried
+    sizes = seen | stated
+    lacking = [size for size in seen if size not in stated]
+    others = prod(sizes[size] for size in sizes if [size] != lacking)
+    if len(lacking) == 1 and world_size % others == 0 and world_size // others >= seen[lacking[0]]:
+        return sizes | {lacking[0]: world_size // others}
+    if "tp_size" not in stated and sizes["tp_size"] == 1:
+        apart = int(np.gcd.reduce(pc.unique(ranks).to_numpy()))
+        places = -(-_one_more(ranks) // prod(sizes.values()))
+        sizes["tp_size"] = max(places, apart, 1)
+    return sizes
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:

@@ -173,6 +173,34 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
         assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
 
 
+def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
+    """One rank of eight is recorded, as ranks 0, 8, 16 ..."""
+    fields = json.loads((run / "job.json").read_text())
+    (run / "job.json").unlink()
+    for log in sorted(run.glob("rank-*.jsonl"), reverse=True):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        log.unlink()
+        if lines[0]["tp_rank"] or lines[0].get("cp_rank"):
+            continue
+        rank = 8 * (fields["dp_size"] * lines[0]["pp_rank"] + lines[0]["dp_rank"])
+        text = "".join(f"{json.dumps(each | {'rank': rank})}\n" for each in lines)
+        log.with_name(f"eighth-{rank}").write_text(text)
+    for log in run.glob("eighth-*"):
+        log.rename(run / f"rank-{int(log.name.partition('-')[2]):05d}.jsonl")
+
+    def suggested() -> dict[str, int]:
+        (template,) = [each for each in analyse(run).out.splitlines() if each.startswith("  {")]
+        sizes: dict[str, int] = json.loads(template)
+        return sizes
+
+    template = suggested()
+    assert template["tp_size"] == 8
+    (run / "job.json").write_text(json.dumps(template | {"dp_size": 2 * template["dp_size"]}))
+    assert suggested() == template, "world_size says which size is wrong"
+    (run / "job.json").write_text(json.dumps(template))
+    assert analyse(run).status == 0
+
+
 @pytest.mark.parametrize("least", [LEAST_SAVED, 1.0])
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
