@@ -12,7 +12,7 @@ _OUTCOMES: Final = {
     "came": "as predicted",
     "part": "less than predicted",
     "did_not_come": "not what was predicted",
-    "not_alone": "and another cause is new on that day",
+    "not_alone": "another cause is new or loses more, and may hide it",
 }
 MOST_NEWS: Final = 5
 """Most news that are listed one by one, for new and for gone causes."""
@@ -32,7 +32,7 @@ def outcomes_of(log_date: date) -> str:
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on what the fixes of a day saved, largest GPU-hours first."""
     return [
-        f"fixed: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
+        f"{'fixed or hidden' if row['verdict'] == 'not_alone' else 'fixed'}: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
         f"a step is {percent(row['came_fraction'])} shorter, "
         f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
         for row in rows[:MOST_NEWS]
