@@ -31,12 +31,16 @@ def outcomes_of(log_date: date) -> str:
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on what the fixes of a day saved, largest GPU-hours first."""
-    return [
-        f"{'fixed or hidden' if row['verdict'] == 'not_alone' else 'fixed'}: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
-        f"a step is {percent(row['came_fraction'])} shorter, "
+    return [_outcome(row) for row in rows[:MOST_NEWS]]
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    said = "fixed or hidden" if row["verdict"] == "not_alone" else "fixed"
+    causes = " and ".join(OF_CAUSE[cause].words for cause in row["causes"])
+    return (
+        f"{said}: {causes} in {row['job_id']}: a step is {percent(row['came_fraction'])} shorter, "
         f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
-        for row in rows[:MOST_NEWS]
-    ]
+    )
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -62,7 +66,7 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 _STATES: Final = {
-    "slow_1_day": "slow since its last day",
+    "slow_1_day": "slow on one day, its last",
     "slow_2_or_3_days": "slow for {row[days_slow_in_row]} days in a row",
     "slow_longer": "slow for {row[days_slow_in_row]} days in a row",
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
