@@ -55,14 +55,18 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    culprits = row["culprits"] or ()
-    more = [f"{len(culprits) - _MOST_CULPRITS} more"] if len(culprits) > _MOST_CULPRITS else []
-    where = f" ({', '.join([*culprits[:_MOST_CULPRITS], *more])})" if culprits else ""
+    where = f" ({', '.join(_first(row['culprits']))})" if row["culprits"] else ""
     share = percent(row["lost_fraction"])
     known = row["lost_gpu_hours"] is not None
     amount = f"{hours(row['lost_gpu_hours'])} GPU-hours ({share})" if known else f"{share} of the time"
     said = f"loses {amount}" if row["change"] == "new" else f"lost {amount} on {row['day_before']}"
     return f"{row['change']}: {OF_CAUSE[row['cause']].words} in {row['job_id']}{where} {said}"
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _MOST_CULPRITS
+    return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
 
 
 _STATES: Final = {
@@ -96,8 +100,13 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """Return how slow a host has been, in words, and at which other end the fault may lie instead."""
+    """Return how slow a host has been, in words, which others may hide it or be at fault instead."""
     slow = _STATES[row["state"]].format(row=row)
+    if row["beside_hosts"]:
+        slow += (
+            f"; in one job with {', '.join(_first(row['beside_hosts']))}, slow too: what is expected is its "
+            "part, and draining it alone may save less (straggler what-if)"
+        )
     if not row["link_hosts"]:
         return slow
     both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""

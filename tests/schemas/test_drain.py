@@ -161,3 +161,22 @@ def test_two_ends_of_one_slow_link_name_each_other() -> None:
     other = answer(drain_by(TERMS), tables)[0]
     assert (other.link_hosts, other.link_gpu_hours) == (None, None)
     assert "link" not in drain_text(other.asDict(), 7)
+
+
+def test_two_slow_hosts_of_one_job_name_each_other() -> None:
+    """One may hide the other's slowness; ends of one link say so in their own words."""
+    tables = fleet({"a": "xxx", "c": "x"})
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+            row["host"] = "b"
+    both = [culprit(0.5, host=host, pp_rank=stage, dp_rank=0) for stage, host in enumerate("ab")]
+    for row in tables[JOB_CAUSES]:
+        if row["job_id"] == "job of a":
+            row["culprits"] = both
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: row.beside_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
+    assert "in one job with b, slow too: " in drain_text(found["a"].asDict(), 7)
+    assert "slow too" not in drain_text(found["c"].asDict(), 7)
+    for row in tables[JOB_CAUSES]:
+        row["cause"] = "communication"
+    assert [row.beside_hosts for row in answer(drain_by(TERMS), tables)] == [None, None, None]
