@@ -180,7 +180,7 @@ def _write_causes(found: Analysis) -> None:
         fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes, found.tables.job["steps"]):
         say(f"Unexplained: {unexplained}")
-    say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
+    say(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()), "")
 
 
 def _trust(found: Analysis) -> Iterator[str]:

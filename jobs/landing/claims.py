@@ -25,7 +25,7 @@ def without_refused(job: dict[str, Any]) -> dict[str, Any]:
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
     if gpu_hours is None or gpu_hours <= gpus * _MOST_HOURS:
         return job
-    most = f"{gpus} GPUs have at most {gpus * _MOST_HOURS:,.0f} in three days"
+    most = f"{gpus} GPUs have at most {gpus * _MOST_HOURS:,.0f} in three days and a quarter more"
     if of_worker > _MOST_RANKS:
         most += f", and no more than {_MOST_RANKS:,} ranks of a worker are believed, not {of_worker:,}"
     claim = f"gpu_hours is {gpu_hours:.6g}: {most if world_size else 'without a world_size it says nothing'}"

@@ -223,7 +223,7 @@ def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse
     (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 10 * most}))
     said = analyse(run).out
     assert f"its stated GPU-hours are not believed (gpu_hours is {10 * most:.6g}: " in said
-    assert f" GPUs have at most {most:,} in three days)." in said
+    assert f" GPUs have at most {most:,} in three days and a quarter more)." in said
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:
@@ -286,6 +286,8 @@ def test_a_folder_without_a_run_says_what_was_wanted_and_found(tmp_path: Path, a
     (beside / "health.jsonl").write_text("")
     with pytest.raises(NoRunError, match=r"found log_date=2026-01-05/health.jsonl, notes.txt"):
         runs_in(tmp_path)
+    with pytest.raises(NoRunError, match=r"found health.jsonl$"):
+        runs_in(beside)
     status, _, said = analyse(tmp_path / "my-log")
     assert (status, said.count("\n")) == (2, 1)
     assert said.endswith("my-log does not exist: did you mean my-logs?\n")

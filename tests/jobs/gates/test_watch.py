@@ -251,7 +251,10 @@ def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
     run_id = ROWS[JOBS]["run_id"]
     assert found == {
         DAY: [
-            Notice("claim_refused", f"{DAY}: job greedy, run {run_id} is not believed: gpu_hours is 1e+09"),
+            Notice(
+                "claim_refused",
+                f"{DAY}: job greedy, run {run_id} says what is not believed: gpu_hours is 1e+09",
+            ),
             Notice(
                 "left_out_by_manifest",
                 f"{DAY}: job gpt-175b, run {run_id} is excluded from the figures by its manifest: "
