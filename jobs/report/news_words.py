@@ -89,6 +89,13 @@ def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, 
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
+def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
+    """Return sentences on the first hosts that are worth a drain, and how many more there are."""
+    more = len(worth_it(rows, len(rows))) - most
+    texts = [drain_text(row, days) for row in worth_it(rows, most)]
+    return [*texts, *([f"drain: and {more} more (straggler drain)"] if more > 0 else [])]
+
+
 def drain_text(row: Mapping[str, Any], days: int) -> str:
     """Return one sentence: what to do, what it saves and costs, why, and when the answer would be no."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -137,6 +138,15 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
     status, said, _ = analyse(run)
     assert status == 0
     assert "The folder names no log date" in said
+
+
+def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Analyse, tmp_path: Path) -> None:
+    copied = run_folders(landing)[0]
+    other = FIRST_DAY + timedelta(1)
+    moved = tmp_path / f"log_date={other}" / copied.relative_to(landing / f"log_date={FIRST_DAY}")
+    shutil.copytree(copied, moved)
+    said = f"All of its lines are of another day, the first of {FIRST_DAY}: is it in the wrong folder?"
+    assert [said in analyse(folder).out for folder in (copied, moved)] == [False, True]
 
 
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from jobs.report.news_words import drain_text
+from jobs.report.news_words import drain_text, drain_texts
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
@@ -161,6 +161,12 @@ def test_two_ends_of_one_slow_link_name_each_other() -> None:
     other = answer(drain_by(TERMS), tables)[0]
     assert (other.link_hosts, other.link_gpu_hours) == (None, None)
     assert "link" not in drain_text(other.asDict(), 7)
+
+
+def test_the_summary_says_how_many_hosts_more_are_worth_a_drain() -> None:
+    rows = [row.asDict() for row in answer(drain_by(TERMS), fleet(dict.fromkeys("abc", "xxxxx")))]
+    assert [len(drain_texts(rows, 7, most)) for most in (1, 2, 3)] == [2, 3, 3]
+    assert drain_texts(rows, 7, 1)[1] == "drain: and 2 more (straggler drain)"
 
 
 def test_two_slow_hosts_of_one_job_name_each_other() -> None:
