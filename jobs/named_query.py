@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -40,6 +41,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)
     is_chosen = args.name == "hosts" and args.limit is None and args.format is None
     count = len(result.rows)
+    slow: Sequence[Sequence[object]] = ()
     if is_chosen:
         verdict = result.columns.index("verdict")
         slow = [row for row in result.rows if row[verdict] is not None]
