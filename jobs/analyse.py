@@ -16,7 +16,14 @@ from typing import Final, cast
 import click
 
 from jobs.landing.one_run import NoRunError, Run, runs_in
-from jobs.reading.analysis import Analysis, analysis, ignored_files, manifest_template, unread_files
+from jobs.reading.analysis import (
+    Analysis,
+    analysis,
+    ignored_files,
+    manifest_template,
+    other_day,
+    unread_files,
+)
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.files import alone, cache_folder, chart_library
@@ -145,6 +152,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield loss.headline(job)
     yield from unread_files(found.read)
     yield from ignored_files(run, found)
+    yield from other_day(run, found)
     yield from manifest_template(found)
     if job["launch_slowdown"] is not None:
         names = ("actual", "simulated", "ideal")

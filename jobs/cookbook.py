@@ -6,7 +6,8 @@ page of this project; another warehouse gives its answers.
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
@@ -16,6 +17,8 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
 from schemas.cookbook import RECIPES
 from schemas.sql_files import SqlFile
+from schemas.table import sql_strings
+from schemas.vocabulary import JOBS
 
 _HEAD: Final = """# Cookbook
 
@@ -28,9 +31,27 @@ straggler query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
 """
 
 
-def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
+_OWN_HEAD: Final = """# Cookbook
+
+Questions to the warehouse with their SQL and the answers that {root} gives. Where one asks about a
+day or a job, that is {log_date}, the latest day, and {job_id}, which loses most on it.
+"""
+_DEMO_DAY: Final = "2026-01-07"
+_DEMO_JOBS: Final = ("gpt-175b", "moe-8x22b")
+"""The day and the jobs that recipes ask about."""
+_OWN: Final = """
+    SELECT CAST(log_date AS STRING) AS log_date, job_id
+    FROM job_days
+    WHERE is_analysed
+    ORDER BY log_date DESC, lost_gpu_hours DESC NULLS LAST, job_id
+    LIMIT 1
+"""
+"""What stands for them in a warehouse without these jobs: what loses most on its latest day."""
+
+
+def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
     """Return questions, SQL and answers as one Markdown page."""
-    parts = [_HEAD]
+    parts = [head]
     for number, (recipe, result) in enumerate(answers, start=1):
         table = io.StringIO()
         write(result, "markdown", table)
@@ -38,10 +59,31 @@ def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
     return "\n".join(parts)
 
 
+def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
+    """Return the recipes and the head of the page, both about what this warehouse has."""
+    names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS}")["job_id"].to_pylist()
+    own = reader.rows(_OWN).to_pylist()
+    if not own or set(_DEMO_JOBS) & set(names):
+        return RECIPES, _HEAD
+    stands_for = {_DEMO_DAY: own[0]["log_date"], **dict.fromkeys(_DEMO_JOBS, own[0]["job_id"])}
+    recipes = [
+        replace(recipe, sql=_with(recipe.sql, stands_for), meaning=_with(recipe.meaning, stands_for))
+        for recipe in RECIPES
+    ]
+    return recipes, _OWN_HEAD.format(root=reader.root, **own[0])
+
+
+def _with(text: str, stands_for: Mapping[str, str]) -> str:
+    for demo, here in stands_for.items():
+        text = text.replace(f"'{demo}'", sql_strings([here])).replace(demo, here)
+    return text
+
+
 @reader_entry_point("cookbook")
 def main(reader: Reader, _settings: Settings, _args: Arguments) -> None:
     """Answer the cookbook's questions from a warehouse, as Markdown."""
-    sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in RECIPES]))
+    recipes, head = _recipes(reader)
+    sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in recipes], head))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def says(found: Found) -> str:
     interval = ""
     if found.reach_s:
         low, high = ((found.difference_s + sign * found.reach_s) / found.a.step_s for sign in (-1, 1))
-        interval = f" ({wording.between(low, high)})"
+        interval = f" (between {100 * low:+.2f} % and {100 * high:+.2f} %)"
     step = f"a step takes {wording.seconds(found.b.step_s)} instead of {wording.seconds(found.a.step_s)}"
     share = f"{'+' if found.relative > 0 else ''}{wording.percent(found.relative)}{interval}"
     return f"B against A: {found.verdict}: {step}, {share}"

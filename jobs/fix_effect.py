@@ -16,6 +16,7 @@ from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
@@ -23,6 +24,7 @@ from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
 _KEY: Final = ", ".join(UNIT_KEY)
+_MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; an effect below 0 is a saving"
 
 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
@@ -133,6 +135,8 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
     write(Result(columns, values), args.format, sys.stdout, as_lists=args.as_lists)
+    if args.format is None:
+        complain(_MEANS)
 
 
 if __name__ == "__main__":

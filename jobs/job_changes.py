@@ -6,27 +6,33 @@ has what each night found of its own jobs.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
+from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
+_MOST_DAYS: Final = 14
+"""Most days of a job without a change that are listed, the last ones."""
+_LEAST_SHOWN: Final = 0.01
+"""Least part of the step that is listed as lost to a cause."""
 
 
-def run(reader: Reader, args: Arguments) -> tuple[list[Change], int]:
-    """Find the changes of one job, or of all, the latest first; and the days of the job that has most.
+def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
+    """Find the changes of one job, or of all, the latest first; and the points of the job that has most.
 
     Raises QuestionError for an unknown job.
     """
@@ -37,7 +43,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], int]:
             raise QuestionError(f"no job {args.job_id}: {suggestion(args.job_id, names)}")
     jobs: list[list[Point]] = list(by_job(points))
     found = [change for of_job in jobs for change in changes_of(of_job)]
-    return sorted(found, key=lambda change: change.since, reverse=True), max(map(len, jobs), default=0)
+    return sorted(found, key=lambda change: change.since, reverse=True), max(jobs, key=len, default=[])
 
 
 def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
@@ -48,16 +54,28 @@ def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
     return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {' AND '.join(wanted)}"
 
 
-def none_found(days: int) -> str:
-    """Print that no change was found, and the least change that these days could show."""
-    begins = f"no change found: the job with most days of runs has {days}"
-    if days < LEAST_DAYS:
-        return f"{begins}, and fewer than {LEAST_DAYS} show none; {_SINGLE}"
+def none_found(points: Sequence[Point], job_id: str | None) -> Iterator[str]:
+    """Say that no change was found, the least change that so few days could show, and the days of one job."""
+    days = len(points)
+    whose = "the job with most days of runs" if job_id is None else f"job {job_id}"
     step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))
-    return (
-        f"{begins}, in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
-        f"neighbouring days usually do: a step that grows from day to day shows none; {_SINGLE}"
+    shows = (
+        f", and fewer than {LEAST_DAYS} show none"
+        if days < LEAST_DAYS
+        else f", in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
+        "neighbouring days usually do: a step that grows from day to day shows none"
     )
+    yield f"no change found: {whose} has {counted(days, 'day')}{shows}; {_SINGLE}"
+    if job_id is not None:
+        yield from map(_day, points[-_MOST_DAYS:])
+
+
+def _day(point: Point) -> str:
+    """What a day has to compare: its step time, and what it loses to each cause."""
+    lost = {OF_CAUSE[cause].words: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
+    parts = ", ".join(f"{percent(part)} lost to {words}" for words, part in lost.items())
+    unit = point.unit
+    return f"  {unit.log_date} {unit.run_id}: {seconds(point.step_s)} a step{parts and f', {parts}'}"
 
 
 @reader_entry_point(
@@ -69,11 +87,12 @@ def none_found(days: int) -> str:
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Print since which day jobs take longer or lose more, and what else changed then."""
-    found, days = run(reader, args)
+    found, points = run(reader, args)
     result = Result([field.name for field in fields(Change)], [astuple(each) for each in found])
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if not found:
-        complain(none_found(days))
+        for line in none_found(points, args.job_id):
+            complain(line)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -40,14 +41,15 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)
     is_chosen = args.name == "hosts" and args.limit is None and args.format is None
     count = len(result.rows)
+    slow: Sequence[Sequence[object]] = ()
     if is_chosen:
         verdict = result.columns.index("verdict")
-        slow = [row for row in result.rows if row[verdict] is not None][:_HOSTS_SHOWN]
-        result = replace(result, rows=slow)
+        slow = [row for row in result.rows if row[verdict] is not None]
+        result = replace(result, rows=slow[:_HOSTS_SHOWN])
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     shown = len(result.rows)
     if is_chosen and shown < count:
-        complain(f"{shown} of {count:,} hosts are shown, the slow ones (--limit 0 shows all)")
+        complain(f"{shown} of {len(slow):,} slow hosts are shown, of {count:,} hosts (--limit 0 shows all)")
     elif result.is_cut:
         complain(f"only the first {shown:,} rows are shown (--limit 0 shows all)")
 

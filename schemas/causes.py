@@ -15,7 +15,7 @@ class Cause(NamedTuple):
     found_by  : how the diagnosis finds it
     indicator : meaning of the paper's indicator, which its evidence has
     only_where : whose units have rows of it, where only some logs can show it
-    in_seconds : whether its effect is seconds lost per step that it strikes, not a share of the usual time
+    in_seconds : whether its effect is seconds longer per step that it strikes, not a share of the usual time
     of_machine : whether another machine would not have it, if its culprit is one; others lie in the job
     """
 
@@ -123,7 +123,7 @@ are not."""
 OF_CAUSE: Final = {each.name: each for each in DECLARED}
 """Causes by their name."""
 IN_SECONDS: Final = tuple(each.name for each in DECLARED if each.in_seconds)
-"""Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
+"""Causes whose effect is seconds longer per step that they strike; of others a share of the usual time."""
 
 JUDGED_BY_HISTORY: Final = "judged_by_history"
 """Flag of a cause decided by other jobs or earlier days, because the unit's steps could not."""

@@ -81,7 +81,7 @@ _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
     culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of
         the replayed rank, null unless it is one worker, the host that of 90 % of the steps from first_step to
         last_step, else null; effect: how much longer its ops took as a share of the usual time, for
-        {_AND_SECONDS} seconds lost per step that it struck; lost_s: what its ops
+        {_AND_SECONDS} in seconds per step that it struck; lost_s: what its ops
         took longer in the mean step, all together, in seconds, null where it is not known;
         share_of_steps: in how many steps; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: what is slow,
         {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type; course: over

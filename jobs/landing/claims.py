@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
-_HOURS: Final = 3 * 24
-_MOST_HOURS: Final = _HOURS * 1.25
+_MOST_HOURS: Final = 3 * 24 * 1.25
 """Most GPU-hours of one GPU: those of the day and of its neighbours, into which a log may reach, and a
 quarter more."""
 _MOST_RANKS: Final = 1_024
@@ -26,7 +25,7 @@ def without_refused(job: dict[str, Any]) -> dict[str, Any]:
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
     if gpu_hours is None or gpu_hours <= gpus * _MOST_HOURS:
         return job
-    most = f"{gpus} GPUs have {gpus * _HOURS:,} in three days, and at most a quarter more is believed"
+    most = f"{gpus} GPUs have at most {gpus * _MOST_HOURS:,.0f} in three days and a quarter more"
     if of_worker > _MOST_RANKS:
         most += f", and no more than {_MOST_RANKS:,} ranks of a worker are believed, not {of_worker:,}"
     claim = f"gpu_hours is {gpu_hours:.6g}: {most if world_size else 'without a world_size it says nothing'}"

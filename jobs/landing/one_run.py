@@ -79,7 +79,7 @@ def runs_in(path: Path) -> list[Run]:
             continue
         seen.append("/".join((*folders, name)))
         file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)
-        if file.is_input and not _is_beside_runs(file, folders):
+        if file.is_input and not _is_beside_runs(file, [root.resolve().name, *folders]):
             by_folder.setdefault(tuple(folders), []).append((name, file))
         else:
             others.setdefault(tuple(folders), []).append(name)
@@ -100,7 +100,7 @@ def runs_in(path: Path) -> list[Run]:
 
 def _is_beside_runs(file: LandedFile, folders: list[str]) -> bool:
     """Whether a day's folder holds the file for all of its runs, such as the health of hosts."""
-    return file.is_one_of(*HEALTH) and bool(folders) and _OF_DAY.fullmatch(folders[-1]) is not None
+    return file.is_one_of(*HEALTH) and _OF_DAY.fullmatch(folders[-1]) is not None
 
 
 def run_of(folder: Path, files: Iterable[Path]) -> Run:

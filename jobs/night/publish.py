@@ -23,7 +23,7 @@ from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.cause_words import mitigation_texts, mitigations_of
-from jobs.report.news_words import drain_text, news_of, news_texts, outcome_texts, outcomes_of, worth_it
+from jobs.report.news_words import drain_texts, news_of, news_texts, outcome_texts, outcomes_of
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
@@ -87,7 +87,7 @@ def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
             *news_texts(reader.rows(news_of(day)).to_pylist()),
             *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
         ],
-        "drain": [drain_text(row, settings.drain.days) for row in worth_it(drain, _MOST_DRAINS)],
+        "drain": drain_texts(drain, settings.drain.days, _MOST_DRAINS),
         "mitigations": mitigation_texts(reader.rows(mitigations_of(day)).to_pylist(), root),
     }
 

@@ -36,6 +36,7 @@ SHIPPED: Final = "base"
 """The project's own settings: limits on files, and the ideal of the simulation."""
 _JOB: Final = "job_days"
 _WATERFALL: Final = "waterfall"
+_DAY_US: Final = 86_400_000_000
 _MOST_FILES: Final = 5
 """Most files that are named."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
@@ -163,6 +164,16 @@ def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
         more = len(run.ignored) - _MOST_FILES
         named = ", ".join(run.ignored[:_MOST_FILES]) + (f" and {more:,} more" if more > 0 else "")
         yield f"Not read because of their names: {named}. A rank's log is named rank-00000.jsonl."
+
+
+def other_day(run: Run, found: Analysis) -> Iterator[str]:
+    """Say so if all of a run's lines have times of another day than its folder: a copy would count twice."""
+    day, rows = run.unit.log_date, found.read.rows
+    days = pc.divide(rows["t0_us"], _DAY_US)
+    is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None without times of day
+    recorded = _recorded_day(rows) if run.has_day and is_there is False else None
+    if recorded is not None and found.tables.job["status"] != Status.IMPLAUSIBLE_TIMES:
+        yield f"All of its lines are of another day, the first of {recorded}: is it in the wrong folder?"
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:

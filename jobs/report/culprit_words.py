@@ -24,6 +24,8 @@ _DIRECTIONS: Final[dict[str | None, str]] = {
     **{name: f"{name}s" for name in COMPUTE_DIRECTIONS},
 }
 _ALWAYS: Final = CULPRIT_COURSES[0]
+_LONGER: Final = {"launch_delay": "late"}
+"""What the seconds of a culprit are; not what the step loses, which can be less."""
 _ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
 """Collectives: a worker is slow in one if it enters it late, by a share of the step."""
 
@@ -121,7 +123,8 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
     """Describe how much slower a culprit is, and in which ops; for a link, its direction and other end."""
     size, direction = culprit["effect"], culprit["direction"]
     if cause in IN_SECONDS:
-        return f"{wording.seconds(size)} lost per step{_link(culprit, workers)}"
+        when = "per step" if culprit["course"] == _ALWAYS else "in each such step"
+        return f"{wording.seconds(size)} {_LONGER.get(cause, 'longer')} {when}{_link(culprit, workers)}"
     if direction in _ENTERED:
         return f"{direction} entered late by {wording.percent(size)} of a step"
     usual = " as the mean of all stages" if cause == _UNEVEN_STAGES else ""

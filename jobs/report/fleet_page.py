@@ -4,6 +4,7 @@ Its first look is three tiles: what stragglers cost, what to fix first, and what
 """
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any, Final
 
 import pyarrow as pa
@@ -130,7 +131,9 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
             "run_id": row["run_id"],
             "gpu_hours": row["gpu_hours"],
             "why": Status(row["status"]).words,
-            "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
+            "facts": shorten(
+                latest[row["job_id"], row["run_id"]]["status_detail"] or "", _LONGEST_DETAIL, placeholder=" …"
+            ),
         }
         for row in tables.runs.to_pylist()
         if row["status"] != Status.ANALYSED

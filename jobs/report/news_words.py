@@ -12,7 +12,7 @@ _OUTCOMES: Final = {
     "came": "as predicted",
     "part": "less than predicted",
     "did_not_come": "not what was predicted",
-    "not_alone": "and another cause is new on that day",
+    "not_alone": "another cause is new or loses more, and may hide it",
 }
 MOST_NEWS: Final = 5
 """Most news that are listed one by one, for new and for gone causes."""
@@ -31,12 +31,16 @@ def outcomes_of(log_date: date) -> str:
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on what the fixes of a day saved, largest GPU-hours first."""
-    return [
-        f"fixed: {' and '.join(OF_CAUSE[cause].words for cause in row['causes'])} in {row['job_id']}: "
-        f"a step is {percent(row['came_fraction'])} shorter, "
+    return [_outcome(row) for row in rows[:MOST_NEWS]]
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    said = "fixed or hidden" if row["verdict"] == "not_alone" else "fixed"
+    causes = " and ".join(OF_CAUSE[cause].words for cause in row["causes"])
+    return (
+        f"{said}: {causes} in {row['job_id']}: a step is {percent(row['came_fraction'])} shorter, "
         f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
-        for row in rows[:MOST_NEWS]
-    ]
+    )
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -51,9 +55,7 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    culprits = row["culprits"] or ()
-    more = [f"{len(culprits) - _MOST_CULPRITS} more"] if len(culprits) > _MOST_CULPRITS else []
-    where = f" ({', '.join([*culprits[:_MOST_CULPRITS], *more])})" if culprits else ""
+    where = f" ({', '.join(_first(row['culprits']))})" if row["culprits"] else ""
     share = percent(row["lost_fraction"])
     known = row["lost_gpu_hours"] is not None
     amount = f"{hours(row['lost_gpu_hours'])} GPU-hours ({share})" if known else f"{share} of the time"
@@ -61,8 +63,14 @@ def _text(row: Mapping[str, Any]) -> str:
     return f"{row['change']}: {OF_CAUSE[row['cause']].words} in {row['job_id']}{where} {said}"
 
 
+def _first(names: Sequence[str]) -> list[str]:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _MOST_CULPRITS
+    return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
+
+
 _STATES: Final = {
-    "slow_1_day": "slow on the last day that it ran",
+    "slow_1_day": "slow on one day, its last",
     "slow_2_or_3_days": "slow for {row[days_slow_in_row]} days in a row",
     "slow_longer": "slow for {row[days_slow_in_row]} days in a row",
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
@@ -81,6 +89,13 @@ def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, 
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
+def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
+    """Return sentences on the first hosts that are worth a drain, and how many more there are."""
+    more = len(worth_it(rows, len(rows))) - most
+    texts = [drain_text(row, days) for row in worth_it(rows, most)]
+    return [*texts, *([f"drain: and {more} more (straggler drain)"] if more > 0 else [])]
+
+
 def drain_text(row: Mapping[str, Any], days: int) -> str:
     """Return one sentence: what to do, what it saves and costs, why, and when the answer would be no."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
@@ -92,8 +107,13 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """Return how slow a host has been, in words, and at which other end the fault may lie instead."""
+    """Return how slow a host has been, in words, which others may hide it or be at fault instead."""
     slow = _STATES[row["state"]].format(row=row)
+    if row["beside_hosts"]:
+        slow += (
+            f"; in one job with {', '.join(_first(row['beside_hosts']))}, slow too: what is expected is its "
+            "part, and draining it alone may save less (straggler what-if)"
+        )
     if not row["link_hosts"]:
         return slow
     both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""

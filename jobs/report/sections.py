@@ -69,8 +69,8 @@ def effective_time(tables: UnitTables) -> Section | None:
     ettr, ideal = (wording.percent(row[name]) for name in ("ettr", "productive_fraction"))
     says = (
         f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps that "
-        f"stayed; {ideal} would have been enough at the paper's ideal: the chain at the top calls these "
-        f"productive. {_counted(row)}."
+        f"stayed; {ideal} would have been enough at the paper's ideal: these are called productive. "
+        f"{_counted(row)}."
     )
     if row["contradictions"]:
         says += f" Contradictions among its events: {row['contradictions']}; time around them is not known."

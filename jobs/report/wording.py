@@ -29,12 +29,6 @@ def percent(fraction: float | None) -> str:
     return f"{100 * fraction:.{0 if size >= 99.95 or size == 0 else 1}f} %"
 
 
-def between(low: float, high: float) -> str:
-    """Return the ends of an interval as percentages, with two decimals where one says nothing."""
-    decimals = 1 if min(abs(low), abs(high)) >= 0.0005 else 2
-    return f"between {100 * low:.{decimals}f} % and {100 * high:.{decimals}f} %"
-
-
 def ratio(value: float | None) -> str:
     """Return a slowdown with two decimals."""
     return MISSING if value is None else f"{value:.2f}"

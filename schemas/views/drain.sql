@@ -16,6 +16,8 @@
 -- and days. link_hosts: other ends of links of the host that were slow in the last 7 days, where communication named
 -- both ends, neighbouring stages of a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
 -- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
+-- beside_hosts: other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null
+-- without. One may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -79,6 +81,20 @@ links AS (
         AND here.dp_rank = there.dp_rank
         AND abs(here.pp_rank - there.pp_rank) = 1
         AND here.host <> there.host
+),
+
+beside AS (
+    SELECT here.host AS host, array_sort(collect_set(there.host)) AS beside_hosts
+    FROM lost AS here
+    CROSS JOIN today
+    JOIN lost AS there
+        ON here.log_date = there.log_date
+        AND here.job_id = there.job_id
+        AND here.run_id = there.run_id
+        AND here.host <> there.host
+    LEFT JOIN links ON links.host = here.host AND links.other = there.host
+    WHERE links.host IS NULL AND datediff(as_of_day, here.log_date) < 7
+    GROUP BY here.host
 ),
 
 turns AS (
@@ -239,8 +255,10 @@ SELECT
     last_slow,
     job_ids,
     link_hosts,
-    expected_gpu_hours + others_gpu_hours AS link_gpu_hours
+    expected_gpu_hours + others_gpu_hours AS link_gpu_hours,
+    beside_hosts
 FROM returns
 CROSS JOIN today
 LEFT JOIN linked ON linked.host = returns.host
+LEFT JOIN beside ON beside.host = returns.host
 ORDER BY net_gpu_hours DESC NULLS LAST, host

@@ -3,7 +3,8 @@
 -- the part of that day's step by which steps are shorter, over the replayed days of the week from log_date on
 -- (days_after). The GPU-hours are those that the work of these days would have cost in addition: as predicted, and as
 -- measured. verdict: came (at least three quarters of the prediction), part (at least a quarter), did_not_come,
--- not_alone (a cause is new on that day too, and hides it).
+-- not_alone (another cause is new on that day too, or less came than predicted and another loses more, by at least
+-- $news_fraction of the step of day_before: it hides what the fix saves, or a cause that was not fixed at all).
 WITH gone AS (
     SELECT
         log_date, job_id, run_id,
@@ -44,11 +45,31 @@ compared AS (
         ON before.log_date = gone.day_before AND before.job_id = gone.job_id AND before.run_id = gone.run_id
 )
 
+,
+
+-- How much more the causes that grew lose than before, in seconds: a shorter step alone makes no share of it larger.
+grown AS (
+    SELECT
+        compared.log_date, compared.job_id, compared.run_id,
+        max(now.lost_fraction * after.actual_step_s - earlier.lost_fraction * step_before_s) AS grown_s
+    FROM compared
+    JOIN job_slowdown AS after
+        ON after.log_date = compared.log_date AND after.job_id = compared.job_id
+        AND after.run_id = compared.run_id
+    JOIN job_causes AS now
+        ON now.log_date = compared.log_date AND now.job_id = compared.job_id AND now.run_id = compared.run_id
+    JOIN job_causes AS earlier
+        ON earlier.log_date = compared.day_before AND earlier.job_id = compared.job_id
+        AND earlier.run_id = compared.run_id AND earlier.cause = now.cause
+    GROUP BY compared.log_date, compared.job_id, compared.run_id
+)
+
 SELECT
     log_date, job_id, run_id, causes,
     CASE
         WHEN new_causes > 0 THEN 'not_alone'
         WHEN came_fraction >= 0.75 * predicted_fraction THEN 'came'
+        WHEN grown_s >= $news_fraction * step_before_s THEN 'not_alone'
         WHEN came_fraction >= 0.25 * predicted_fraction THEN 'part'
         ELSE 'did_not_come'
     END AS verdict,
@@ -58,4 +79,5 @@ SELECT
     day_before, step_before_s, step_after_s,
     days_after
 FROM compared
+LEFT JOIN grown USING (log_date, job_id, run_id)
 ORDER BY log_date, predicted_gpu_hours DESC NULLS LAST, job_id, run_id

@@ -136,4 +136,4 @@ SELECT
 FROM judged
 JOIN spans USING (host)
 LEFT JOIN measured USING (host)
-ORDER BY p_value, jobs_slow DESC, host
+ORDER BY p_value, jobs_slow DESC, coalesce(jobs_measured, 0) DESC, worker_slowdown_max DESC, host

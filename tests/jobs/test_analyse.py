@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -139,6 +140,15 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
     assert "The folder names no log date" in said
 
 
+def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Analyse, tmp_path: Path) -> None:
+    copied = run_folders(landing)[0]
+    other = FIRST_DAY + timedelta(1)
+    moved = tmp_path / f"log_date={other}" / copied.relative_to(landing / f"log_date={FIRST_DAY}")
+    shutil.copytree(copied, moved)
+    said = f"All of its lines are of another day, the first of {FIRST_DAY}: is it in the wrong folder?"
+    assert [said in analyse(folder).out for folder in (copied, moved)] == [False, True]
+
+
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     log = min(run.glob("rank-*.jsonl*"))
     log.write_text(log.read_text() + '{"format": "rank-log/1"\n')
@@ -173,6 +183,34 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
         assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
 
 
+def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
+    """One rank of eight is recorded, as ranks 0, 8, 16 ..."""
+    fields = json.loads((run / "job.json").read_text())
+    (run / "job.json").unlink()
+    for log in sorted(run.glob("rank-*.jsonl"), reverse=True):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        log.unlink()
+        if lines[0]["tp_rank"] or lines[0].get("cp_rank"):
+            continue
+        rank = 8 * (fields["dp_size"] * lines[0]["pp_rank"] + lines[0]["dp_rank"])
+        text = "".join(f"{json.dumps(each | {'rank': rank})}\n" for each in lines)
+        log.with_name(f"eighth-{rank}").write_text(text)
+    for log in run.glob("eighth-*"):
+        log.rename(run / f"rank-{int(log.name.partition('-')[2]):05d}.jsonl")
+
+    def suggested() -> dict[str, int]:
+        (template,) = [each for each in analyse(run).out.splitlines() if each.startswith("  {")]
+        sizes: dict[str, int] = json.loads(template)
+        return sizes
+
+    template = suggested()
+    assert template["tp_size"] == 8
+    (run / "job.json").write_text(json.dumps(template | {"dp_size": 2 * template["dp_size"]}))
+    assert suggested() == template, "world_size says which size is wrong"
+    (run / "job.json").write_text(json.dumps(template))
+    assert analyse(run).status == 0
+
+
 @pytest.mark.parametrize("least", [LEAST_SAVED, 1.0])
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
@@ -195,7 +233,7 @@ def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse
     (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 10 * most}))
     said = analyse(run).out
     assert f"its stated GPU-hours are not believed (gpu_hours is {10 * most:.6g}: " in said
-    assert f" GPUs have {fields['world_size'] * 72:,} in three days, and at most a quarter more is" in said
+    assert f" GPUs have at most {most:,} in three days and a quarter more)." in said
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:
@@ -258,6 +296,8 @@ def test_a_folder_without_a_run_says_what_was_wanted_and_found(tmp_path: Path, a
     (beside / "health.jsonl").write_text("")
     with pytest.raises(NoRunError, match=r"found log_date=2026-01-05/health.jsonl, notes.txt"):
         runs_in(tmp_path)
+    with pytest.raises(NoRunError, match=r"found health.jsonl$"):
+        runs_in(beside)
     status, _, said = analyse(tmp_path / "my-log")
     assert (status, said.count("\n")) == (2, 1)
     assert said.endswith("my-log does not exist: did you mean my-logs?\n")

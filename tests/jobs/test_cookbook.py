@@ -1,13 +1,17 @@
 """The cookbook: every question is understood, and its answers are those of the demo's fleet."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from jobs.cookbook import main
 from jobs.runtime.project import PROJECT
 from schemas.cookbook import RECIPES
-from tests.jobs.conftest import Demo
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
+from tests.jobs.conftest import Ask, Demo
+from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, table_rows
 
 PRINTED = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
 ROUNDED = 1e-9
@@ -38,6 +42,20 @@ def test_each_question_has_its_sql_and_an_answer() -> None:
         assert recipe.meaning.endswith("?")
         assert chapter.startswith(f"{recipe.meaning}\n\n```sql\n{recipe.sql}\n```\n")
         assert len(cells(chapter)) > 1
+
+
+def test_another_warehouse_is_asked_about_its_own_job_and_day(call: Ask, tmp_path: Path) -> None:
+    key = {"job_id": "own's", "run_id": "r1", "log_date": DAY}
+    rows = {name: table_rows(name, [key]) for name in (JOBS, JOB_SLOWDOWN, WORKER_SLOWDOWN)}
+    root = warehouse_of(tmp_path, **rows).root
+    said = call(main, "--warehouse", root)
+    assert (said.status, said.err) == (0, "")
+    assert f"answers that {root} gives" in said.out
+    assert f"{DAY}, the latest day, and own's, which loses most" in said.out
+    slowest = chapters(said.out)[6]
+    assert slowest.startswith("Which workers slow own's, each by itself?\n")
+    assert len(cells(slowest)) == 2
+    assert not re.search("gpt-175b|moe-8x22b|2026-01-07", said.out)
 
 
 def test_the_demo_gives_the_printed_answers(capsys: pytest.CaptureFixture[str], demo: Demo) -> None:

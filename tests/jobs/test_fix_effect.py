@@ -69,6 +69,14 @@ def test_a_team_gets_better_and_all_others_do_not(found: Found) -> None:
     assert rows["all others"]["verdict"] == "not enough evidence: the interval holds 0"
 
 
+def test_people_read_what_the_means_are_of(ask: Ask) -> None:
+    said = ask(main, "--date", FIXED, "--fleet")
+    assert (
+        said.err
+        == "means are of waste, 1 - 1/slowdown, which is not what is lost; an effect below 0 is a saving\n"
+    )
+
+
 def test_a_setting_is_compared_with_days_without_it(found: Found) -> None:
     rows = found("--team", "speech", "--label", "balancing=on")
     assert (rows["chosen"]["after"], rows["chosen"]["verdict"]) == (4, "better")

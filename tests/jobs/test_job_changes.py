@@ -24,7 +24,7 @@ DAYS = 8
 SLOW_FROM = 5
 SINGLE = "diff JOB@DAY JOB@DAY compares two days"
 ANYWAY = (
-    f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}\n"
+    f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}"
 )
 Row = dict[str, Any]
 
@@ -91,13 +91,22 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
-    says = "no change found: the job with most days of runs has 8, in which steps must differ by "
-    assert (out, err) == ("[]\n", f"{says}2.0 %, or losses by 3.0 % of the step, {ANYWAY}")
-    few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
-    assert few[0].endswith(f"has 2, and fewer than 3 show none; {SINGLE}\n")
-    assert few[1].endswith(
-        f"has 3, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}"
+    says = "no change found: job vision has 8 days, in which steps must differ by "
+    assert out == "[]\n"
+    assert err.startswith(
+        f"{says}2.0 %, or losses by 3.0 % of the step, {ANYWAY}\n  2026-01-05 r0: 4 s a step"
     )
+    few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
+    assert f"has 2 days, and fewer than 3 show none; {SINGLE}\n  2026-01-05 r0: " in few[0]
+    assert (
+        f"has 3 days, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}" in few[1]
+    )
+    slow = ask(main, "--job-id", "llm", "--from", "2026-01-10").err.splitlines()
+    assert [line.partition(" r1: ")[0] for line in slow[1:]] == [f"  2026-01-{day}" for day in (10, 11, 12)]
+    assert all(line.endswith(" s a step, 20.0 % lost to slow worker") for line in slow[1:])
+    steady = ask(main, "--to", "2026-01-08").err
+    assert steady.startswith("no change found: the job with most days of runs has 4 days, in ")
+    assert steady.endswith(f"{ANYWAY}\n"), "days of one job among others say nothing"
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
     status, out, err = ask(main, "--job-id", "lm")

@@ -50,3 +50,4 @@ def test_ten_hosts_matter_unless_a_program_asks(
         )
     }
     assert counts == {"people": 10, "all": 12, "three": 3, "csv": 12}
+    assert ask(main, "hosts").err == "10 of 12 slow hosts are shown, of 12 hosts (--limit 0 shows all)\n"

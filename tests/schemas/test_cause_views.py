@@ -357,3 +357,10 @@ def test_a_fix_returns_what_was_predicted_or_not(
     new = [row | {"lost_fraction": 0.1 * row["is_cause"]} for row in new]
     (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + new, JOB_SLOWDOWN: units})
     assert (row.causes, row.verdict) == (["slow_worker"], "not_alone")
+    held = [row | {"cause": "pause", "is_cause": True, "lost_fraction": 0.1} for row in causes]
+    grown = [row | {"lost_fraction": 0.3 if row["log_date"] > DAY else 0.1} for row in held]
+    for others, hides in ((held, False), (grown, verdict != "came")):
+        (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + others, JOB_SLOWDOWN: units})
+        assert row.verdict == ("not_alone" if hides else verdict)
+    is_hidden = outcome_texts([row.asDict()])[0].startswith("fixed or hidden: slow worker in a: ")
+    assert is_hidden == (verdict != "came")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from jobs.report.news_words import drain_text
+from jobs.report.news_words import drain_text, drain_texts
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
@@ -161,3 +161,28 @@ def test_two_ends_of_one_slow_link_name_each_other() -> None:
     other = answer(drain_by(TERMS), tables)[0]
     assert (other.link_hosts, other.link_gpu_hours) == (None, None)
     assert "link" not in drain_text(other.asDict(), 7)
+
+
+def test_the_summary_says_how_many_hosts_more_are_worth_a_drain() -> None:
+    rows = [row.asDict() for row in answer(drain_by(TERMS), fleet(dict.fromkeys("abc", "xxxxx")))]
+    assert [len(drain_texts(rows, 7, most)) for most in (1, 2, 3)] == [2, 3, 3]
+    assert drain_texts(rows, 7, 1)[1] == "drain: and 2 more (straggler drain)"
+
+
+def test_two_slow_hosts_of_one_job_name_each_other() -> None:
+    """One may hide the other's slowness; ends of one link say so in their own words."""
+    tables = fleet({"a": "xxx", "c": "x"})
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+            row["host"] = "b"
+    both = [culprit(0.5, host=host, pp_rank=stage, dp_rank=0) for stage, host in enumerate("ab")]
+    for row in tables[JOB_CAUSES]:
+        if row["job_id"] == "job of a":
+            row["culprits"] = both
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: row.beside_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
+    assert "in one job with b, slow too: " in drain_text(found["a"].asDict(), 7)
+    assert "slow too" not in drain_text(found["c"].asDict(), 7)
+    for row in tables[JOB_CAUSES]:
+        row["cause"] = "communication"
+    assert [row.beside_hosts for row in answer(drain_by(TERMS), tables)] == [None, None, None]

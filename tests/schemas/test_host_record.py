@@ -141,6 +141,15 @@ def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
     ]
 
 
+def test_of_hosts_alike_by_chance_those_that_a_cause_names_and_that_slow_a_job_most_come_first() -> None:
+    workers = job("1", 0, "abcd")
+    workers[2]["slowdown"] = 1.05
+    unit = {"job_id": "1", "run_id": "r3", "log_date": DAY}
+    named = {"cause": "slow_worker", "is_cause": True, "culprits": [culprit(0.5, rank=3, host="d")]}
+    tables = {WORKER_SLOWDOWN: workers, JOB_CAUSES: [unit | named], JOB_SLOWDOWN: [unit]}
+    assert [row.host for row in answer(VIEWS["host_record"].sql, tables)] == ["d", "c", "a", "b"]
+
+
 @pytest.mark.parametrize(
     ("cause", "is_cause", "times"),
     [("mixed_hardware", True, 1), ("mixed_hardware", False, 2), ("slow_worker", True, 2)],

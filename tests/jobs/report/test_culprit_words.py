@@ -73,8 +73,10 @@ def test_where_since_when_and_how_slow(
     assert (words["where"], words["course"], words["effect"]) == (where, course, effect)
 
 
-def test_what_is_lost_in_seconds_has_no_direction() -> None:
-    assert culprit_words("pause", HOST, 12, {})["effect"] == "300 ms lost per step"
+def test_seconds_are_how_much_longer_ops_take_and_in_which_steps_not_what_is_lost() -> None:
+    assert culprit_words("pause", HOST | {"course": "always"}, 12, {})["effect"] == "300 ms longer per step"
+    said = culprit_words("launch_delay", HOST | {"course": "comes_and_goes"}, 12, {})["effect"]
+    assert said == "300 ms late in each such step"
 
 
 def test_an_uneven_stage_is_measured_by_all_stages_itself_included() -> None:
@@ -91,14 +93,14 @@ def test_a_slow_link_has_its_direction_and_both_ends() -> None:
         changed = end | {"direction": direction, "pp_rank": stage}
         return culprit_words("communication", changed, 12, {}, None, workers)["effect"]
 
-    assert said("forward-send") == "1.7 s lost per step in forward transfers to host-21 (stage 2)"
-    assert said("forward-recv") == "1.7 s lost per step in forward transfers from host-01 (stage 0)"
-    assert said("backward-send") == "1.7 s lost per step in backward transfers to host-01 (stage 0)"
-    assert said("backward-recv") == "1.7 s lost per step in backward transfers from host-21 (stage 2)"
-    assert said("forward-send", 2) == "1.7 s lost per step in forward transfers to host-01 (stage 0)", (
+    assert said("forward-send") == "1.7 s longer per step in forward transfers to host-21 (stage 2)"
+    assert said("forward-recv") == "1.7 s longer per step in forward transfers from host-01 (stage 0)"
+    assert said("backward-send") == "1.7 s longer per step in backward transfers to host-01 (stage 0)"
+    assert said("backward-recv") == "1.7 s longer per step in backward transfers from host-21 (stage 2)"
+    assert said("forward-send", 2) == "1.7 s longer per step in forward transfers to host-01 (stage 0)", (
         "chunks"
     )
-    assert said("grads-reduce-scatter") == "1.7 s lost per step in grads-reduce-scatter"
+    assert said("grads-reduce-scatter") == "1.7 s longer per step in grads-reduce-scatter"
 
 
 def test_the_page_has_one_culprit_with_its_workers_below_and_the_first_day_that_named_it() -> None:
