@@ -5,6 +5,7 @@
 page. No Spark, no warehouse.
 """
 
+import re
 import sys
 from pathlib import Path
 from textwrap import wrap
@@ -32,6 +33,14 @@ from schemas.vocabulary import Exit
 _INDENT: Final = "    "
 _NARROWEST: Final = 40
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
+_UNITS: Final = {
+    "gpu_hours": "GPU h",
+    "_fraction": "fraction",
+    "_share": "fraction",
+    "_s": "s",
+    "_days": "days",
+}
+"""By the end of the name of a column that no table has."""
 _NO_WAREHOUSE: Final = "/no/warehouse"
 """All of its tables are empty: enough to know the columns of a view."""
 
@@ -179,7 +188,8 @@ def _columns(file: SqlFile) -> list[Entry]:
             meant.setdefault(entry.column, {}).setdefault(entry.meaning, entry)
     found = []
     for column in DuckDbReader(Database(_NO_WAREHOUSE)).rows(file.over()).schema:
-        unit, meaning = "", ""
+        unit = next((unit for end, unit in _UNITS.items() if column.name.endswith(end)), "")
+        meaning = _said_of(column.name, file)
         if len(known := [*meant.get(column.name, {}).values()]) == 1:
             unit, meaning = known[0].unit, f"as in {known[0].table}: {known[0].meaning}"
         kind = type_name(column.type)
@@ -187,6 +197,12 @@ def _columns(file: SqlFile) -> list[Entry]:
             Entry(file.name, column.name, kind, unit, is_key=False, is_nullable=False, meaning=meaning)
         )
     return found
+
+
+def _said_of(column: str, file: SqlFile) -> str:
+    """Return the sentences on a view or query that name this column; names of one word are words of any."""
+    sentences = re.split(r"(?<=[.])\s+", file.meaning) if "_" in column else []
+    return " ".join(each for each in sentences if re.search(rf"\b{column}\b", each))
 
 
 if __name__ == "__main__":

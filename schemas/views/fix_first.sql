@@ -4,6 +4,8 @@
 -- they look fixed.
 -- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
+-- Those of a host are its part of what the fix of all culprits saves: one slow host may hide another, and what mending it
+-- alone saves is that of the mitigation host exchanged.
 -- Several culprits of one unit share its hours as fix_parts says, an estimate. time_saved_fraction_max is
 -- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
 -- in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the diagnosis within

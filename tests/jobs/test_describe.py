@@ -88,6 +88,12 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
     assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), "tables mean several hosts"
 
 
+def test_a_column_that_no_table_has_is_explained_by_the_view(call: Ask) -> None:
+    said = call(main, "drain").out
+    assert re.search(r"\nexpected_gpu_hours  double  \[GPU h\]\n    expected_gpu_hours = share_lost x ", said)
+    assert re.search(r"\nbreak_even_days  double  \[days\]\n    break_even_days: it pays if it stays", said)
+
+
 def test_a_column_of_some_table(call: Ask) -> None:
     assert "A column of job_causes:\nflag_reason  string  may be null\n" in call(main, "Flag_Reason").out
     assert call(main, "flag_reson").err.startswith("describe: error: ")
