@@ -4,7 +4,7 @@
 -- (days_after). The GPU-hours are those that the work of these days would have cost in addition: as predicted, and as
 -- measured. verdict: came (at least three quarters of the prediction), part (at least a quarter), did_not_come,
 -- not_alone (another cause is new on that day too, or less came than predicted and another loses more, by at least
--- $news_fraction of the step of day_before: it hides what the fix saves, or a cause that was not fixed at all).
+-- $news_fraction of the step of day_before, in seconds, as a shorter step alone makes shares larger: it hides what the fix saves, or a cause that was not fixed at all).
 WITH gone AS (
     SELECT
         log_date, job_id, run_id,
@@ -43,11 +43,8 @@ compared AS (
     JOIN later ON later.log_date = gone.log_date AND later.job_id = gone.job_id AND later.run_id = gone.run_id
     JOIN job_slowdown AS before
         ON before.log_date = gone.day_before AND before.job_id = gone.job_id AND before.run_id = gone.run_id
-)
+),
 
-,
-
--- How much more the causes that grew lose than before, in seconds: a shorter step alone makes no share of it larger.
 grown AS (
     SELECT
         compared.log_date, compared.job_id, compared.run_id,
