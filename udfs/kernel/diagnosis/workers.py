@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.cause import COMES_AND_GOES
 from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.course import course_of
 from udfs.kernel.diagnosis.hosts import stages_of_hosts
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
@@ -78,6 +80,8 @@ def slow_workers(
     of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
     base_error, step_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
     usual = usual_levels(level, base_error, hosts, ~found.is_uneven, order, step_error, fitted)
+    if found.is_single and level.shape[0] * level.shape[3] == 1:
+        usual = usual._replace(common=_without_long_ops(usual.common, base_error, order))
     beyond = level - usual.level[..., None]
     own, of_data = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))
@@ -102,6 +106,20 @@ def slow_workers(
     )
     weight = found.weight + (of_data + usual.common[..., None])[None, :, None, None]
     return workers, base[..., None, None, None], weight
+
+
+def _without_long_ops(common: Floats, error: Floats, order: Ints) -> Floats:
+    """What steps of one op a direction take longer, without what comes and goes in one direction alone.
+
+    A step that is slow lengthens both; shape (k, s). error : of one step, shape (k,).
+    """
+    found = common.copy()
+    for kind, series in enumerate(common):
+        course = course_of(series[order], float(error[kind]))
+        is_slow, nearer = order[course.is_slow], common.min(axis=0)
+        if course.kind == COMES_AND_GOES and np.median(nearer[is_slow]) < np.median(series[is_slow]) / 2.0:
+            found[kind, is_slow] = nearer[is_slow]
+    return found
 
 
 def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats]:

@@ -175,3 +175,17 @@ def test_pauses_in_most_steps_of_single_microbatches_are_no_noise(logs: Tensor) 
     workers = slow_workers(single, UNKNOWN[:1], IN_TIME)[0]
     assert workers.error.max() < 4 * NOISE
     assert workers.common.max() < NEAR, "such a step is not slow, as one of its workers is not"
+
+
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
+def test_of_one_worker_what_comes_and_goes_in_one_direction_is_no_slow_step(
+    logs: Tensor, direction: int
+) -> None:
+    """With one op a direction nobody else shows whether a step is slow, but the other direction does."""
+    alone, is_long = logs[:1, :, :, :1, :, :1].copy(), np.isin(IN_TIME, [1, 2, 5, 7, 10])
+    alone[0, direction, 0, 0, is_long] += 0.6
+    workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
+    assert workers.common.max() < 4 * NOISE
+    alone[0, 1 - direction, 0, 0, is_long] += 0.5
+    workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
+    np.testing.assert_allclose(workers.common[direction, is_long], 0.6, atol=4 * NOISE)
