@@ -5,6 +5,7 @@ page of this project; another warehouse gives its answers.
 """
 
 import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -74,9 +75,14 @@ def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
 
 
 def _with(text: str, stands_for: Mapping[str, str]) -> str:
-    for demo, here in stands_for.items():
-        text = text.replace(f"'{demo}'", sql_strings([here])).replace(demo, here)
-    return text
+    """Replace names of the demo, also in quotes of SQL; all in one pass, as one name may hold another."""
+
+    def here(found: re.Match[str]) -> str:
+        name = stands_for[found["name"]]
+        return sql_strings([name]) if found["quote"] else name
+
+    names = "|".join(map(re.escape, stands_for))
+    return re.sub(f"(?P<quote>')?(?P<name>{names})(?(quote)')", here, text)
 
 
 @reader_entry_point("cookbook")

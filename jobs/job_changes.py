@@ -21,7 +21,7 @@ from jobs.warehouse.reader import QuestionError, Reader
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
-from schemas.vocabulary import JOBS, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOBS, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
@@ -72,8 +72,11 @@ def none_found(points: Sequence[Point], job_id: str | None) -> Iterator[str]:
 
 def _day(point: Point) -> str:
     """What a day has to compare: its step time, and what it loses to each cause."""
-    lost = {OF_CAUSE[cause].words: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
-    parts = ", ".join(f"{percent(part)} lost to {words}" for words, part in lost.items())
+    lost = {cause: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
+    parts = ", ".join(
+        f"{percent(part)} {'' if cause == CAUSE_UNEXPLAINED else 'lost to '}{OF_CAUSE[cause].words}"
+        for cause, part in lost.items()
+    )
     unit = point.unit
     return f"  {unit.log_date} {unit.run_id}: {seconds(point.step_s)} a step{parts and f', {parts}'}"
 

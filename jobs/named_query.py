@@ -49,7 +49,8 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     shown = len(result.rows)
     if is_chosen and shown < count:
-        complain(f"{shown} of {len(slow):,} slow hosts are shown, of {count:,} hosts (--limit 0 shows all)")
+        which = f"{shown} of {len(slow):,} slow hosts are shown" if slow else "no host is slow"
+        complain(f"{which}, of {count:,} hosts (--limit 0 shows all)")
     elif result.is_cut:
         complain(f"only the first {shown:,} rows are shown (--limit 0 shows all)")
 

@@ -108,9 +108,9 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"
     even = (
-        "one stage does not tell heavy data from a GPU that is slower"
+        "with one stage, heavy data look like a slower GPU"
         if layout.pp_size == 1
-        else "no microbatch is known to be heavier by its data, rather than by a slow worker or chance"
+        else "no microbatch is known to be heavier by its data, not by a slow worker, pauses or chance"
     )
     one = "there is one dp rank"
     return {

@@ -25,7 +25,7 @@ _MOST_UNITS: Final = 5
 _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
 """Statuses that a unit can get from its manifest alone; it then counts in no figure."""
 _CLAIMED: Final = {
-    "claim_refused": "says what is not believed",
+    "claim_refused": "states what is not believed",
     "left_out_by_manifest": "is excluded from the figures by its manifest",
 }
 _MOST_FAILURES: Final = 20

@@ -218,7 +218,7 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
     if len(lacking) == 1 and world_size % others == 0 and world_size // others >= seen[lacking[0]]:
         return sizes | {lacking[0]: world_size // others}
     if "tp_size" not in stated and sizes["tp_size"] == 1:
-        apart = int(np.gcd.reduce(pc.unique(ranks).to_numpy()))
+        apart = int(np.gcd.reduce(np.diff(np.unique(ranks.drop_null().to_numpy()))))
         places = -(-_one_more(ranks) // prod(sizes.values()))
         sizes["tp_size"] = max(places, apart, 1)
     return sizes

@@ -245,7 +245,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """Fix that saves most; None if no cause holds."""
+    """What to fix first; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

@@ -111,8 +111,8 @@ def state(row: Mapping[str, Any]) -> str:
     slow = _STATES[row["state"]].format(row=row)
     if row["beside_hosts"]:
         slow += (
-            f"; in one job with {', '.join(_first(row['beside_hosts']))}, slow too: what is expected is its "
-            "part, and draining it alone may save less (straggler what-if)"
+            f"; in the last 7 days slow in one job with {', '.join(_first(row['beside_hosts']))}: what is "
+            "expected is its part, and draining it alone may save less (straggler what-if)"
         )
     if not row["link_hosts"]:
         return slow

@@ -43,11 +43,14 @@ def screen_width(out: TextIO) -> int:
 
 
 def say_fitting(*lines: str) -> None:
-    """Print sentences; at a terminal they are broken between words."""
+    """Print sentences; at a terminal they are broken between words, but not JSON, which is copied."""
     if not sys.stdout.isatty():
         say(*lines)
         return
     for line in lines:
+        if line.lstrip().startswith("{"):
+            say(line)
+            continue
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         parts = wrap(
             line,

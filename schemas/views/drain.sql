@@ -94,6 +94,7 @@ beside AS (
         AND here.host <> there.host
     LEFT JOIN links ON links.host = here.host AND links.other = there.host
     WHERE links.host IS NULL AND datediff(as_of_day, here.log_date) < 7
+        AND here.lost_fraction > 0 AND there.lost_fraction > 0
     GROUP BY here.host
 ),
 

@@ -1,7 +1,7 @@
 -- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else per
--- cause and job, over all analysed days with the cause; the last row is what no cause explains. days_without is on how many
--- days after last_day the host, or the job, was replayed and did not lose to the cause; rows with three or more come after the others:
--- they look fixed.
+-- cause and job, over all analysed days with the cause; the last row is what no cause explains. days_without: on how many
+-- days after last_day jobs of the row were analysed and did not lose to the cause (there); rows with three or more come after
+-- the others: they look fixed.
 -- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves, and do not add up over causes.
 -- Those of a host are its part of what the fix of all culprits saves: one slow host may hide another, and what mending it
@@ -110,19 +110,25 @@ fixes AS (
 ),
 
 later AS (
-    SELECT cause, fixes.host, of_job, count(DISTINCT log_date) AS days_without
-    FROM fixes
-    JOIN (SELECT log_date, host FROM host_day WHERE $in_period) AS days ON days.host = fixes.host
-    WHERE log_date > last_day
-    GROUP BY cause, fixes.host, of_job
-    UNION ALL
-    SELECT cause, host, of_job, count(DISTINCT log_date) AS days_without
-    FROM fixes
-    JOIN (
-        SELECT log_date, job_id FROM job_slowdown WHERE $is_analysed AND $in_period
-    ) AS days ON days.job_id = fixes.of_job
-    WHERE log_date > last_day
-    GROUP BY cause, host, of_job
+    SELECT row_jobs.cause, row_jobs.host, row_jobs.of_job, count(DISTINCT units.log_date) AS later_days
+    FROM (
+        SELECT DISTINCT cause, host, CASE WHEN host IS NULL THEN job_id END AS of_job, job_id
+        FROM runs
+        WHERE cause <> $unexplained
+    ) AS row_jobs
+    JOIN fixes
+        ON fixes.cause = row_jobs.cause
+        AND fixes.host IS NOT DISTINCT FROM row_jobs.host
+        AND fixes.of_job IS NOT DISTINCT FROM row_jobs.of_job
+    JOIN (SELECT log_date, job_id FROM job_slowdown WHERE $is_analysed AND $in_period) AS units
+        ON units.job_id = row_jobs.job_id AND units.log_date > fixes.last_day
+    LEFT JOIN (SELECT DISTINCT cause, job_id, log_date FROM parts WHERE host IS NOT NULL) AS elsewhere
+        ON row_jobs.host IS NULL
+        AND elsewhere.cause = row_jobs.cause
+        AND elsewhere.job_id = units.job_id
+        AND elsewhere.log_date = units.log_date
+    WHERE elsewhere.log_date IS NULL
+    GROUP BY row_jobs.cause, row_jobs.host, row_jobs.of_job
 )
 
 SELECT
@@ -133,7 +139,7 @@ SELECT
     recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
     explained_by, mitigation,
     mitigation_gpu_hours,
-    coalesce(days_without, 0) AS days_without
+    coalesce(later_days, 0) AS days_without
 FROM fixes
 LEFT JOIN later
     ON fixes.cause = later.cause
@@ -145,4 +151,4 @@ LEFT JOIN best
     AND fixes.host IS NOT DISTINCT FROM best.host
     AND fixes.of_job IS NOT DISTINCT FROM best.of_job
 ORDER BY
-    fixes.cause = $unexplained, days_without >= 3, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids
+    fixes.cause = $unexplained, coalesce(later_days, 0) >= 3, lost_gpu_hours DESC NULLS LAST, lost_s DESC, fixes.cause, fixes.host, job_ids

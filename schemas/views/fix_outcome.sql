@@ -3,8 +3,9 @@
 -- the part of that day's step by which steps are shorter, over the replayed days of the week from log_date on
 -- (days_after). The GPU-hours are those that the work of these days would have cost in addition: as predicted, and as
 -- measured. verdict: came (at least three quarters of the prediction), part (at least a quarter), did_not_come,
--- not_alone (another cause is new on that day too, or less came than predicted and another loses more, by at least
--- $news_fraction of the step of day_before, in seconds, as a shorter step alone makes shares larger: it hides what the fix saves, or a cause that was not fixed at all).
+-- not_alone (less than three quarters came, and another cause is new on that day, or loses more by at least $news_fraction
+-- of the step of day_before, in seconds, as shares grow when steps get shorter: it may hide what the fix saved, or a cause that
+-- was not fixed).
 WITH gone AS (
     SELECT
         log_date, job_id, run_id,
@@ -58,14 +59,15 @@ grown AS (
     JOIN job_causes AS earlier
         ON earlier.log_date = compared.day_before AND earlier.job_id = compared.job_id
         AND earlier.run_id = compared.run_id AND earlier.cause = now.cause
+    WHERE now.cause <> $unexplained
     GROUP BY compared.log_date, compared.job_id, compared.run_id
 )
 
 SELECT
     log_date, job_id, run_id, causes,
     CASE
-        WHEN new_causes > 0 THEN 'not_alone'
         WHEN came_fraction >= 0.75 * predicted_fraction THEN 'came'
+        WHEN new_causes > 0 THEN 'not_alone'
         WHEN grown_s >= $news_fraction * step_before_s THEN 'not_alone'
         WHEN came_fraction >= 0.25 * predicted_fraction THEN 'part'
         ELSE 'did_not_come'

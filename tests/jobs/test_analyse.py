@@ -205,6 +205,14 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
 
     template = suggested()
     assert template["tp_size"] == 8
+    log = max(run.glob("rank-*.jsonl"))
+    (run / "job.json").write_text(json.dumps(template | {"dp_size": 1, "tp_size": None, "world_size": None}))
+    whole = log.read_text()
+    log.write_text(
+        whole + json.dumps(json.loads(whole.splitlines()[0]) | {"rank": -1, "step": 10_000}) + "\n"
+    )
+    assert suggested()["tp_size"] == 8, "a line without a rank says nothing"
+    log.write_text(whole)
     (run / "job.json").write_text(json.dumps(template | {"dp_size": 2 * template["dp_size"]}))
     assert suggested() == template, "world_size says which size is wrong"
     (run / "job.json").write_text(json.dumps(template))

@@ -54,11 +54,13 @@ def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[i
 def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
     """The member that counts as the slower one, if all were ready together."""
     place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
+    calls = _calls(graph, recorded)
     recv_of = {op: recv for link in graph.links for send, recv in link for op in (send, recv)}
-    arrived = _clearly_longest([recorded[recv_of[op]] if op in recv_of else nan for op in call])
+    early = {op for members, last in calls for op in members if op not in last}
+    known = {op: recv for op, recv in recv_of.items() if recv not in early}
+    arrived = _clearly_longest([recorded[known[op]] if op in known else nan for op in call])
     if arrived is not None:
         return call[arrived]
-    calls = _calls(graph, recorded)
     in_doubt = {op for members, last in calls for op in members if len(last) > 1 or op not in last}
     usual = []
     for op in call:

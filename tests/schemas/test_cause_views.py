@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jobs.report.news_words import news_texts, outcome_texts
-from schemas.vocabulary import HOST_DAY, JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
 from tests.support.examples import DAY, NEXT_DAY, culprit
@@ -230,30 +230,40 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
 
 
 def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
-    """A host and a job without the cause on three later days; one was away, one once without."""
+    """Three later days without; of others the job ended, ran once more, or lost to a host by then."""
     days = [DAY + timedelta(number) for number in range(5)]
+    lasts = {"a": 5, "b": 5, "c": 2, "d": 2, "e": 5}
     units = [
         {"job_id": job, "log_date": day, "actual_total_s": 8.0}
-        for job in ("a", "b", "c")
-        for day in (days if job != "c" else days[:2])
+        for job, last in lasts.items()
+        for day in days[:last]
+    ]
+    units += [
+        {"job_id": "d", "log_date": day, "actual_total_s": 8.0, "status": "high_discrepancy"}
+        for day in days[2:]
     ]
     rows = answer(
         "SELECT coalesce(host, element_at(job_ids, 1)) AS what, days_without FROM fix_first",
         {
             JOB_CAUSES: [
                 cause("a", days[0], 9.0, 9.0, culprits=[worker("mended", 0.5)]),
-                cause("a", days[1], 7.0, 7.0, culprits=[worker("away", 0.5)]),
+                cause("d", days[1], 3.0, 3.0, culprits=[worker("not analysed", 0.5)]),
                 cause("b", days[1], 8.0, 8.0, cause="stage_imbalance"),
-                cause("c", days[0], 1.0, 1.0, cause="stage_imbalance"),
+                cause("c", days[0], 7.0, 7.0, cause="stage_imbalance"),
+                cause("e", days[0], 1.0, 1.0),
+                *(cause("e", day, 0.5, 0.5, culprits=[worker("found", 0.5)]) for day in days[1:]),
             ],
             JOB_SLOWDOWN: units,
-            HOST_DAY: [
-                *({"host": "mended", "log_date": day} for day in days),
-                *({"host": "away", "log_date": day} for day in days[:2]),
-            ],
         },
     )
-    assert [tuple(row) for row in rows] == [("away", 0), ("c", 1), ("mended", 4), ("b", 3)]
+    assert [tuple(row) for row in rows] == [
+        ("c", 1),
+        ("not analysed", 0),
+        ("found", 0),
+        ("e", 0),
+        ("mended", 4),
+        ("b", 3),
+    ]
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
@@ -356,7 +366,11 @@ def test_a_fix_returns_what_was_predicted_or_not(
     new = [row | {"cause": "pause", "is_cause": not row["is_cause"]} for row in causes]
     new = [row | {"lost_fraction": 0.1 * row["is_cause"]} for row in new]
     (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + new, JOB_SLOWDOWN: units})
-    assert (row.causes, row.verdict) == (["slow_worker"], "not_alone")
+    assert (row.causes, row.verdict) == (["slow_worker"], "came" if verdict == "came" else "not_alone")
+    unknown = [row | {"cause": "unexplained"} for row in causes]
+    unknown = [row | {"lost_fraction": 0.3 * (row["log_date"] > DAY)} for row in unknown]
+    (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + unknown, JOB_SLOWDOWN: units})
+    assert row.verdict == verdict, "what no cause explains is none that hides another"
     held = [row | {"cause": "pause", "is_cause": True, "lost_fraction": 0.1} for row in causes]
     grown = [row | {"lost_fraction": 0.3 if row["log_date"] > DAY else 0.1} for row in held]
     for others, hides in ((held, False), (grown, verdict != "came")):

@@ -181,8 +181,10 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
             row["culprits"] = both
     found = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert {host: row.beside_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
-    assert "in one job with b, slow too: " in drain_text(found["a"].asDict(), 7)
-    assert "slow too" not in drain_text(found["c"].asDict(), 7)
+    assert "in the last 7 days slow in one job with b: what is " in drain_text(found["a"].asDict(), 7)
+    assert "slow in one job with" not in drain_text(found["c"].asDict(), 7)
+    nothing = [row | {"lost_fraction": 0.0} for row in tables[JOB_CAUSES]]
+    assert not any(row.beside_hosts for row in answer(drain_by(TERMS), tables | {JOB_CAUSES: nothing}))
     for row in tables[JOB_CAUSES]:
         row["cause"] = "communication"
     assert [row.beside_hosts for row in answer(drain_by(TERMS), tables)] == [None, None, None]

@@ -62,7 +62,7 @@ _SECOND: Final = line(step=9)
 
 BAD_LINES: Final[dict[str, BadLine]] = {
     # not_json
-    "torn line": BadLine(line()[:-20], "not_json"),
+    "torn line": BadLine(line()[:-20], "not_json", "it breaks off"),
     "no json": BadLine(b"step 2 done", "not_json"),
     "only a brace": BadLine(b"{", "not_json"),
     "several objects on a line": BadLine(line() + _SECOND, "not_json", "something follows"),

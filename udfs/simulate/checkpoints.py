@@ -104,11 +104,19 @@ def _work_of(attempt: Attempt) -> _Work:
 
 
 def _late_s(works: Sequence[_Work]) -> list[float]:
-    """How much longer the first steps of each attempt took than as many later ones. [s]"""
+    """How much longer the first steps of each attempt took than as many later ones. [s]
+
+    Later ones of the same attempt, as its hosts may be slow, if it names any; else of all.
+    """
     steps = sum(work.steps - work.first_steps for work in works)
     later_s = sum(work.own_s - work.first_s for work in works if work.steps)
-    pace_s = later_s / steps if steps else np.inf
-    return [max(work.first_s - work.first_steps * pace_s, 0.0) if work.first_steps else 0.0 for work in works]
+    late_s = []
+    for work in works:
+        own_steps = work.steps - work.first_steps
+        pace_s = (work.own_s - work.first_s) / own_steps if own_steps else later_s / max(steps, 1)
+        is_known = bool(work.first_steps and steps)
+        late_s.append(max(work.first_s - work.first_steps * pace_s, 0.0) if is_known else 0.0)
+    return late_s
 
 
 def _own_s(attempt: Attempt, span: Span) -> float:

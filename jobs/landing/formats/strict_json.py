@@ -42,7 +42,8 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
     except json.JSONDecodeError as error:
         is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
-        what = f"it breaks off: {what}" if is_cut else what
+        if is_cut:
+            what = f"it breaks off: {what}" if error.doc.strip() else "it is empty"
         raise StrictJsonError(f"not JSON: {what} (character {error.pos + 1})") from None
     except RecursionError:
         raise TooDeepError(nesting) from None

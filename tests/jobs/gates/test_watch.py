@@ -253,7 +253,7 @@ def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
         DAY: [
             Notice(
                 "claim_refused",
-                f"{DAY}: job greedy, run {run_id} says what is not believed: gpu_hours is 1e+09",
+                f"{DAY}: job greedy, run {run_id} states what is not believed: gpu_hours is 1e+09",
             ),
             Notice(
                 "left_out_by_manifest",

@@ -220,10 +220,12 @@ def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apa
     """
     member = np.full(layout.pp_size * layout.dp_size, -1)
     member[group.workers] = np.arange(len(group.workers))
+    from_worker = _there_and_back(block.graph, layout)
     ways = [
         way
-        for way in _ways(block.graph, layout)
-        if len(way.both) > 1 and (member[way.one] >= 0).all() and (member[way.other] >= 0).all()
+        for worker in group.workers.tolist()
+        for way in from_worker.get(worker, ())
+        if (member[way.one] >= 0).all() and (member[way.other] >= 0).all()
     ]
     doubt_s = np.zeros_like(apart_s)
     if not ways:
@@ -235,6 +237,16 @@ def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apa
         for at in (member[one], member[other]):
             doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
     return doubt_s
+
+
+@once_per_graph
+def _there_and_back(graph: OpGraph, layout: Layout) -> dict[int, list[_Way]]:
+    """Connections that have both directions, by the first worker at their first end."""
+    found: dict[int, list[_Way]] = {}
+    for way in _ways(graph, layout):
+        if len(way.both) > 1:
+            found.setdefault(int(way.one[0]), []).append(way)
+    return found
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:

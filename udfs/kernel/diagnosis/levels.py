@@ -258,9 +258,11 @@ def _has_trend(series: Floats) -> bool:
         return False
     in_time = np.arange(series.size) - (series.size - 1) / 2.0
     own = series - series.mean()
-    explained = float(in_time @ own) ** 2 / float(in_time @ in_time)
+    slope = float(in_time @ own) / float(in_time @ in_time)
+    explained = slope**2 * float(in_time @ in_time)
     left = float(own @ own) - explained
-    return explained * (series.size - 2) > ERRORS**2 * left
+    is_sure = explained * (series.size - 2) > ERRORS**2 * left
+    return is_sure and abs(slope) * (series.size - 1) > LEAST_LEVEL
 
 
 def slow_series(

@@ -117,7 +117,9 @@ def _without_long_ops(common: Floats, error: Floats, order: Ints) -> Floats:
     for kind, series in enumerate(common):
         course = course_of(series[order], float(error[kind]))
         is_slow, nearer = order[course.is_slow], common.min(axis=0)
-        if course.kind == COMES_AND_GOES and np.median(nearer[is_slow]) < np.median(series[is_slow]) / 2.0:
+        if not is_slow.size or course.kind != COMES_AND_GOES:
+            continue
+        if np.median(nearer[is_slow]) < np.median(series[is_slow]) / 2.0:
             found[kind, is_slow] = nearer[is_slow]
     return found
 

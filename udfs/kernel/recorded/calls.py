@@ -63,15 +63,15 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
         for call in cell.program.calls
     ]
     usual_s = _usual_of_links(graph, duration_s, calls)
+    early = {op: ~last for call in calls for op, last in zip(call.members, call.is_last, strict=True)}
+    recv_of = _receives(graph)
     unknown: dict[int, Unknown] = {}
     for members, is_last, is_tied in calls:
         is_hidden = ~is_last
         if is_tied.any():
             in_turn = np.full(is_tied.shape[1:], _places(graph).get(members[0], 0) % len(members))
             of_links = _slowest([usual_s.get(op) for op in members], in_turn)
-            recv_of = _receives(graph)
-            received_s = [duration_s[recv_of[op]] if op in recv_of else None for op in members]
-            slowest = _slowest(received_s, of_links)
+            slowest = _slowest([_received_s(recv_of.get(op), duration_s, early) for op in members], of_links)
             is_slower = is_tied & (slowest == np.arange(len(members))[:, None, None])
             is_hidden |= is_tied & ~is_slower & is_slower.any(axis=0)
         unknown |= {
@@ -80,6 +80,13 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
             if hidden.any() or tied.any()
         }
     return unknown
+
+
+def _received_s(recv: int | None, duration_s: Floats, early: Mapping[int, Mask]) -> Floats | None:
+    """How long data took to arrive; nan where the receive waited for others of its own call. [s]"""
+    if recv is None or recv not in early:
+        return None if recv is None else duration_s[recv]
+    return np.where(early[recv], np.nan, duration_s[recv])
 
 
 def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:

@@ -1,5 +1,6 @@
 """Slow workers, replicas and stages beside data, on log times with exact answers."""
 
+import warnings
 from typing import Final
 
 import numpy as np
@@ -184,7 +185,10 @@ def test_of_one_worker_what_comes_and_goes_in_one_direction_is_no_slow_step(
     """With one op a direction nobody else shows whether a step is slow, but the other direction does."""
     alone, is_long = logs[:1, :, :, :1, :, :1].copy(), np.isin(IN_TIME, [1, 2, 5, 7, 10])
     alone[0, direction, 0, 0, is_long] += 0.6
-    workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        slow_workers(logs[:1, :, :, :1, :, :1], np.array([[-1]]), IN_TIME)
+        workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
     assert workers.common.max() < 4 * NOISE
     alone[0, 1 - direction, 0, 0, is_long] += 0.5
     workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
