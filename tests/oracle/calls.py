@@ -57,8 +57,8 @@ def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) ->
     calls = _calls(graph, recorded)
     recv_of = {op: recv for link in graph.links for send, recv in link for op in (send, recv)}
     early = {op for members, last in calls for op in members if op not in last}
-    known = {op: recv for op, recv in recv_of.items() if recv not in early}
-    arrived = _clearly_longest([recorded[known[op]] if op in known else nan for op in call])
+    arrivals = {op: recorded[recv] for op, recv in recv_of.items() if recv not in early}
+    arrived = _clearly_longest([arrivals.get(op, nan) for op in call])
     if arrived is not None:
         return call[arrived]
     in_doubt = {op for members, last in calls for op in members if len(last) > 1 or op not in last}
