@@ -6,7 +6,6 @@ from itertools import pairwise
 
 from tests.oracle.records import Layout, Op
 
-TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 SAME_S = 1e-7
 """Ops of one call start and end together, to the resolution of logs."""
 NO_OP_TOLERANCE_S = 50e-6
@@ -65,20 +64,18 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes, blocking transfers, and those of one call with such a transfer, by start.
+        """Computes and blocking transfers by start.
 
         An op without duration comes before others with the same start.
         """
         transfers = [
             op
-            for op_type in TRANSFERS
+            for op_type in self.layout.blocking
             for ordinal, op in enumerate(self._of(op_type))
             if (self.pp_rank, op_type, ordinal) not in self.layout.idle
         ]
         ops = self.ops
-        blocking = [op for op in transfers if ops[op].op_type in self.layout.blocking]
-        held = [op for op in transfers if any(self.is_one_call(other, op) for other in blocking)]
-        return sorted([*self.computes, *held], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
+        return sorted([*self.computes, *transfers], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
 
     def is_one_call(self, last: int, op: int) -> bool:
         """Whether two transfers started and ended together."""
