@@ -27,6 +27,7 @@ _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
 _CLAIMED: Final = {
     "claim_refused": "states what is not believed",
     "left_out_by_manifest": "is excluded from the figures by its manifest",
+    "lines_of_other_days": "may be in the folder of a wrong day",
 }
 _MOST_FAILURES: Final = 20
 _OF_FAILURES: Final = ["log_date", "job_id", "run_id", "status_detail"]
@@ -197,27 +198,36 @@ def _of_coverage(
 
 
 def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Warn of refused claims, and of units that their manifest excludes from all figures.
+    """Warn of refused claims, units that their manifest excludes from all figures, and lines of other days.
 
     jobs, job_slowdown : rows of these tables
     """
     refused = jobs.filter(pc.is_valid(jobs["refused_claims"])).sort_by("job_id")
     left_out = job_slowdown.filter(pc.is_in(job_slowdown["status"], _BY_MANIFEST)).sort_by("job_id")
+    elsewhere = job_slowdown.filter(pc.greater(job_slowdown["other_day_lines"], 0)).sort_by("job_id")
     found: dict[date, list[Notice]] = defaultdict(list)
     for kind, rows, column in (
         ("claim_refused", refused, "refused_claims"),
         ("left_out_by_manifest", left_out, "status_detail"),
+        ("lines_of_other_days", elsewhere, "other_day_lines"),
     ):
         by_day: dict[date, list[str]] = defaultdict(list)
         for *unit, said in zip(*(rows[name].to_pylist() for name in (*UNIT_KEY, column)), strict=True):
             day, job_id, run_id = unit
-            why = said if isinstance(said, str) else "; ".join(said)
+            why = _why(said)
             by_day[day].append(f"{day}: job {job_id}, run {run_id} {_CLAIMED[kind]}: {why}")
         for day, texts in by_day.items():
             found[day] += [Notice(kind, text) for text in texts[:_MOST_UNITS]]
             if len(texts) > _MOST_UNITS:
                 found[day].append(Notice(kind, f"{day}: and {len(texts) - _MOST_UNITS} more units"))
     return found
+
+
+def _why(said: str | list[str] | int) -> str:
+    """A detail, refused claims, or a number of lines of other days, as words."""
+    if isinstance(said, int):
+        return f"lines with times of other days: {said:,} (left out, unless all lines are)"
+    return said if isinstance(said, str) else "; ".join(said)
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:

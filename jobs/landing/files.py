@@ -1,6 +1,5 @@
 """Files of the landing, with unit and kind derived from the names of folders and files."""
 
-import logging
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ _DAY: Final = re.compile(r"log_date=(\d{4}-\d{2}-\d{2})")
 _NEAREST: Final = 3
 _NAMED: Final = 100
 """Most misplaced entries that are named; the others are counted."""
-_LOG: Final = logging.getLogger(__name__)
 
 
 class NoLandingError(WrongInputError):
@@ -156,6 +154,14 @@ class Landing:
         """Number of entries in these days' folders that are not read."""
         return self._listed[1].count
 
+    def misplaced_text(self) -> str:
+        """Say how many entries are not read, and name the first; empty if all are read."""
+        if not self.misplaced_count:
+            return ""
+        named = ", ".join(self.misplaced) + (" and others" if self.misplaced_count > _NAMED else "")
+        files_are = "1 file is" if self.misplaced_count == 1 else f"{self.misplaced_count} files are"
+        return f"{files_are} misplaced and not read: {named}"
+
     @cached_property
     def _listed(self) -> tuple[dict[Unit, list[LandedFile]], "_Misplaced"]:
         units: dict[Unit, list[LandedFile]] = {}
@@ -181,10 +187,6 @@ class Landing:
             for file in sorted(set(files).difference(inputs)):
                 misplaced.add(file.source_file)
             files[:] = inputs
-        if misplaced.count:
-            named = ", ".join(misplaced.named) + (" and others" if misplaced.count > _NAMED else "")
-            files_are = "1 file is" if misplaced.count == 1 else f"{misplaced.count} files are"
-            _LOG.warning("%s misplaced and not read: %s", files_are, named)
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
 
     @cached_property

@@ -264,6 +264,17 @@ def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
     }
 
 
+def test_units_with_lines_of_other_days_are_named() -> None:
+    elsewhere = {"job_id": "misfiled", "log_date": DAY, "other_day_lines": 1280}
+    found = of_claims(table_rows(JOBS, [{}]), table_rows(JOB_SLOWDOWN, [{}, elsewhere]))
+    run_id = ROWS[JOBS]["run_id"]
+    text = (
+        f"{DAY}: job misfiled, run {run_id} may be in the folder of a wrong day: lines with times of other "
+        "days: 1,280 (left out, unless all lines are)"
+    )
+    assert found == {DAY: [Notice("lines_of_other_days", text)]}
+
+
 def test_only_the_first_units_are_named() -> None:
     many = [{"refused_claims": ["too much"], "job_id": f"job {n}", "log_date": DAY} for n in range(7)]
     found = of_claims(table_rows(JOBS, many), table_rows(JOB_SLOWDOWN, [{}]))[DAY]

@@ -305,6 +305,7 @@ def test_ingest_publishes_the_day_and_again_the_same_and_nothing_of_an_empty_day
         assert counts[RANK_STEPS] == len(day.tables[RANK_STEPS])
         assert stored() == wanted
     assert "its logs are of user" not in caplog.text
+    assert caplog.text.count("misplaced and not read: log_date=") == 2
     monkeypatch.setattr("jobs.night.ingest.Landing", OfAnother)
     with caplog.at_level(logging.WARNING):
         run(spark, settings, [DAY], {Unit(DAY, "twice", RUN)})
