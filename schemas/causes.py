@@ -17,6 +17,7 @@ class Cause(NamedTuple):
     only_where : whose units have rows of it, where only some logs can show it
     in_seconds : whether its effect is seconds longer per step that it strikes, not a share of the usual time
     of_machine : whether another machine would not have it, if its culprit is one; others lie in the job
+    is_of_job_if_spread : whether it lies in the job, and in no host, where no host has half of it
     """
 
     name: str
@@ -28,6 +29,7 @@ class Cause(NamedTuple):
     only_where: str = ""
     in_seconds: bool = False
     of_machine: bool = False
+    is_of_job_if_spread: bool = False
 
     @property
     def title(self) -> str:
@@ -70,6 +72,7 @@ DECLARED: Final = (
         fix="no additive spikes in computes, optimizer and clip",
         found_by="residuals above 16 % (a log factor of 0.15) and 6 MAD",
         in_seconds=True,
+        is_of_job_if_spread=True,
     ),
     Cause(
         "communication",

@@ -1,7 +1,8 @@
 -- What is lost to which host: one row per analysed unit, cause and host if the culprit is a host or a worker on a known
--- one, else per unit and cause (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
--- may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its cause in the unit, by
--- what its culprits lost where that is known of all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
+-- one, else per unit and cause (host null), and one per unit for what no cause explains. Pauses of which no host has half
+-- lie in the job: their host is null. lost_fraction, lost_s and lost_gpu_hours may be summed over all rows: those of a unit
+-- sum to what it loses. part is the row's share of its cause in the unit, by what its culprits lost where that is known of
+-- all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
 -- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
 -- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
 -- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares add
@@ -27,19 +28,40 @@ WITH held AS (
     WHERE is_cause AND cause <> $unexplained AND lost_fraction IS NOT NULL
 ),
 
+shares AS (
+    SELECT
+        * EXCEPT (culprit),
+        coalesce(culprit.slow_host, culprit.host) AS culprit_host,
+        CASE
+            WHEN culprit IS NULL THEN 1
+            WHEN total_lost_s > 0 THEN culprit.lost_s / total_lost_s
+            WHEN total_effect > 0 THEN abs(culprit.effect) * culprit.share_of_steps / total_effect
+            ELSE 1 / culprits
+        END AS share
+    FROM held
+),
+
+placed AS (
+    SELECT
+        *,
+        CASE
+            WHEN cause IN ($spread_causes)
+                AND max(host_share) OVER (PARTITION BY log_date, job_id, run_id, cause) < 0.5 THEN NULL
+            ELSE culprit_host
+        END AS host
+    FROM (
+        SELECT
+            *,
+            sum(share) OVER (PARTITION BY log_date, job_id, run_id, cause, culprit_host) AS host_share
+        FROM shares
+    ) AS of_hosts
+),
+
 parts AS (
     SELECT
-        log_date, job_id, run_id, cause,
-        coalesce(culprit.slow_host, culprit.host) AS host,
+        log_date, job_id, run_id, cause, host,
         max(is_flagged) AS is_flagged,
-        sum(
-            CASE
-                WHEN culprit IS NULL THEN 1
-                WHEN total_lost_s > 0 THEN culprit.lost_s / total_lost_s
-                WHEN total_effect > 0 THEN abs(culprit.effect) * culprit.share_of_steps / total_effect
-                ELSE 1 / culprits
-            END
-        ) AS part,
+        sum(share) AS part,
         part * max(time_saved_fraction) AS time_saved_fraction,
         part * max(attributed_gpu_hours) AS attributed_gpu_hours,
         part * max(recoverable_gpu_hours) AS recoverable_gpu_hours,
@@ -50,8 +72,8 @@ parts AS (
         part * max(half_recoverable) AS recoverable_gpu_hours_half_width,
         part * max(diagnosis_error_fraction) AS shared_fraction,
         max(interval_freedom) AS interval_freedom
-    FROM held
-    GROUP BY log_date, job_id, run_id, cause, coalesce(culprit.slow_host, culprit.host)
+    FROM placed
+    GROUP BY log_date, job_id, run_id, cause, host
 
     UNION ALL
 
