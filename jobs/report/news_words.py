@@ -76,6 +76,8 @@ _STATES: Final = {
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
     "quiet_after_more": "not slow on its last day, slow in {row[spells]} spells before",
 }
+_ALL_OF: Final = 0.95
+"""Part of what is lost to a host from which its repair alone saves all of it, as far as is said."""
 _VERDICTS: Final = {
     "drain": "yes, even at the low end",
     "probably": "probably",
@@ -109,6 +111,9 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 def state(row: Mapping[str, Any]) -> str:
     """Return how slow a host has been, in words, which others may hide it or be at fault instead."""
     slow = _STATES[row["state"]].format(row=row)
+    lost, saved = row["share_lost"], row["share_saved"]
+    if lost is not None and saved < _ALL_OF * lost:
+        slow += f"; of the {percent(lost)} lost to it a drain alone saves {percent(saved)}: another cause hides the rest"
     if row["beside_hosts"]:
         slow += (
             f"; in the last 7 days slow in one job with {', '.join(_first(row['beside_hosts']))}: what is "
@@ -143,7 +148,7 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _share(row: Mapping[str, Any]) -> str:
-    return f"{percent(row['share_lost'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
+    return f"{percent(row['share_saved'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
 
 
 def _interval(row: Mapping[str, Any]) -> str:

@@ -1,8 +1,10 @@
 -- Which host to drain now, most GPU-hours first: one row per host that served a job in the last 7 days, and to which
 -- jobs lost time in the last $history_days days by a cause that named it. As of as_of_day, the last day with results;
--- over the $drain_days days after it. expected_gpu_hours = share_lost x gpu_hours_per_day x $drain_days x probability.
+-- over the $drain_days days after it. expected_gpu_hours = share_saved x gpu_hours_per_day x $drain_days x probability.
 -- share_lost: over its last 7 slow days, the share of the GPU-hours it served that was lost to it by causes that lie in
--- a machine, $machine_causes (fix_parts). gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean
+-- a machine, $machine_causes (fix_parts). share_saved: the share that the fix of these causes alone would have saved there,
+-- with what other causes cost left as it is; less than share_lost where another cause hides what it saves. Both are null if
+-- none of the jobs that it slowed states its GPU-hours. gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean
 -- of the last 7 days. probability: the part of the days on which it will be slow, if it is left in service. It comes
 -- from what hosts in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior
 -- that counts as $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is
@@ -25,7 +27,11 @@ WITH today AS (
 ),
 
 lost AS (
-    SELECT log_date, job_id, run_id, host, sum(lost_fraction) AS lost_fraction, max(is_flagged) AS is_flagged
+    SELECT
+        log_date, job_id, run_id, host,
+        sum(lost_fraction) AS lost_fraction,
+        sum(greatest(coalesce(time_saved_fraction, lost_fraction), 0D)) AS saved_fraction,
+        max(is_flagged) AS is_flagged
     FROM fix_parts
     WHERE host IS NOT NULL AND cause IN ($machine_causes) AND $in_period
     GROUP BY log_date, job_id, run_id, host
@@ -44,7 +50,9 @@ host_days AS (
         log_date,
         datediff(as_of_day, log_date) AS age,
         sum(gpu_hours) AS gpu_hours,
-        sum(gpu_hours * coalesce(lost_fraction, 0D)) AS lost_gpu_hours,
+        CASE WHEN count_if(lost_fraction > 0 AND gpu_hours IS NULL) = 0 THEN sum(gpu_hours * coalesce(lost_fraction, 0D)) END
+            AS lost_gpu_hours,
+        sum(gpu_hours * coalesce(saved_fraction, 0D)) AS saved_gpu_hours,
         sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
         count_if(is_flagged) > 0 AS is_flagged,
         sum(world_size) AS job_gpus,
@@ -152,9 +160,16 @@ slow AS (
         max(log_date) AS last_slow,
         count_if(is_flagged) AS days_flagged,
         try_divide(
-            sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7), sum(gpu_hours) FILTER (WHERE place_alike <= 7)
+            sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7),
+            sum(gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL)
         ) AS share_lost,
-        stddev_samp(try_divide(lost_gpu_hours, gpu_hours)) FILTER (WHERE place_alike <= 7) AS share_spread,
+        try_divide(
+            sum(saved_gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL),
+            sum(gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL)
+        ) AS share_saved,
+        stddev_samp(try_divide(saved_gpu_hours, gpu_hours)) FILTER (
+            WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL
+        ) AS share_spread,
         count_if(place_alike <= 7) AS share_days
     FROM states
     WHERE is_slow
@@ -201,8 +216,8 @@ chances AS (
     SELECT
         *,
         (hosts_alike * part_slow + $prior_hosts * prior) / (hosts_alike + $prior_hosts) AS probability,
-        share_lost * gpu_hours_per_day AS a_day,
-        coalesce(try_divide(share_spread, share_lost), 0.3D) / sqrt(share_days) AS share_error
+        share_saved * gpu_hours_per_day AS a_day,
+        coalesce(try_divide(share_spread, share_saved), 0.3D) / sqrt(share_days) AS share_error
     FROM hosts
 ),
 
@@ -244,6 +259,7 @@ SELECT
     cost_gpu_hours,
     try_divide(cost_gpu_hours, a_day) AS break_even_days,
     share_lost,
+    share_saved,
     gpu_hours_per_day,
     probability,
     prior,

@@ -87,7 +87,9 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
 
 def test_a_column_that_no_table_has_is_explained_by_the_view(call: Ask) -> None:
     said = call(main, "drain").out
-    assert re.search(r"\nexpected_gpu_hours  double  \[GPU h\]\n    expected_gpu_hours = share_lost x ", said)
+    assert re.search(
+        r"\nexpected_gpu_hours  double  \[GPU h\]\n    expected_gpu_hours = share_saved x ", said
+    )
     assert re.search(r"\nbreak_even_days  double  \[days\]\n    break_even_days: it pays if it stays", said)
 
 

@@ -37,6 +37,7 @@ def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOU
             named: dict[str, Any] = {
                 "lost_fraction": share,
                 "lost_gpu_hours": None if hours is None else share * hours,
+                "time_saved_fraction": share,
             }
             named["culprits"] = [culprit(0.5, host=host)]
             tables[JOB_CAUSES].append(
@@ -117,6 +118,29 @@ def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
     row = drained({"a": "xxxx"}, **more)["a"]
     assert row.verdict == verdict
     assert (row.net_gpu_hours is None) == (verdict == "unknown")
+
+
+def test_what_another_cause_hides_does_not_come_back() -> None:
+    """Of 10 % lost, the host alone saves 6 %; what it alone would cost is below 0 in another job."""
+    tables = fleet({"a": "xxxx", "b": "xxxx"})
+    saved = {"job of a": 0.06, "job of b": -0.02}
+    tables[JOB_CAUSES] = [row | {"time_saved_fraction": saved[row["job_id"]]} for row in tables[JOB_CAUSES]]
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert [rows[host].share_lost for host in "ab"] == pytest.approx([0.1, 0.1])
+    assert [rows[host].share_saved for host in "ab"] == pytest.approx([0.06, 0.0])
+    assert rows["a"].expected_gpu_hours == pytest.approx(0.06 * HOURS * 7 * rows["a"].probability)
+    assert rows["b"].verdict == "no"
+
+
+def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
+    """Its healthy job of the next day states them, and so does another job of the same day."""
+    tables = fleet({"a": "x."})
+    for row in tables[JOB_SLOWDOWN][:1]:
+        tables[JOB_SLOWDOWN].append(row | {"job_id": "another"})
+        row["gpu_hours"] = None
+    tables[WORKER_SLOWDOWN].append(tables[WORKER_SLOWDOWN][0] | {"job_id": "another"})
+    (row,) = answer(drain_by(TERMS), tables)
+    assert (row.verdict, row.share_lost, row.share_saved) == ("unknown", None, None)
 
 
 def test_who_is_not_asked_about() -> None:
