@@ -36,7 +36,12 @@ def _may_block(
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
-    overlapping = number = 0
+    number = sum(
+        cell.program.counts[op_type] * end_s[0].size
+        for block, end_s in zip(blocks, ends_s, strict=True)
+        for cell in block.graph.cells
+    )
+    overlapping = 0
     for block, end_s in zip(blocks, ends_s, strict=True):
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
             firsts = cell.program.first_ops
@@ -49,8 +54,9 @@ def _may_block(
             # Of sends that take a few us half says enough: a worker's times are of one clock.
             most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S
             overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others, most_s)))
-            number += own_s.size
-    return number > 0 and overlapping <= OVERLAPPING * number
+            if overlapping > OVERLAPPING * number:  # one worker mostly shows it
+                return False
+    return number > 0
 
 
 def _overlap(
