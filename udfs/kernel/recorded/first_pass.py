@@ -1,7 +1,7 @@
 """First pass over a job: durations of all steps, and every figure that needs recorded times."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_a
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
 from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
+from udfs.kernel.recorded.gaps import longest_gaps
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.settle import settle
@@ -91,7 +92,8 @@ class Recorded(NamedTuple):
     clocks      : of the hosts; None with one host, or if not asked for.
     exchanged   : dp ranks of a stage that stand in each other's place.
     nobody_late : bool, shape (step,); steps in which all wait and nobody is late.
-    gaps        : longest times before computes in which nothing runs, as of `longest_gaps`.
+    gaps        : reads the rows anew for the longest times before computes in which nothing runs, as of
+                  `longest_gaps`; of all steps.
     blocking    : which transfers block, and how that was found.
     """
 
@@ -108,7 +110,7 @@ class Recorded(NamedTuple):
     clocks: Clocks | None
     exchanged: list[Exchanged]
     nobody_late: Mask
-    gaps: Floats
+    gaps: Callable[[], Floats]
     blocking: BlockingFound = BlockingFound()
 
 
@@ -201,7 +203,6 @@ class _Reading(NamedTuple):
         times_s = np.empty((2, self.rows.number_of_steps))
         actual_s, began_s = times_s
         waits_s = np.zeros((2, self.layout.pp_size, self.rows.number_of_steps))
-        gaps = np.zeros((2, self.layout.pp_size, len(actual_s), self.layout.dp_size))
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
@@ -239,7 +240,6 @@ class _Reading(NamedTuple):
                 )
                 counted += settled.counted
                 waits_s[:, :, first + block.steps] = settled.waits_s
-                gaps[:, :, first + block.steps] = settled.gaps
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
@@ -259,8 +259,19 @@ class _Reading(NamedTuple):
             clocks,
             odd,
             nobody_late(waits_s, actual_s),
-            gaps,
+            partial(self._replace(at_hand={}, laid={})._gaps, listener, clocks),
         )
+
+    def _gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
+        """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
+        steps, layout = self.rows.number_of_steps, self.layout
+        found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
+        for first, end in self.spans:
+            for block in self._trace(range(first, end)).blocks:
+                of_job = _by_one_clock(block._replace(steps=first + block.steps), listener, clocks)
+                end_s = of_job.start_s + of_job.duration_s
+                found[:, :, of_job.steps] = longest_gaps(of_job.graph, of_job.start_s, end_s, layout)
+        return found
 
     def blocking(
         self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None, plain_s: Floats
