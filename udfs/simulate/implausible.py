@@ -17,7 +17,7 @@ from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace
-from udfs.kernel.selection import evenly
+from udfs.kernel.selection import evenly, median_of_all
 from udfs.op_lists import lists_of_rows
 from udfs.simulate.odd_records import is_of_day, log_day
 from udfs.simulate.rank_rows import ReplayedRows
@@ -68,8 +68,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
-    steps = np.unique(number[np.isfinite(number)])
-    of_step = [np.flatnonzero(number == steps[at]) for at in evenly(len(steps), SAMPLED)]
+    by_step = _by_step(number)
+    of_step = [by_step[at] for at in evenly(len(by_step), SAMPLED)]
     lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
     if lists is None or not len(lists.place):
         return None
@@ -81,8 +81,10 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     with np.errstate(invalid="ignore"):  # Times that are not numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
     took_us = float(np.median(longest_us[np.unique(step)]))
-    mixed = _mixed_units(start_us, duration_us, lists.first, span_us) if took_us else None
-    if mixed is not None and took_us >= SHORTEST_US:
+    mixed = None
+    if took_us >= SHORTEST_US:
+        mixed = _mixed_units(start_us, duration_us, lists.first, span_us)
+    if mixed is not None:
         return mixed
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
         return _beside_zeros(rank_steps, number, float(np.median(span_us)))
@@ -90,6 +92,12 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
         return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
     meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
     return f"steps of {took_us:.3g} us: are these {meant}?"
+
+
+def _by_step(number: Ints | Floats) -> list[Ints]:
+    """Positions of the rows of each step, by step; of those that have a number."""
+    order = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
+    return np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
 
 
 def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Floats) -> str | None:
@@ -134,15 +142,14 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
     is_known = np.isfinite(number) & np.isfinite(t0_us)
     if not is_known.any():
         return None
-    middle = float(np.median(t0_us[is_known]))
+    middle = median_of_all(t0_us[is_known])
     if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
-    steps = np.unique(number[is_known])
-    follows = np.flatnonzero(np.diff(steps) == 1)
+    number, t0_us = number[is_known], t0_us[is_known]
+    by_step = _by_step(number)
+    follows = np.flatnonzero(np.diff([number[rows[0]] for rows in by_step]) == 1)
     pairs = [follows[at] for at in evenly(len(follows), GAPS)] if len(follows) else []
-    begin_us = [
-        float(np.median(t0_us[is_known & (number == step)])) for at in pairs for step in steps[at : at + 2]
-    ]
+    begin_us = [median_of_all(t0_us[rows]) for at in pairs for rows in by_step[at : at + 2]]
     gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
     if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
         return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
