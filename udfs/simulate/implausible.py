@@ -68,8 +68,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
-    by_step = _by_step(number)
-    of_step = [by_step[at] for at in evenly(len(by_step), SAMPLED)]
+    by_step = _ByStep.of(number)
+    of_step = [by_step.of_step(at) for at in evenly(len(by_step.first) - 1, SAMPLED)]
     lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
     if lists is None or not len(lists.place):
         return None
@@ -94,10 +94,26 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     return f"steps of {took_us:.3g} us: are these {meant}?"
 
 
-def _by_step(number: Ints | Floats) -> list[Ints]:
-    """Positions of the rows of each step, by step; of those that have a number."""
-    order = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
-    return np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
+class _ByStep(NamedTuple):
+    """Rows that have a step number, in order of the steps.
+
+    rows  : int, shape (row,); their positions.
+    first : int, shape (step + 1,); where the rows of each step begin.
+    """
+
+    rows: Ints
+    first: Ints
+
+    @classmethod
+    def of(cls, number: Ints | Floats) -> "_ByStep":
+        """Order them. number : nan where it is not known."""
+        rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
+        begins = np.flatnonzero(np.diff(number[rows], prepend=np.nan))
+        return cls(rows, np.append(begins, len(rows)))
+
+    def of_step(self, at: int) -> Ints:
+        """Rows of one step, ascending."""
+        return self.rows[self.first[at] : self.first[at + 1]]
 
 
 def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Floats) -> str | None:
@@ -146,10 +162,10 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
     if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
     number, t0_us = number[is_known], t0_us[is_known]
-    by_step = _by_step(number)
-    follows = np.flatnonzero(np.diff([number[rows[0]] for rows in by_step]) == 1)
-    pairs = [follows[at] for at in evenly(len(follows), GAPS)] if len(follows) else []
-    begin_us = [median_of_all(t0_us[rows]) for at in pairs for rows in by_step[at : at + 2]]
+    by_step = _ByStep.of(number)
+    follows = np.flatnonzero(np.diff(number[by_step.rows[by_step.first[:-1]]]) == 1)
+    pairs = follows[list(evenly(len(follows), GAPS))].tolist() if len(follows) else []
+    begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
     gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
     if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
         return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
