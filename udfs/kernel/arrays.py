@@ -26,8 +26,8 @@ def common_order(*keys: npt.NDArray[Any]) -> Ints:
     keys : shape (value, column), at least one; or (value, 1) where all columns agree.
     """
     first = np.lexsort([key[:, 0] for key in keys])
-    is_after: Mask | bool = False
-    is_tied: Mask | bool = True
+    is_after: Mask = np.zeros((1, 1), dtype=bool)
+    is_tied: Mask = ~is_after
     for key in reversed(keys):
         ordered = key[first]
         is_after = is_after | (is_tied & (ordered[1:] > ordered[:-1]))

@@ -175,7 +175,7 @@ class _DenseRows(NamedTuple):
                 return by_row[0, self.places[ops], None]
         return common(self.take(values, ops))
 
-    def positions(self, ops: slice | list[int], rows: slice | Ints = slice(None)) -> Ints:
+    def positions(self, ops: slice | list[int] | Ints, rows: slice | Ints = slice(None)) -> Ints:
         """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
             return self.at[ops][:, rows]

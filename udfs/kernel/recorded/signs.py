@@ -36,7 +36,7 @@ def _may_block(
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
-    number = sum(
+    number: int = sum(
         cell.program.counts[op_type] * end_s[0].size
         for block, end_s in zip(blocks, ends_s, strict=True)
         for cell in block.graph.cells

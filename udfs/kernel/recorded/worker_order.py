@@ -71,25 +71,25 @@ class WorkerTurns:
         start_s: Floats,
         duration_s: Floats,
         no_ops: Mask,
-        positions: Callable[[list[int]], Ints],
+        positions: Callable[[Ints], Ints],
     ) -> None:
         self.first = tuple(accumulate(counts, initial=0))
         self.start_s, self.duration_s, self.no_ops, self.positions = start_s, duration_s, no_ops, positions
-        self._orders: dict[tuple[int, ...], WorkerOrder] = {}
+        self._orders: dict[bytes, WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
         """Order of computes and of transfers of these types; empty without such types."""
-        chosen = self._ops(types) if types else []
-        if not chosen:
+        chosen = self._ops(types) if types else np.arange(0)
+        if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
         # Of types that a stage has none of, the order is another's.
-        key = tuple(chosen)
+        key = chosen.tobytes()
         if key not in self._orders:
             self._orders[key] = self._order(chosen)
         return self._orders[key]
 
-    def _order(self, chosen: list[int]) -> WorkerOrder:
+    def _order(self, chosen: Ints) -> WorkerOrder:
         """Order of the chosen computes and transfers."""
         ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
@@ -113,16 +113,10 @@ class WorkerTurns:
         is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
         return _by_turn(ordered, is_joined, is_beside)
 
-    def _ops(self, types: tuple[int, ...]) -> list[int]:
+    def _ops(self, types: tuple[int, ...]) -> Ints:
         """Computes and transfers of these types, except those that never moved data."""
-        first, moved = self.first, self._moved
-        of_types = (op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1]))
-        return [op for op in of_types if moved[op]]
-
-    @cached_property
-    def _moved(self) -> list[bool]:
-        """Whether each op is anything but a transfer that never moved data."""
-        moved: list[bool] = np.logical_not(self.no_ops.all(axis=1)).tolist()
+        ops = np.concatenate([np.arange(*self.first[each : each + 2]) for each in (*ot.COMPUTE, *types)])
+        moved: Ints = ops[~self.no_ops[ops].all(axis=1)]
         return moved
 
     @cached_property
@@ -131,11 +125,10 @@ class WorkerTurns:
 
         What takes no time comes before what starts with it. The ops are (op, 1) where all rows agree.
         """
-        chosen = self._ops(ot.TRANSFERS)
-        ops = np.array(chosen)
+        ops = self._ops(ot.TRANSFERS)
         starts_s = self.start_s[ops]
         ends_s = starts_s + self.duration_s[ops]
-        order = common_order(self.positions(chosen), ends_s, starts_s)
+        order = common_order(self.positions(ops), ends_s, starts_s)
         if order.shape[1] == 1:
             return ops[order], starts_s[order[:, 0]], ends_s[order[:, 0]]
         return ops[order], sorted_by(starts_s, order), sorted_by(ends_s, order)
