@@ -13,7 +13,6 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.calls import lone_transfers
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
 from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
-from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
@@ -46,15 +45,14 @@ class Heard(NamedTuple):
     doubt_s: Floats
 
 
-def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure from the ends in a block how far clocks of communicating workers are apart.
+def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
+    """Measure from the ends how far clocks of communicating workers are apart.
 
-    block   : durations as recorded.
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
     call    : as of calls().
     returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
     """
-    return _links(block, ends, layout, clock, call) | _collectives(block, ends, layout, clock)
+    return _links(ends, layout, clock, call) | _collectives(ends, layout, clock)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
@@ -86,14 +84,14 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
     return ways
 
 
-def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
+def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
     """Clock differences between the ends of each link: the part that changes sign with the direction."""
-    graph = block.graph
+    graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
         return {}
     parts: dict[Key, list[Heard]] = {}
-    for (both, one, other), apart_s, doubt_s in zip(ways, *_apart(block, ends, ways, call), strict=True):
+    for (both, one, other), apart_s, doubt_s in zip(ways, *_apart(ends, ways, call), strict=True):
         link = links(graph)[both[0]]
         own = Heard(one, other, apart_s.T, doubt_s.T)
         if link.is_backward:
@@ -104,20 +102,20 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
     }
 
 
-def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
+def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
-    places, alone = lone_transfers(block.graph, call)
-    is_usual = places is sampled(block.graph)
-    apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
+    places, alone = lone_transfers(ends.graph, call)
+    is_usual = places is sampled(ends.graph)
+    apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
     if alone is not places:
-        _put_alone(block, ends, ways, alone, (apart_s, doubt_s))
+        _put_alone(ends, ways, alone, (apart_s, doubt_s))
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
     if len(some):
         some_ways = [ways[at] for at in some.tolist()]
-        least_s, least_doubt_s = _halves(some_ways, _least_apart(block, ends, some_ways))
+        least_s, least_doubt_s = _halves(some_ways, _least_apart(ends, some_ways))
         is_better = is_loose[some] & ((least_doubt_s < doubt_s[some]) | has_none[some, None, None])
         apart_s[some] = np.where(is_better, least_s, apart_s[some])
         doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
@@ -125,30 +123,27 @@ def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[
 
 
 def _put_alone(
-    block: StepBlock, ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]
+    ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]
 ) -> None:
     """Replace what calls of two workers that meet each other say where sends do not wait, in place.
 
     Such calls return together only if sends wait until the data are there. Transfers that were issued alone
     say whether they do: else ends differ by most of what the fastest takes.
     """
-    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), alone))
+    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
     is_loose = own_doubt_s > TIGHT_S
     if is_loose.any():
-        _, least_doubt_s = _halves(ways, _least_apart(block, ends, ways))
+        _, least_doubt_s = _halves(ways, _least_apart(ends, ways))
         is_fooled = is_loose & (own_doubt_s > MOST_OF * least_doubt_s)
         for room, own in zip(found, (own_s, own_doubt_s), strict=True):
             room[is_fooled] = own[is_fooled]
 
 
-def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
+def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
     """Bounds on clock differences from the shortest time between a send's start and its recv's end. [s]"""
-    own = links(block.graph)
-    apart = Apart(*np.zeros((2, len(own), *ends.end_s.shape[1:])))
+    apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
-        (ends.end_s[own[number].recvs] - block.start_s[own[number].sends]).min(
-            axis=0, out=apart.middle[number]
-        )
+        apart.middle[number] = ends.least_s(number)
     return apart
 
 
@@ -190,11 +185,11 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
     return groups
 
 
-def _collectives(block: StepBlock, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
+def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     """Clock differences from collectives: each member's end relative to the median of its group."""
     groups = [
         group
-        for group in _groups(block.graph, layout)
+        for group in _groups(ends.graph, layout)
         if (clock[group.workers] != clock[group.workers[0]]).any()
     ]
     found: dict[Key, Heard] = {}
@@ -205,13 +200,13 @@ def _collectives(block: StepBlock, ends: Ends, layout: Layout, clock: Ints) -> d
             number += 1
         none = np.empty(0, dtype=np.int64)
         doubt_s = (
-            _impossible(block, ends, layout, group, apart_s) if group.stage < 0 else np.zeros_like(apart_s)
+            _impossible(ends, layout, group, apart_s) if group.stage < 0 else np.zeros_like(apart_s)
         )
         found[group.op_type, group.stage, number] = Heard(none, group.workers, apart_s.T, doubt_s.T)
     return found
 
 
-def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apart_s: Floats) -> Floats:
+def _impossible(ends: Ends, layout: Layout, group: _Group, apart_s: Floats) -> Floats:
     """How far clocks as a collective shows them would let data arrive before they are sent. [s]
 
     A process that always wakes up late from a collective looks like a clock that is ahead.
@@ -220,7 +215,7 @@ def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apa
     """
     member = np.full(layout.pp_size * layout.dp_size, -1)
     member[group.workers] = np.arange(len(group.workers))
-    from_worker = _there_and_back(block.graph, layout)
+    from_worker = _there_and_back(ends.graph, layout)
     ways = [
         way
         for worker in group.workers.tolist()
@@ -230,10 +225,9 @@ def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apa
     doubt_s = np.zeros_like(apart_s)
     if not ways:
         return doubt_s
-    least_s = _least_apart(block, ends, ways).middle
     for (forward, backward), one, other in ways:
         ahead_s = apart_s[:, member[other]] - apart_s[:, member[one]]
-        beyond_s = np.maximum(ahead_s - least_s[forward], -least_s[backward] - ahead_s)
+        beyond_s = np.maximum(ahead_s - ends.least_s(forward), -ends.least_s(backward) - ahead_s)
         for at in (member[one], member[other]):
             doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
     return doubt_s
