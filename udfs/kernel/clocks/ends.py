@@ -163,12 +163,14 @@ class _Group(NamedTuple):
 
     ops     : int, shape (instance, member).
     workers : int, shape (worker,); of an instance.
+    ways    : connections in both directions between workers, whose places it has; none within a stage.
     """
 
     op_type: int
     stage: int
     ops: Ints
     workers: Ints
+    ways: list[_Way]
 
 
 @once_per_graph
@@ -181,8 +183,17 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
             workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
             stages = {graph.stages[ops[0]] for ops in members}
             stage = stages.pop() if len(stages) == 1 else -1
-            groups.append(_Group(op_type, stage, np.array(members).T, workers))
+            ways = _between(_ways(graph, layout), workers, layout) if stage < 0 else []
+            groups.append(_Group(op_type, stage, np.array(members).T, workers, ways))
     return groups
+
+
+def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
+    """Connections in both directions between these workers, with their places for the workers' numbers."""
+    place = np.full(layout.pp_size * layout.dp_size, -1)
+    place[workers] = np.arange(len(workers))
+    placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
+    return [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
@@ -199,48 +210,25 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
         while (group.op_type, group.stage, number) in found:
             number += 1
         none = np.empty(0, dtype=np.int64)
-        doubt_s = (
-            _impossible(ends, layout, group, apart_s) if group.stage < 0 else np.zeros_like(apart_s)
-        )
+        doubt_s = _impossible(ends, group, apart_s)
         found[group.op_type, group.stage, number] = Heard(none, group.workers, apart_s.T, doubt_s.T)
     return found
 
 
-def _impossible(ends: Ends, layout: Layout, group: _Group, apart_s: Floats) -> Floats:
+def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
     """How far clocks as a collective shows them would let data arrive before they are sent. [s]
 
     A process that always wakes up late from a collective looks like a clock that is ahead.
 
     apart_s : shape (step, worker); returns: the most of each worker's links, same shape.
     """
-    member = np.full(layout.pp_size * layout.dp_size, -1)
-    member[group.workers] = np.arange(len(group.workers))
-    from_worker = _there_and_back(ends.graph, layout)
-    ways = [
-        way
-        for worker in group.workers.tolist()
-        for way in from_worker.get(worker, ())
-        if (member[way.one] >= 0).all() and (member[way.other] >= 0).all()
-    ]
     doubt_s = np.zeros_like(apart_s)
-    if not ways:
-        return doubt_s
-    for (forward, backward), one, other in ways:
-        ahead_s = apart_s[:, member[other]] - apart_s[:, member[one]]
+    for (forward, backward), one, other in group.ways:
+        ahead_s = apart_s[:, other] - apart_s[:, one]
         beyond_s = np.maximum(ahead_s - ends.least_s(forward), -ends.least_s(backward) - ahead_s)
-        for at in (member[one], member[other]):
+        for at in (one, other):
             doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
     return doubt_s
-
-
-@once_per_graph
-def _there_and_back(graph: OpGraph, layout: Layout) -> dict[int, list[_Way]]:
-    """Connections that have both directions, by the first worker at their first end."""
-    found: dict[int, list[_Way]] = {}
-    for way in _ways(graph, layout):
-        if len(way.both) > 1:
-            found.setdefault(int(way.one[0]), []).append(way)
-    return found
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
