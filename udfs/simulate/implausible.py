@@ -18,7 +18,7 @@ from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import evenly, median_of_all
-from udfs.op_lists import lists_of_rows
+from udfs.op_lists import RowLists, lists_of_rows
 from udfs.simulate.odd_records import is_of_day, log_day
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -80,14 +80,13 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     longest_us = np.full(len(of_step), -np.inf)
     with np.errstate(invalid="ignore"):  # Times that are not numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
-    took_us = float(np.median(longest_us[np.unique(step)]))
-    mixed = None
-    if took_us >= SHORTEST_US:
-        mixed = _mixed_units(start_us, duration_us, lists.first, span_us)
+    longest_us = longest_us[longest_us != -np.inf]
+    took_us = np.nan if np.isnan(longest_us).any() else median_of_all(longest_us)
+    mixed = _mixed_units(lists, span_us) if took_us >= SHORTEST_US else None
     if mixed is not None:
         return mixed
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
-        return _beside_zeros(rank_steps, number, float(np.median(span_us)))
+        return _beside_zeros(rank_steps, number, span_us)
     if took_us > LONGEST_US:
         return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
     meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
@@ -108,21 +107,21 @@ class _ByStep(NamedTuple):
     def of(cls, number: Ints | Floats) -> "_ByStep":
         """Order them. number : nan where it is not known."""
         rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
-        begins = np.flatnonzero(np.diff(number[rows], prepend=np.nan))
-        return cls(rows, np.append(begins, len(rows)))
+        ordered = number[rows]
+        begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        return cls(rows, np.concatenate([[0], begins, [len(rows)]]))
 
     def of_step(self, at: int) -> Ints:
         """Rows of one step, ascending."""
         return self.rows[self.first[at] : self.first[at + 1]]
 
 
-def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Floats) -> str | None:
+def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
     """Say which of starts and durations has another unit, or that durations are ends.
 
-    first   : of each line's ops, shape (line,).
-    span_us : of each line. [us]
+    lists   : starts and durations of lines. span_us : of each line. [us]
     """
-    of_line = np.diff(first, append=len(start_us)) >= ENOUGH_OPS
+    (start_us, duration_us), first, of_line = lists.values, lists.first, lists.size >= ENOUGH_OPS
     longest_us = float(duration_us.max())
     with np.errstate(invalid="ignore"):
         are_ends = np.minimum.reduceat(duration_us - start_us, first)[of_line] >= 0.0
@@ -147,10 +146,10 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
     return None
 
 
-def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
+def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
     """Suggest another unit where zeros lie thousands of years ahead, or farther or closer than steps last.
 
-    took_us : of most lines. [us]
+    span_us : of lines. [us]
     """
     if "t0_us" not in rank_steps.column_names:
         return None
@@ -166,7 +165,8 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
     follows = np.flatnonzero(np.diff(number[by_step.rows[by_step.first[:-1]]]) == 1)
     pairs = follows[list(evenly(len(follows), GAPS))].tolist() if len(follows) else []
     begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
-    gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
+    gaps_us = np.diff(begin_us)[::2]
+    gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
         return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
     least, most = IN_MILLISECONDS
