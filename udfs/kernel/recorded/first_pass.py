@@ -149,7 +149,8 @@ def read(
     some_s = _of_sample if replayed_s is None or stated else replayed_s
     blocking = reading.blocking(found, listener, stated, some_s(found.blocks)[at])
     if blocking.chosen.types:
-        holding = reading._replace(layout=layout._replace(blocking=blocking.chosen), graphs={})
+        blocked = layout._replace(blocking=blocking.chosen)
+        holding = reading._replace(layout=blocked, graphs={}, laid={})
         found = holding.of_all_steps(listener, found.clocks)
         put_usual([CallTimes(block.graph, block.duration_s, block.unknown) for block in found.blocks])
     return found._replace(blocking=blocking)
@@ -173,7 +174,8 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
-    at_hand : rows of all its steps if stored together. laid: the same, laid out, if all share a program.
+    at_hand : rows of all its steps if stored together. laid: the same as recorded, laid out to be asked
+              which transfers block, if all share a program.
     """
 
     rows: JobRows
@@ -219,11 +221,13 @@ class _Reading(NamedTuple):
                     listening.hear(block, its_ends, first)
                 if end == len(actual_s):
                     clocks = listening.clocks()
-            if listener is not None and clocks is not None and clocks.is_corrected:
-                for block in trace.blocks:
-                    listener.correct(block, clocks, first)
-                ends = [recorded_ends(block) for block in trace.blocks]
-            for block, its_ends in zip(trace.blocks, ends, strict=True):
+            by_one_clock = [_by_one_clock(block, listener, clocks, first) for block in trace.blocks]
+            if clocks is not None and clocks.is_corrected:
+                ends = [recorded_ends(block) for block in by_one_clock]
+            for recorded, its_ends in zip(by_one_clock, ends, strict=True):
+                # What is laid out keeps what was recorded.
+                own_s = recorded.duration_s.copy() if self.laid else recorded.duration_s
+                block = recorded._replace(duration_s=own_s)
                 clock = self.rows.clock[:, first + block.steps]
                 settled = settle(
                     block,
@@ -268,9 +272,9 @@ class _Reading(NamedTuple):
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
             for block in self._trace(range(first, end)).blocks:
-                of_job = _by_one_clock(block._replace(steps=first + block.steps), listener, clocks)
-                end_s = of_job.start_s + of_job.duration_s
-                found[:, :, of_job.steps] = longest_gaps(of_job.graph, of_job.start_s, end_s, layout)
+                start_s = _by_one_clock(block, listener, clocks, first).start_s
+                gaps = longest_gaps(block.graph, start_s, start_s + block.duration_s, layout)
+                found[:, :, first + block.steps] = gaps
         return found
 
     def blocking(
@@ -324,7 +328,8 @@ class _Reading(NamedTuple):
             found = build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
         except TraceDefectError as defect:
             raise TraceDefectError(defect.defect, defect.ops, steps[defect.step_index]) from None
-        if len(self.spans) == 1 and found.laid.is_alike:
+        may_be_asked = len(self.spans) == 1 and self.layout.pp_size > 1 and self.layout.blocking is None
+        if may_be_asked and found.laid.is_alike:
             self.laid[steps] = found.laid
         return found
 
@@ -340,10 +345,15 @@ def _of_sample(blocks: list[Block]) -> Floats:
     return replayed_s
 
 
-def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if they change."""
+def _by_one_clock(
+    block: StepBlock, listener: Listener | None, clocks: Clocks | None, first_step: int = 0
+) -> StepBlock:
+    """Return the block with its starts corrected to one clock; a copy if they change.
+
+    first_step : from which the block's steps count.
+    """
     if listener is None or clocks is None or not clocks.is_corrected:
         return block
     moved = block._replace(start_s=block.start_s.copy())
-    listener.correct(moved, clocks)
+    listener.correct(moved, clocks, first_step)
     return moved

@@ -222,21 +222,7 @@ class _DenseRows(NamedTuple):
         )
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
-        own = self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns
-        return LaidRows(*own, self.times_of)
-
-    def times_of(self, rows: Ints, room: Times) -> Ints:
-        """Write the times of some rows, as recorded, to `room`; returns the ops' positions.
-
-        rows : their places among `self.rows`.
-        """
-        at = self.positions(slice(None), rows)
-        self.recorded.start_us.take(at, mode="clip", out=room.start_s)
-        np.add(room.start_s, self.recorded.zero_us[self.rows[rows]], out=room.start_s)
-        np.multiply(room.start_s, US, out=room.start_s)
-        self.recorded.duration_us.take(at, mode="clip", out=room.duration_s)
-        np.multiply(room.duration_s, US, out=room.duration_s)
-        return at
+        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
 
     def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
         """Forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""

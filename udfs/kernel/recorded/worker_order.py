@@ -71,7 +71,7 @@ class WorkerTurns:
         start_s: Floats,
         duration_s: Floats,
         no_ops: Mask,
-        positions: Callable[[Ints], Ints],
+        positions: Callable[..., Ints],
     ) -> None:
         self.first = tuple(accumulate(counts, initial=0))
         self.start_s, self.duration_s, self.no_ops, self.positions = start_s, duration_s, no_ops, positions
