@@ -122,9 +122,7 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     return apart_s, doubt_s
 
 
-def _put_alone(
-    ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]
-) -> None:
+def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
     """Replace what calls of two workers that meet each other say where sends do not wait, in place.
 
     Such calls return together only if sends wait until the data are there. Transfers that were issued alone

@@ -263,10 +263,10 @@ class _Reading(NamedTuple):
             clocks,
             odd,
             nobody_late(waits_s, actual_s),
-            partial(self._replace(at_hand={}, laid={})._gaps, listener, clocks),
+            partial(self._replace(at_hand={}, laid={}).gaps, listener, clocks),
         )
 
-    def _gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
+    def gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
         """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
