@@ -16,6 +16,9 @@ OVERLAPPING: Final = 0.01
 RESOLUTION_S: Final = 1e-6
 """Least overlap that shows: logs keep a tenth of that. [s]"""
 
+TOGETHER: Final = 16_384
+"""Pairs of ops that are compared at a time: their times fit the cache."""
+
 LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
 
@@ -64,12 +67,13 @@ def _overlap(
 ) -> Mask:
     """Mask of transfers that overlap one of the other ops by more than most_s; (op, step, dp)."""
     starts_s, ends_s = start_s[transfers], end_s[transfers]
-    shared_s, later_s = np.empty((2, *starts_s.shape))
     found = np.zeros(starts_s.shape, dtype=bool)
-    for other in others if found.size else ():
-        np.minimum(ends_s, end_s[other], out=shared_s)
-        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > most_s
+    together = max(TOGETHER // max(found.size, 1), 1)
+    for first in range(0, len(others) if found.size else 0, together):
+        some = list(others[first : first + together])
+        shared_s = np.minimum(ends_s, end_s[some, None])
+        shared_s -= np.maximum(starts_s, start_s[some, None])
+        found |= (shared_s > most_s).any(axis=0)
     return found
 
 
