@@ -70,12 +70,13 @@ class RowLists(NamedTuple):
     """Lists of a few rows, concatenated.
 
     place  : int, shape (list,); place among the asked rows of each that holds something.
-    first  : int, shape (list,); where its values begin.
+    first  : int, shape (list,); where its values begin. size : how many it has.
     values : of each column.
     """
 
     place: Ints
     first: Ints
+    size: Ints
     values: list[npt.NDArray[Any]]
 
 
@@ -85,7 +86,7 @@ def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8]
     if lists is None:
         raise TraceError("the lists op and duration_us of a row differ in length")
     codes, duration_us = lists.values
-    return np.repeat(lists.place, np.diff(lists.first, append=len(codes))), codes, duration_us
+    return np.repeat(lists.place, lists.size), codes, duration_us
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
@@ -101,7 +102,7 @@ def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists
         edges = [column.offsets.to_numpy() for column in batch.columns]
         begins = [edge[own].astype(np.int64) for edge in edges]
         size, *others = [edge[own + 1] - begin for edge, begin in zip(edges, begins, strict=True)]
-        if not all(np.array_equal(size, other) for other in others):
+        if not all((size == other).all() for other in others):
             return None
         is_held = size > 0
         places.append(place[is_held])
@@ -117,7 +118,7 @@ def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists
         first += batch.num_rows
     size = np.concatenate(lengths)
     joined = values[0] if len(values) == 1 else [np.concatenate(each) for each in zip(*values, strict=True)]
-    return RowLists(np.concatenate(places), np.cumsum(size) - size, joined)
+    return RowLists(np.concatenate(places), np.cumsum(size) - size, size, joined)
 
 
 def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:

@@ -152,7 +152,7 @@ def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:
         return None
-    row = rows.host_row[gap.stage * recorded.gaps.shape[3] + gap.dp_rank].as_py()
+    row = rows.host_row[gap.stage * rows.worker_rank.shape[1] + gap.dp_rank].as_py()
     host = rows.table.column("host")[row].as_py()
     worker = f"worker dp {gap.dp_rank} pp {gap.stage}{'' if host is None else f' (host {host})'}"
     often = f"in {gap.steps} of {len(rows.steps)} steps"

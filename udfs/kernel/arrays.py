@@ -20,6 +20,27 @@ def sorted_by(values: Values, order: Ints) -> Values:
     return ordered
 
 
+def common_order(*keys: npt.NDArray[Any]) -> Ints:
+    """`np.lexsort(keys, axis=0)`, as one column where all columns are in one order, as most are; faster.
+
+    keys : shape (value, column), at least one; or (value, 1) where all columns agree.
+    """
+    first = np.lexsort([key[:, 0] for key in keys])
+    is_after: Mask = np.zeros((1, 1), dtype=bool)
+    is_tied: Mask = ~is_after
+    for key in reversed(keys):
+        ordered = key[first]
+        is_after = is_after | (is_tied & (ordered[1:] > ordered[:-1]))
+        if is_after.all():
+            return first[:, None]
+        is_tied = is_tied & (ordered[1:] == ordered[:-1])
+    order = np.argsort(keys[-1].T, axis=1).T
+    ordered = sorted_by(keys[-1], order)
+    if (ordered[1:] > ordered[:-1]).all():
+        return order
+    return np.lexsort(np.broadcast_arrays(*keys), axis=0)
+
+
 def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
     """Ascending positions of equal rows, one array per distinct row. rows : shape (row, value)."""
     if (rows == rows[:1]).all():

@@ -1,14 +1,18 @@
 """Correlation of forward and backward times within each worker (model, section 5, last row of the table)."""
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, common
 from udfs.kernel.selection import median_of_all
 
 ALONE: Final = -1
+
+CACHED: Final = 64
+"""Most schedules of which the pairs are kept."""
 
 CONSTANT: Final = 1e-12
 """Times that differ by less than this share of the largest do not vary: the rest is rounding."""
@@ -23,8 +27,22 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
     returns    : number among the backward computes, ALONE without one; shape (forward op, row), or
                  (forward op, 1) where all rows agree.
     """
-    if (microbatch == microbatch[:, :1]).all():
-        microbatch = microbatch[:, :1]
+    microbatch = common(microbatch)
+    if microbatch.shape[1] == 1:
+        return _partners_of_one(tuple(microbatch[:, 0].tolist()), tuple(chunks.tolist()), forwards)
+    return _partners(microbatch, chunks, forwards)
+
+
+@lru_cache(maxsize=CACHED)
+def _partners_of_one(microbatch: tuple[int, ...], chunks: tuple[int, ...], forwards: int) -> Ints:
+    """Partners where all rows agree: many jobs, and stages, have one schedule. Not to be written to."""
+    of_row = np.array(microbatch, dtype=np.int32)[:, None]
+    partners = _partners(of_row, np.array(chunks, dtype=np.int64), forwards)
+    partners.flags.writeable = False
+    return partners
+
+
+def _partners(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
     if len(microbatch) == forwards:
         return np.full(microbatch[:forwards].shape, ALONE)
     key = (chunks[:, None] << 32) + microbatch

@@ -333,7 +333,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
     for name, of_stages in zip(OP_TYPES, ideal_s.T, strict=True):
         recorded = of_stages[~np.isnan(of_stages)]
         if recorded.size:
-            known.setdefault(OP_TYPE_GROUPS.get(name, name), []).append(float(recorded.mean()))
+            known.setdefault(OP_TYPE_GROUPS.get(name, name), []).append(float(recorded.sum()) / recorded.size)
     return {name: sum(values) / len(values) for name, values in known.items()}
 
 

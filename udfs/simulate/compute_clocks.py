@@ -145,8 +145,7 @@ def _heard(
             at = first + block.steps
             for members in alike(by_step[at]):
                 own = by_step[at[members[0]]]
-                part = block._replace(start_s=block.start_s[:, members])
-                kinds: dict[Key, Heard] = heard(part, ends.of_steps(members), layout, own, calls(block))
+                kinds: dict[Key, Heard] = heard(ends.of_steps(members), layout, own, calls(block))
                 kinds[NEIGHBOURS, 0, 0] = pairs.heard(at[members], rows.time_s)
                 found.append(HeardSteps(at[members], own, kinds))
     return found, np.concatenate(spans_s)

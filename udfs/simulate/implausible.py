@@ -17,8 +17,8 @@ from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import build_trace
-from udfs.kernel.selection import evenly
-from udfs.op_lists import lists_of_rows
+from udfs.kernel.selection import evenly, median_of_all
+from udfs.op_lists import RowLists, lists_of_rows
 from udfs.simulate.odd_records import is_of_day, log_day
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -68,8 +68,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
-    steps = np.unique(number[np.isfinite(number)])
-    of_step = [np.flatnonzero(number == steps[at]) for at in evenly(len(steps), SAMPLED)]
+    by_step = _ByStep.of(number)
+    of_step = [by_step.of_step(at) for at in evenly(len(by_step.first) - 1, SAMPLED)]
     lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
     if lists is None or not len(lists.place):
         return None
@@ -80,25 +80,48 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     longest_us = np.full(len(of_step), -np.inf)
     with np.errstate(invalid="ignore"):  # Times that are not numbers are found when ops are laid out.
         np.maximum.at(longest_us, step, span_us)
-    took_us = float(np.median(longest_us[np.unique(step)]))
-    mixed = _mixed_units(start_us, duration_us, lists.first, span_us) if took_us else None
-    if mixed is not None and took_us >= SHORTEST_US:
+    longest_us = longest_us[longest_us != -np.inf]
+    took_us = np.nan if np.isnan(longest_us).any() else median_of_all(longest_us)
+    mixed = _mixed_units(lists, span_us) if took_us >= SHORTEST_US else None
+    if mixed is not None:
         return mixed
     if not took_us or not np.isfinite(took_us) or SHORTEST_US <= took_us <= LONGEST_US:
-        return _beside_zeros(rank_steps, number, float(np.median(span_us)))
+        return _beside_zeros(rank_steps, number, span_us)
     if took_us > LONGEST_US:
         return f"steps of {took_us / LONGEST_US:.3g} days: are these nanoseconds?"
     meant = "seconds" if took_us <= LONGEST_IN_SECONDS else "milliseconds"
     return f"steps of {took_us:.3g} us: are these {meant}?"
 
 
-def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Floats) -> str | None:
+class _ByStep(NamedTuple):
+    """Rows that have a step number, in order of the steps.
+
+    rows  : int, shape (row,); their positions.
+    first : int, shape (step + 1,); where the rows of each step begin.
+    """
+
+    rows: Ints
+    first: Ints
+
+    @classmethod
+    def of(cls, number: Ints | Floats) -> "_ByStep":
+        """Order them. number : nan where it is not known."""
+        rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
+        ordered = number[rows]
+        begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        return cls(rows, np.concatenate([[0], begins, [len(rows)]]))
+
+    def of_step(self, at: int) -> Ints:
+        """Rows of one step, ascending."""
+        return self.rows[self.first[at] : self.first[at + 1]]
+
+
+def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
     """Say which of starts and durations has another unit, or that durations are ends.
 
-    first   : of each line's ops, shape (line,).
-    span_us : of each line. [us]
+    lists   : starts and durations of lines. span_us : of each line. [us]
     """
-    of_line = np.diff(first, append=len(start_us)) >= ENOUGH_OPS
+    (start_us, duration_us), first, of_line = lists.values, lists.first, lists.size >= ENOUGH_OPS
     longest_us = float(duration_us.max())
     with np.errstate(invalid="ignore"):
         are_ends = np.minimum.reduceat(duration_us - start_us, first)[of_line] >= 0.0
@@ -123,10 +146,10 @@ def _mixed_units(start_us: Floats, duration_us: Floats, first: Ints, span_us: Fl
     return None
 
 
-def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str | None:
+def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
     """Suggest another unit where zeros lie thousands of years ahead, or farther or closer than steps last.
 
-    took_us : of most lines. [us]
+    span_us : of lines. [us]
     """
     if "t0_us" not in rank_steps.column_names:
         return None
@@ -134,16 +157,16 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, took_us: float) -> str |
     is_known = np.isfinite(number) & np.isfinite(t0_us)
     if not is_known.any():
         return None
-    middle = float(np.median(t0_us[is_known]))
+    middle = median_of_all(t0_us[is_known])
     if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
-    steps = np.unique(number[is_known])
-    follows = np.flatnonzero(np.diff(steps) == 1)
-    pairs = [follows[at] for at in evenly(len(follows), GAPS)] if len(follows) else []
-    begin_us = [
-        float(np.median(t0_us[is_known & (number == step)])) for at in pairs for step in steps[at : at + 2]
-    ]
-    gap_us = float(np.median(np.diff(begin_us)[::2])) if begin_us else 0.0
+    number, t0_us = number[is_known], t0_us[is_known]
+    by_step = _ByStep.of(number)
+    follows = np.flatnonzero(np.diff(number[by_step.rows[by_step.first[:-1]]]) == 1)
+    pairs = follows[list(evenly(len(follows), GAPS))].tolist() if len(follows) else []
+    begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
+    gaps_us = np.diff(begin_us)[::2]
+    gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
         return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
     least, most = IN_MILLISECONDS

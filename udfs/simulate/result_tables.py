@@ -232,7 +232,7 @@ def _known(number: float) -> float | None:
 
 def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
     names = [OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group]) for group in by_type_s]
-    slowdown = np.array([times_s.mean() for times_s in by_type_s.values()]) / ideal_s
+    slowdown = np.array(list(by_type_s.values())).mean(axis=1) / ideal_s
     return {"op_type": names, "slowdown": slowdown, "waste_fraction": 1.0 - 1.0 / slowdown}
 
 

@@ -13,7 +13,6 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.calls import lone_transfers
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
 from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
-from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
@@ -46,15 +45,14 @@ class Heard(NamedTuple):
     doubt_s: Floats
 
 
-def heard(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure from the ends in a block how far clocks of communicating workers are apart.
+def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
+    """Measure from the ends how far clocks of communicating workers are apart.
 
-    block   : durations as recorded.
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
     call    : as of calls().
     returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
     """
-    return _links(block, ends, layout, clock, call) | _collectives(block, ends, layout, clock)
+    return _links(ends, layout, clock, call) | _collectives(ends, layout, clock)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
@@ -86,14 +84,14 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
     return ways
 
 
-def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
+def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
     """Clock differences between the ends of each link: the part that changes sign with the direction."""
-    graph = block.graph
+    graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
         return {}
     parts: dict[Key, list[Heard]] = {}
-    for (both, one, other), apart_s, doubt_s in zip(ways, *_apart(block, ends, ways, call), strict=True):
+    for (both, one, other), apart_s, doubt_s in zip(ways, *_apart(ends, ways, call), strict=True):
         link = links(graph)[both[0]]
         own = Heard(one, other, apart_s.T, doubt_s.T)
         if link.is_backward:
@@ -104,51 +102,46 @@ def _links(block: StepBlock, ends: Ends, layout: Layout, clock: Ints, call: Ints
     }
 
 
-def _apart(block: StepBlock, ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
+def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
-    places, alone = lone_transfers(block.graph, call)
-    is_usual = places is sampled(block.graph)
-    apart = ends.apart if is_usual else ends_apart(ends.end_s, links(block.graph), places)
+    places, alone = lone_transfers(ends.graph, call)
+    is_usual = places is sampled(ends.graph)
+    apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
     if alone is not places:
-        _put_alone(block, ends, ways, alone, (apart_s, doubt_s))
+        _put_alone(ends, ways, alone, (apart_s, doubt_s))
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
     if len(some):
         some_ways = [ways[at] for at in some.tolist()]
-        least_s, least_doubt_s = _halves(some_ways, _least_apart(block, ends, some_ways))
+        least_s, least_doubt_s = _halves(some_ways, _least_apart(ends, some_ways))
         is_better = is_loose[some] & ((least_doubt_s < doubt_s[some]) | has_none[some, None, None])
         apart_s[some] = np.where(is_better, least_s, apart_s[some])
         doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
     return apart_s, doubt_s
 
 
-def _put_alone(
-    block: StepBlock, ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]
-) -> None:
+def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
     """Replace what calls of two workers that meet each other say where sends do not wait, in place.
 
     Such calls return together only if sends wait until the data are there. Transfers that were issued alone
     say whether they do: else ends differ by most of what the fastest takes.
     """
-    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(block.graph), alone))
+    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
     is_loose = own_doubt_s > TIGHT_S
     if is_loose.any():
-        _, least_doubt_s = _halves(ways, _least_apart(block, ends, ways))
+        _, least_doubt_s = _halves(ways, _least_apart(ends, ways))
         is_fooled = is_loose & (own_doubt_s > MOST_OF * least_doubt_s)
         for room, own in zip(found, (own_s, own_doubt_s), strict=True):
             room[is_fooled] = own[is_fooled]
 
 
-def _least_apart(block: StepBlock, ends: Ends, ways: list[_Way]) -> Apart:
+def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
     """Bounds on clock differences from the shortest time between a send's start and its recv's end. [s]"""
-    own = links(block.graph)
-    apart = Apart(*np.zeros((2, len(own), *ends.end_s.shape[1:])))
+    apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
-        (ends.end_s[own[number].recvs] - block.start_s[own[number].sends]).min(
-            axis=0, out=apart.middle[number]
-        )
+        apart.middle[number] = ends.least_s(number)
     return apart
 
 
@@ -168,12 +161,14 @@ class _Group(NamedTuple):
 
     ops     : int, shape (instance, member).
     workers : int, shape (worker,); of an instance.
+    ways    : connections in both directions between workers, whose places it has; none within a stage.
     """
 
     op_type: int
     stage: int
     ops: Ints
     workers: Ints
+    ways: list[_Way]
 
 
 @once_per_graph
@@ -186,15 +181,24 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
             workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
             stages = {graph.stages[ops[0]] for ops in members}
             stage = stages.pop() if len(stages) == 1 else -1
-            groups.append(_Group(op_type, stage, np.array(members).T, workers))
+            ways = _between(_ways(graph, layout), workers, layout) if stage < 0 else []
+            groups.append(_Group(op_type, stage, np.array(members).T, workers, ways))
     return groups
 
 
-def _collectives(block: StepBlock, ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
+def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
+    """Connections in both directions between these workers, with their places for the workers' numbers."""
+    place = np.full(layout.pp_size * layout.dp_size, -1)
+    place[workers] = np.arange(len(workers))
+    placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
+    return [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
+
+
+def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     """Clock differences from collectives: each member's end relative to the median of its group."""
     groups = [
         group
-        for group in _groups(block.graph, layout)
+        for group in _groups(ends.graph, layout)
         if (clock[group.workers] != clock[group.workers[0]]).any()
     ]
     found: dict[Key, Heard] = {}
@@ -204,49 +208,25 @@ def _collectives(block: StepBlock, ends: Ends, layout: Layout, clock: Ints) -> d
         while (group.op_type, group.stage, number) in found:
             number += 1
         none = np.empty(0, dtype=np.int64)
-        doubt_s = (
-            _impossible(block, ends, layout, group, apart_s) if group.stage < 0 else np.zeros_like(apart_s)
-        )
+        doubt_s = _impossible(ends, group, apart_s)
         found[group.op_type, group.stage, number] = Heard(none, group.workers, apart_s.T, doubt_s.T)
     return found
 
 
-def _impossible(block: StepBlock, ends: Ends, layout: Layout, group: _Group, apart_s: Floats) -> Floats:
+def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
     """How far clocks as a collective shows them would let data arrive before they are sent. [s]
 
     A process that always wakes up late from a collective looks like a clock that is ahead.
 
     apart_s : shape (step, worker); returns: the most of each worker's links, same shape.
     """
-    member = np.full(layout.pp_size * layout.dp_size, -1)
-    member[group.workers] = np.arange(len(group.workers))
-    from_worker = _there_and_back(block.graph, layout)
-    ways = [
-        way
-        for worker in group.workers.tolist()
-        for way in from_worker.get(worker, ())
-        if (member[way.one] >= 0).all() and (member[way.other] >= 0).all()
-    ]
     doubt_s = np.zeros_like(apart_s)
-    if not ways:
-        return doubt_s
-    least_s = _least_apart(block, ends, ways).middle
-    for (forward, backward), one, other in ways:
-        ahead_s = apart_s[:, member[other]] - apart_s[:, member[one]]
-        beyond_s = np.maximum(ahead_s - least_s[forward], -least_s[backward] - ahead_s)
-        for at in (member[one], member[other]):
+    for (forward, backward), one, other in group.ways:
+        ahead_s = apart_s[:, other] - apart_s[:, one]
+        beyond_s = np.maximum(ahead_s - ends.least_s(forward), -ends.least_s(backward) - ahead_s)
+        for at in (one, other):
             doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
     return doubt_s
-
-
-@once_per_graph
-def _there_and_back(graph: OpGraph, layout: Layout) -> dict[int, list[_Way]]:
-    """Connections that have both directions, by the first worker at their first end."""
-    found: dict[int, list[_Way]] = {}
-    for way in _ways(graph, layout):
-        if len(way.both) > 1:
-            found.setdefault(int(way.one[0]), []).append(way)
-    return found
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:

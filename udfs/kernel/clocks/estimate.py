@@ -200,14 +200,9 @@ class Listener:
         _, call = self._calls[id(block.graph)]
         by_step = self.clock[:, steps].transpose(1, 0, 2).reshape(len(steps), -1)
         for members in alike(by_step):
-            part, part_ends = block, ends
-            if len(members) < len(steps):
-                part = block._replace(start_s=block.start_s[:, members])
-                part_ends = ends.of_steps(members)
+            some_ends = ends.of_steps(members) if len(members) < len(steps) else ends
             own = by_step[members[0]]
-            self._found.append(
-                HeardSteps(steps[members], own, heard(part, part_ends, self.layout, own, call))
-            )
+            self._found.append(HeardSteps(steps[members], own, heard(some_ends, self.layout, own, call)))
 
     def clocks(self) -> Clocks:
         """Estimate the clocks from all blocks seen so far."""

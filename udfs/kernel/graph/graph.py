@@ -10,7 +10,10 @@ from functools import wraps
 from itertools import accumulate
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+import numpy as np
+
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Ints
 
 
 class OpRef(NamedTuple):
@@ -218,6 +221,22 @@ def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
     return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
 
 
-def as_index(ops: Sequence[int]) -> slice | list[int]:
-    """Index of ops into an array: a slice, which copies nothing, if they are consecutive."""
-    return slice(ops.start, ops.stop) if isinstance(ops, range) else list(ops)
+Index: TypeAlias = slice | Ints
+"""Index of ops into an array: a slice, which copies nothing, if they are consecutive."""
+
+
+def as_index(ops: Sequence[int]) -> Index:
+    """Index of ops into an array."""
+    return slice(ops.start, ops.stop) if isinstance(ops, range) else np.array(ops)
+
+
+@once_per_graph
+def meeting_indices(graph: OpGraph) -> list[list[Index]]:
+    """Index of each member of all meetings, as in `OpGraph.meetings`."""
+    return [[as_index(ops) for ops in members] for members, _ in graph.meetings]
+
+
+@once_per_graph
+def wait_indices(graph: OpGraph) -> list[tuple[Index, Index]]:
+    """Indices of sources and of the ops that wait for them, as in `OpGraph.waits`."""
+    return [(as_index(sources), as_index(ops)) for sources, ops in graph.waits if ops]

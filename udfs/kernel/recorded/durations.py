@@ -8,7 +8,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.graph.graph import OpGraph, as_index
+from udfs.kernel.graph.graph import OpGraph, meeting_indices, wait_indices
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 
 CLAMP_S: Final = -10e-3
@@ -36,8 +36,7 @@ def put_transfers(
     returns : number of transfers set to 0, and of buffered sends.
     """
     clamped = buffered = 0
-    for members, across_dp in graph.meetings:
-        indices = [as_index(ops) for ops in members]
+    for (members, across_dp), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
         latest_s = start_s[indices[0]]
         for ops in indices[1:]:
             latest_s = np.maximum(latest_s, start_s[ops])
@@ -82,10 +81,7 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """
-    if all(
-        not ops or (start_s[as_index(ops)] - end_s[as_index(sources)]).min() > CLAMP_S
-        for sources, ops in graph.waits
-    ):
+    if all((start_s[ops] - end_s[sources]).min() > CLAMP_S for sources, ops in wait_indices(graph)):
         return 0
     return sum(
         int(np.count_nonzero(start_s[op] - end_s[list(sources)].max(axis=0) <= CLAMP_S))

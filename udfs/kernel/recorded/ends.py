@@ -93,11 +93,12 @@ def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> A
 class Ends:
     """When each op and each worker ended; float64. [s]
 
-    end_s   : shape (op, step, dp); of each op.
+    start_s, end_s : shape (op, step, dp); of each op.
     first_s : shape (cell, step, dp); earliest start of each worker. last_s: its latest end.
     """
 
     graph: OpGraph
+    start_s: Floats
     end_s: Floats
     first_s: Floats
     last_s: Floats
@@ -107,9 +108,21 @@ class Ends:
         """Distance between the two ends of sampled transfers of each link. [s]"""
         return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
 
+    @cached_property
+    def _least_s(self) -> dict[int, Floats]:
+        return {}
+
+    def least_s(self, number: int) -> Floats:
+        """Shortest time from a send's start to its recv's end, over all transfers of a link; (step, dp)."""
+        if number not in self._least_s:
+            link = links(self.graph)[number]
+            self._least_s[number] = (self.end_s[link.recvs] - self.start_s[link.sends]).min(axis=0)
+        return self._least_s[number]
+
     def of_steps(self, steps: slice | Ints) -> "Ends":
         """Ends of some of the steps only."""
-        return Ends(self.graph, *(each[:, steps] for each in (self.end_s, self.first_s, self.last_s)))
+        times_s = self.start_s, self.end_s, self.first_s, self.last_s
+        return Ends(self.graph, *(each[:, steps] for each in times_s))
 
 
 def recorded_ends(block: StepBlock) -> Ends:
@@ -123,7 +136,7 @@ def recorded_ends(block: StepBlock) -> Ends:
         ends_s = np.add(start_s[first:end], duration_s[first:end], out=end_s[first:end])
         ends_s.max(axis=0, out=own_last_s)
         start_s[firsts].min(axis=0, out=own_first_s)
-    return Ends(graph, end_s, first_s, last_s)
+    return Ends(graph, start_s, end_s, first_s, last_s)
 
 
 @once_per_graph

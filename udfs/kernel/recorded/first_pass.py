@@ -1,7 +1,7 @@
 """First pass over a job: durations of all steps, and every figure that needs recorded times."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_a
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
 from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
+from udfs.kernel.recorded.gaps import longest_gaps
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.settle import settle
@@ -91,7 +92,8 @@ class Recorded(NamedTuple):
     clocks      : of the hosts; None with one host, or if not asked for.
     exchanged   : dp ranks of a stage that stand in each other's place.
     nobody_late : bool, shape (step,); steps in which all wait and nobody is late.
-    gaps        : longest times before computes in which nothing runs, as of `longest_gaps`.
+    gaps        : reads the rows anew for the longest times before computes in which nothing runs, as of
+                  `longest_gaps`; of all steps.
     blocking    : which transfers block, and how that was found.
     """
 
@@ -108,7 +110,7 @@ class Recorded(NamedTuple):
     clocks: Clocks | None
     exchanged: list[Exchanged]
     nobody_late: Mask
-    gaps: Floats
+    gaps: Callable[[], Floats]
     blocking: BlockingFound = BlockingFound()
 
 
@@ -147,7 +149,8 @@ def read(
     some_s = _of_sample if replayed_s is None or stated else replayed_s
     blocking = reading.blocking(found, listener, stated, some_s(found.blocks)[at])
     if blocking.chosen.types:
-        holding = reading._replace(layout=layout._replace(blocking=blocking.chosen), graphs={})
+        blocked = layout._replace(blocking=blocking.chosen)
+        holding = reading._replace(layout=blocked, graphs={}, laid={})
         found = holding.of_all_steps(listener, found.clocks)
         put_usual([CallTimes(block.graph, block.duration_s, block.unknown) for block in found.blocks])
     return found._replace(blocking=blocking)
@@ -171,7 +174,8 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
-    at_hand : rows of all its steps if stored together. laid: the same, laid out, if all share a program.
+    at_hand : rows of all its steps if stored together. laid: the same as recorded, laid out to be asked
+              which transfers block, if all share a program.
     """
 
     rows: JobRows
@@ -201,7 +205,6 @@ class _Reading(NamedTuple):
         times_s = np.empty((2, self.rows.number_of_steps))
         actual_s, began_s = times_s
         waits_s = np.zeros((2, self.layout.pp_size, self.rows.number_of_steps))
-        gaps = np.zeros((2, self.layout.pp_size, len(actual_s), self.layout.dp_size))
         computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
@@ -218,11 +221,13 @@ class _Reading(NamedTuple):
                     listening.hear(block, its_ends, first)
                 if end == len(actual_s):
                     clocks = listening.clocks()
-            if listener is not None and clocks is not None and clocks.is_corrected:
-                for block in trace.blocks:
-                    listener.correct(block, clocks, first)
-                ends = [recorded_ends(block) for block in trace.blocks]
-            for block, its_ends in zip(trace.blocks, ends, strict=True):
+            by_one_clock = [_by_one_clock(block, listener, clocks, first) for block in trace.blocks]
+            if clocks is not None and clocks.is_corrected:
+                ends = [recorded_ends(block) for block in by_one_clock]
+            for recorded, its_ends in zip(by_one_clock, ends, strict=True):
+                # What is laid out keeps what was recorded.
+                own_s = recorded.duration_s.copy() if self.laid else recorded.duration_s
+                block = recorded._replace(duration_s=own_s)
                 clock = self.rows.clock[:, first + block.steps]
                 settled = settle(
                     block,
@@ -239,7 +244,6 @@ class _Reading(NamedTuple):
                 )
                 counted += settled.counted
                 waits_s[:, :, first + block.steps] = settled.waits_s
-                gaps[:, :, first + block.steps] = settled.gaps
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
@@ -259,8 +263,19 @@ class _Reading(NamedTuple):
             clocks,
             odd,
             nobody_late(waits_s, actual_s),
-            gaps,
+            partial(self._replace(at_hand={}, laid={}).gaps, listener, clocks),
         )
+
+    def gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
+        """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
+        steps, layout = self.rows.number_of_steps, self.layout
+        found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
+        for first, end in self.spans:
+            for block in self._trace(range(first, end)).blocks:
+                start_s = _by_one_clock(block, listener, clocks, first).start_s
+                gaps = longest_gaps(block.graph, start_s, start_s + block.duration_s, layout)
+                found[:, :, first + block.steps] = gaps
+        return found
 
     def blocking(
         self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None, plain_s: Floats
@@ -313,7 +328,8 @@ class _Reading(NamedTuple):
             found = build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
         except TraceDefectError as defect:
             raise TraceDefectError(defect.defect, defect.ops, steps[defect.step_index]) from None
-        if len(self.spans) == 1 and found.laid.is_alike:
+        may_be_asked = len(self.spans) == 1 and self.layout.pp_size > 1 and self.layout.blocking is None
+        if may_be_asked and found.laid.is_alike:
             self.laid[steps] = found.laid
         return found
 
@@ -329,10 +345,15 @@ def _of_sample(blocks: list[Block]) -> Floats:
     return replayed_s
 
 
-def _by_one_clock(block: StepBlock, listener: Listener | None, clocks: Clocks | None) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if they change."""
+def _by_one_clock(
+    block: StepBlock, listener: Listener | None, clocks: Clocks | None, first_step: int = 0
+) -> StepBlock:
+    """Return the block with its starts corrected to one clock; a copy if they change.
+
+    first_step : from which the block's steps count.
+    """
     if listener is None or clocks is None or not clocks.is_corrected:
         return block
     moved = block._replace(start_s=block.start_s.copy())
-    listener.correct(moved, clocks)
+    listener.correct(moved, clocks, first_step)
     return moved

@@ -4,6 +4,7 @@ A replay starts each op when what it waits for has ended. A process that pauses 
 collection does, is in no op and so in no replay: only the recorded starts show it.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -55,15 +56,16 @@ def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
     return found
 
 
-def gap_of(gaps: Floats, actual_s: Floats, replayed_s: Floats) -> Gap | None:
+def gap_of(read_gaps: Callable[[], Floats], actual_s: Floats, replayed_s: Floats) -> Gap | None:
     """Find the worker whose pauses make steps longer than their replay; None where no pause explains it.
 
-    gaps                 : as `longest_gaps` returns them, of all steps.
+    read_gaps            : gives them as `longest_gaps` does, of all steps; few units need them.
     actual_s, replayed_s : shape (step,); recorded and replayed step times. [s]
     """
     longer_s, least_s = actual_s - replayed_s, LEAST_LONGER * actual_s.mean()
     if longer_s.mean() < least_s:
         return None
+    gaps = read_gaps()
     # A pause may hide in part in what its worker would have waited for: half of the time suffices.
     explains = (gaps[0] >= longer_s[:, None] / 2) & (longer_s >= least_s)[:, None]
     of_worker_s = np.where(explains, gaps[0], 0.0).sum(axis=1)

@@ -1,6 +1,6 @@
 """Rows of one stage as dense arrays, and their classes for a choice of blocking transfers."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +42,6 @@ class LaidRows(NamedTuple):
     parts  : of their programs, as if nothing blocked.
     common : their program, as if nothing blocked; None where they have several.
     turns  : what their workers did in turn.
-    times_of : writes the times of some of the rows, as recorded, whatever became of `times`; gives the
-             positions of their ops in the log.
     """
 
     counts: tuple[int, ...]
@@ -54,23 +52,21 @@ class LaidRows(NamedTuple):
     parts: Parts
     common: StageProgram | None
     turns: WorkerTurns
-    times_of: Callable[[Ints, Times], Ints]
 
-    def some(self, rows: Ints, room: Times) -> "LaidRows":
+    def some(self, rows: Ints, times: Times) -> "LaidRows":
         """The same for some rows, ascending, without searching again for the order of their ops.
 
         As if they alone had been laid out: rows that share a program do so in any choice of them.
 
-        room : where their times are written.
+        times : of these rows.
         """
-        at = self.times_of(rows, room)
-        microbatch, no_ops = self.microbatch, self.turns.no_ops
+        microbatch, turns = self.microbatch, self.turns
         return self._replace(
             rows=np.arange(len(rows)),
-            times=room,
+            times=times,
             microbatch=microbatch if microbatch.shape[1] == 1 else common(microbatch[:, rows]),
             compute_ns=self.compute_ns[rows],
-            turns=WorkerTurns(self.counts, *room, no_ops, lambda ops: at[ops]),
+            turns=WorkerTurns(self.counts, *times, turns.no_ops, partial(turns.positions, rows=rows)),
         )
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
-from udfs.kernel.graph.graph import OpGraph, as_index, once_per_graph
+from udfs.kernel.graph.graph import Index, OpGraph, as_index, once_per_graph
 from udfs.kernel.selection import medians_along
 
 LEAST_SHARE: Final = 0.05
@@ -46,14 +46,14 @@ class _Stream(NamedTuple):
     """Rendezvous in the dp stream of one stage.
 
     row      : 0 where gradients are scattered, 1 where parameters are gathered.
-    members  : for each member of a rendezvous its ops.
+    members  : index of the ops of each member of a rendezvous.
     computes : the stage's computes, for whose end a scattering waits; None where none does.
     """
 
     row: int
     stage: int
-    members: list[Sequence[int]]
-    computes: slice | list[int] | None
+    members: list[Index]
+    computes: Index | None
 
 
 @once_per_graph
@@ -70,12 +70,13 @@ def _streams(graph: OpGraph) -> list[_Stream]:
         for stage in np.unique(of_members).tolist():
             mine = np.flatnonzero(of_members == stage).tolist()
             own = [ops if len(mine) == len(ops) else [ops[at] for at in mine] for ops in members]
-            computes = np.flatnonzero(is_compute & (stage_of == stage)).tolist()
-            held_by: slice | list[int] | None = None
-            if kind == ot.GRADS_REDUCE_SCATTER and computes:
-                is_range = computes[-1] - computes[0] == len(computes) - 1
+            computes = np.flatnonzero(is_compute & (stage_of == stage))
+            held_by: Index | None = None
+            if kind == ot.GRADS_REDUCE_SCATTER and computes.size:
+                is_range = computes[-1] - computes[0] == computes.size - 1
                 held_by = slice(computes[0], computes[-1] + 1) if is_range else computes
-            found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, own, held_by))
+            members_of = list(map(as_index, own))
+            found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, members_of, held_by))
     return found
 
 
@@ -95,7 +96,7 @@ def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
     return late
 
 
-def _latest(times_s: Floats, members: Sequence[Sequence[int]]) -> Floats:
+def _latest(times_s: Floats, members: Sequence[Index]) -> Floats:
     """Latest time over all members of each rendezvous; shape (rendezvous, step). [s]"""
-    latest: Floats = reduce(np.maximum, (times_s[as_index(ops)] for ops in members)).max(axis=2)
+    latest: Floats = reduce(np.maximum, (times_s[ops] for ops in members)).max(axis=2)
     return latest

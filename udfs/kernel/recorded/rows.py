@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
+from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common, common_order
 from udfs.kernel.graph.graph import OpRef, TraceDefectError
 from udfs.kernel.recorded.durations import no_op_transfers
 from udfs.kernel.recorded.laid_rows import LaidRows, Times
@@ -169,18 +169,21 @@ class _DenseRows(NamedTuple):
 
     def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
         """Values of some ops in all rows, or in the first row if all rows agree in everything."""
+        if (values == values[:1]).all():  # as chunks are without a virtual pipeline
+            ops_here = np.arange(sum(self.counts))[ops].size
+            return np.broadcast_to(values[:1], (ops_here, 1))
         if self.places is not None:
             by_row = values.reshape(len(self.rows), -1)
             if (by_row == by_row[0]).all():
                 return by_row[0, self.places[ops], None]
         return common(self.take(values, ops))
 
-    def positions(self, ops: slice | list[int]) -> Ints:
+    def positions(self, ops: slice | list[int] | Ints, rows: slice | Ints = slice(None)) -> Ints:
         """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
-            return self.at[ops]
+            return self.at[ops][:, rows]
         places = np.arange(0) if self.places is None else self.places[ops]
-        found: Ints = places[:, None] + self.recorded.first_op[:-1]
+        found: Ints = places[:, None] + self.recorded.first_op[:-1][rows]
         return found
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
@@ -219,21 +222,7 @@ class _DenseRows(NamedTuple):
         )
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
-        own = self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns
-        return LaidRows(*own, self.times_of)
-
-    def times_of(self, rows: Ints, room: Times) -> Ints:
-        """Write the times of some rows, as recorded, to `room`; returns the ops' positions.
-
-        rows : their places among `self.rows`.
-        """
-        at = self.positions(slice(None))[:, rows]
-        self.recorded.start_us.take(at, mode="clip", out=room.start_s)
-        np.add(room.start_s, self.recorded.zero_us[self.rows[rows]], out=room.start_s)
-        np.multiply(room.start_s, US, out=room.start_s)
-        self.recorded.duration_us.take(at, mode="clip", out=room.duration_s)
-        np.multiply(room.duration_s, US, out=room.duration_s)
-        return at
+        return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
 
     def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
         """Forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
@@ -244,12 +233,7 @@ class _DenseRows(NamedTuple):
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops ordered by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
-        starts, at = start_s[ops], self.positions(ops)
-        first = np.lexsort((at[:, 0], starts[:, 0]))
-        ordered = starts[first]
-        if (ordered[1:] > ordered[:-1]).all():
-            return first[:, None]
-        return common(np.lexsort((at, starts), axis=0))
+        return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Raise TraceDefectError if two computes of one direction share microbatch and chunk."""

@@ -8,7 +8,6 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.calls import Unknown, unknown_transfers
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.ends import Ends
-from udfs.kernel.recorded.gaps import longest_gaps
 from udfs.kernel.recorded.nobody_late import waits
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.swing import ComputingSums
@@ -21,14 +20,12 @@ class Settled(NamedTuple):
     unknown   : transfers of calls whose own length is not recorded, as in CallTimes.
     counted   : clamped transfers, buffered sends, clamped launch delays.
     waits_s   : times in which all of a stage wait, as of `waits`. [s]
-    gaps      : times before computes in which nothing runs, as of `longest_gaps`.
     """
 
     diagnosed: BlockTimes | None
     unknown: dict[int, Unknown]
     counted: tuple[int, int, int]
     waits_s: Floats
-    gaps: Floats
 
 
 def settle(
@@ -57,5 +54,4 @@ def settle(
     kept = block_times(block, end_s, here_s, layout) if diagnosed else None
     unknown = unknown_transfers(graph, end_s, duration_s)
     waits_s = waits(graph, start_s, end_s, layout.pp_size)
-    gaps = longest_gaps(graph, start_s, end_s, layout)
-    return Settled(kept, unknown, (clamped, buffered, clamped_delays), waits_s, gaps)
+    return Settled(kept, unknown, (clamped, buffered, clamped_delays), waits_s)

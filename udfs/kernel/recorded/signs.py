@@ -16,6 +16,9 @@ OVERLAPPING: Final = 0.01
 RESOLUTION_S: Final = 1e-6
 """Least overlap that shows: logs keep a tenth of that. [s]"""
 
+TOGETHER: Final = 16_384
+"""Pairs of ops that are compared at a time: their times fit the cache."""
+
 LEAST_POSTPONED: Final = 24
 """Fewer ops may begin with the end of a transfer by chance."""
 
@@ -36,7 +39,12 @@ def _may_block(
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
-    overlapping = number = 0
+    number: int = sum(
+        cell.program.counts[op_type] * end_s[0].size
+        for block, end_s in zip(blocks, ends_s, strict=True)
+        for cell in block.graph.cells
+    )
+    overlapping = 0
     for block, end_s in zip(blocks, ends_s, strict=True):
         for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
             firsts = cell.program.first_ops
@@ -49,8 +57,9 @@ def _may_block(
             # Of sends that take a few us half says enough: a worker's times are of one clock.
             most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S
             overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others, most_s)))
-            number += own_s.size
-    return number > 0 and overlapping <= OVERLAPPING * number
+            if overlapping > OVERLAPPING * number:  # one worker mostly shows it
+                return False
+    return number > 0
 
 
 def _overlap(
@@ -58,12 +67,13 @@ def _overlap(
 ) -> Mask:
     """Mask of transfers that overlap one of the other ops by more than most_s; (op, step, dp)."""
     starts_s, ends_s = start_s[transfers], end_s[transfers]
-    shared_s, later_s = np.empty((2, *starts_s.shape))
     found = np.zeros(starts_s.shape, dtype=bool)
-    for other in others if found.size else ():
-        np.minimum(ends_s, end_s[other], out=shared_s)
-        shared_s -= np.maximum(starts_s, start_s[other], out=later_s)
-        found |= shared_s > most_s
+    together = max(TOGETHER // max(found.size, 1), 1)
+    for first in range(0, len(others) if found.size else 0, together):
+        some = list(others[first : first + together])
+        shared_s = np.minimum(ends_s, end_s[some, None])
+        shared_s -= np.maximum(starts_s, start_s[some, None])
+        found |= (shared_s > most_s).any(axis=0)
     return found
 
 

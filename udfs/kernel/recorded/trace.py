@@ -84,10 +84,10 @@ class Laid(NamedTuple):
         )
 
     def some(self, steps: Ints, dp_size: int) -> "Laid":
-        """Rows of some steps, where `is_alike`: as `lay_out` lays them out, but several times faster."""
+        """Rows of some steps, where `is_alike`: as `lay_out` lays them out, but many times faster."""
         rows = (steps[:, None] * dp_size + np.arange(dp_size)).ravel()
-        edges = list(accumulate((sum(laid.counts) for (laid,) in self.stages), initial=0))
-        room = Times(*np.empty((2, edges[-1], len(rows))))
+        room = Times(*(times[:, rows] for times in self.room or ()))
+        edges = accumulate((sum(laid.counts) for (laid,) in self.stages), initial=0)
         own = (Times(*(times[first:end] for times in room)) for first, end in pairwise(edges))
         stages = [[laid.some(rows, place)] for (laid,), place in zip(self.stages, own, strict=True)]
         return Laid(room, stages, len(steps))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask, common, sorted_by
+from udfs.kernel.arrays import Floats, Ints, Mask, common, common_order, sorted_by
 from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 SAME_S: Final = 1e-7
@@ -71,37 +71,38 @@ class WorkerTurns:
         start_s: Floats,
         duration_s: Floats,
         no_ops: Mask,
-        positions: Callable[[list[int]], Ints],
+        positions: Callable[..., Ints],
     ) -> None:
         self.first = tuple(accumulate(counts, initial=0))
         self.start_s, self.duration_s, self.no_ops, self.positions = start_s, duration_s, no_ops, positions
-        self._orders: dict[tuple[int, ...], WorkerOrder] = {}
+        self._orders: dict[bytes, WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
         """Order of computes and of transfers of these types; empty without such types."""
-        chosen = self._ops(types) if types else []
-        if not chosen:
+        chosen = self._ops(types) if types else np.arange(0)
+        if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
         # Of types that a stage has none of, the order is another's.
-        key = tuple(chosen)
+        key = chosen.tobytes()
         if key not in self._orders:
             self._orders[key] = self._order(chosen)
         return self._orders[key]
 
-    def _order(self, chosen: list[int]) -> WorkerOrder:
+    def _order(self, chosen: Ints) -> WorkerOrder:
         """Order of the chosen computes and transfers."""
         ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)
             is_chosen[chosen] = True
             # In each row as many: row by row, what is left keeps its order.
-            by_row, shape = is_chosen[ordered].T, (ordered.shape[1], len(chosen))
-            ordered = ordered.T[by_row].reshape(shape).T
-            starts_s, ends_s = (each.T[by_row].reshape(shape).T for each in (starts_s, ends_s))
+            by_row = is_chosen[ordered].T
+            ordered = ordered.T[by_row].reshape(-1, len(chosen)).T
+            by_row = np.broadcast_to(by_row, starts_s.T.shape)
+            starts_s, ends_s = (each.T[by_row].reshape(-1, len(chosen)).T for each in (starts_s, ends_s))
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
-        is_joined = np.zeros(ordered.shape, dtype=bool)
+        is_joined = np.zeros(starts_s.shape, dtype=bool)
         is_joined[1:] = are_transfers
         for times_s in (starts_s, ends_s):
             is_joined[1:] &= times_s[1:] - times_s[:-1] <= SAME_S
@@ -112,39 +113,34 @@ class WorkerTurns:
         is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
         return _by_turn(ordered, is_joined, is_beside)
 
-    def _ops(self, types: tuple[int, ...]) -> list[int]:
+    def _ops(self, types: tuple[int, ...]) -> Ints:
         """Computes and transfers of these types, except those that never moved data."""
-        first, moved = self.first, self._moved
-        of_types = (op for each in (*ot.COMPUTE, *types) for op in range(first[each], first[each + 1]))
-        return [op for op in of_types if moved[op]]
-
-    @cached_property
-    def _moved(self) -> list[bool]:
-        """Whether each op is anything but a transfer that never moved data."""
-        moved: list[bool] = np.logical_not(self.no_ops.all(axis=1)).tolist()
+        ops = np.concatenate([np.arange(*self.first[each : each + 2]) for each in (*ot.COMPUTE, *types)])
+        moved: Ints = ops[~self.no_ops[ops].all(axis=1)]
         return moved
 
     @cached_property
     def _by_start(self) -> tuple[Ints, Floats, Floats]:
-        """Computes and all transfers ordered by start, with starts and ends; shape (op, row). [s]"""
-        chosen = self._ops(ot.TRANSFERS)
-        ops = np.array(chosen)
+        """Computes and all transfers ordered by start, with starts and ends; shape (op, row). [s]
+
+        What takes no time comes before what starts with it. The ops are (op, 1) where all rows agree.
+        """
+        ops = self._ops(ot.TRANSFERS)
         starts_s = self.start_s[ops]
         ends_s = starts_s + self.duration_s[ops]
-        order = np.argsort(starts_s.T, axis=1).T
-        ordered_s = sorted_by(starts_s, order)
-        if not (ordered_s[1:] > ordered_s[:-1]).all():
-            # What takes no time comes before what starts with it.
-            order = np.lexsort((self.positions(chosen), ends_s, starts_s), axis=0)
-            ordered_s = sorted_by(starts_s, order)
-        return ops[order], ordered_s, sorted_by(ends_s, order)
+        order = common_order(self.positions(ops), ends_s, starts_s)
+        if order.shape[1] == 1:
+            return ops[order], starts_s[order[:, 0]], ends_s[order[:, 0]]
+        return ops[order], sorted_by(starts_s, order), sorted_by(ends_s, order)
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
     """Sort ops within each turn into one order for all rows, whichever started first.
 
-    ops, is_joined, is_beside : by start, shape (op, row).
+    ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """
+    if ops.shape[1] == 1:
+        is_joined, is_beside = common(is_joined), common(is_beside)
     if is_beside.any():
         place = np.arange(len(ops))[:, None]
         call = sorted_by(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0))

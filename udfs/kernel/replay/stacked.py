@@ -54,8 +54,10 @@ class _Stack(Rows):
     def __init__(self, graph: OpGraph, plan: ScenarioRows, duration_s: Floats, ideal_of_op: Floats) -> None:
         self.plan = plan
         self.ideal_ends = ideal_ends(graph, ideal_of_op)
-        # Arrays without axes, because NumPy converts a float anew in every call.
-        ideals = [np.array(each) for each in ideal_of_op.tolist()]
+        # Arrays without axes, because NumPy converts a float anew in every call; few differ.
+        values_s = ideal_of_op.tolist()
+        array_of = {each: np.array(each) for each in set(values_s)}
+        ideals = [array_of[each] for each in values_s]
         self.kinds = list(zip(graph.op_types, graph.stages, strict=True))
         self.recorded = dict(plan.recorded)
         durations = Durations(

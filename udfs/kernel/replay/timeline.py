@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.graph.graph import OpGraph, as_index
+from udfs.kernel.graph.graph import OpGraph, meeting_indices
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 
 Place: TypeAlias = tuple[int, int]
@@ -72,8 +72,7 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
 def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
     """Build a timeline from known starts and ends; float64, shape (op, lane). [s]"""
     met_s = start_s.copy()
-    for members, across_dp in graph.meetings:
-        indices = [as_index(ops) for ops in members]
+    for (members, across_dp), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
         latest_s = start_s[indices[0]]
         for ops in indices[1:]:
             latest_s = np.maximum(latest_s, start_s[ops])

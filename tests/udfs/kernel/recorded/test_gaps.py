@@ -1,9 +1,12 @@
 """Pauses between two ops: no op and no replay has them, and yet the step takes longer."""
 
+import numpy as np
 import pytest
 
 from schemas.vocabulary import JOB_SLOWDOWN
 from tests.udfs.lines import Ops, line, manifest, rank_steps
+from udfs.kernel.arrays import Floats
+from udfs.kernel.recorded.gaps import gap_of
 from udfs.what_if import simulate_job
 
 STEPS = 12
@@ -53,3 +56,16 @@ def test_nothing_is_said_of_less_and_of_late_starts_that_are_a_cause(pause_s: fl
     """Of 0.1 s in two of twelve steps of 2.2 s, under 2 %; and of what comes before the first forward."""
     _, detail = said(pause_s, {1: [3, 7]}, first)
     assert "no op runs" not in (detail or "")
+
+
+def test_gaps_are_read_only_where_steps_take_longer_than_their_replay() -> None:
+    read = list[str]()
+
+    def gaps() -> Floats:
+        read.append("gaps")
+        return np.full((2, 1, 4, 1), 0.5)
+
+    assert gap_of(gaps, np.full(4, 1.01), np.ones(4)) is None
+    assert read == []
+    assert gap_of(gaps, np.full(4, 1.5), np.ones(4)) is not None
+    assert read == ["gaps"]

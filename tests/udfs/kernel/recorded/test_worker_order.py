@@ -3,7 +3,7 @@
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import sorted_by
+from udfs.kernel.arrays import common_order, sorted_by
 from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 FORWARD, BACKWARD, RECV = 0, 1, 2
@@ -92,3 +92,18 @@ def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_lo
     assert ordered[:, 0].tolist() == [RECV, FORWARD, 3, BACKWARD, 4]
     assert (np.diff(starts_s, axis=0) >= 0.0).all()
     assert ends_s[2:, 0].tolist() == [3.0, 3.5, 3.5]
+
+
+def test_one_order_of_all_rows_is_that_of_each() -> None:
+    rng = np.random.default_rng(3)
+    for rows in (1, 2, 40):
+        for values in (3, 1000):  # ties, or hardly any
+            first, then = rng.integers(0, values, (2, 6, rows)).astype(float)
+            place = np.broadcast_to(np.arange(6)[:, None], first.shape)
+            alike = (np.repeat(each[:, :1], rows, axis=1) for each in (first, then))
+            for one, other in ((first, then), alike):
+                found = common_order(place, other, one)
+                wanted = np.lexsort((place, other, one), axis=0)
+                assert np.array_equal(np.broadcast_to(found, wanted.shape), wanted)
+    same = np.ones((6, 40))
+    assert common_order(np.cumsum(same, axis=0), same, same).shape == (6, 1)
