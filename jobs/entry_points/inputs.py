@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.landing.files import Landing
+from jobs.landing.files import Landing, NoLandingError
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.places import is_url
@@ -46,7 +46,8 @@ def room_for(warehouse: str) -> None:
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Check the landing like `a_landing`; returns a message if the log date has no run folders.
 
-    None where it has a run folder, or where the warehouse has rows of that day to replace.
+    None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
+    NoLandingError where the day has rows and no folder: the landing may be the wrong one, or not mounted.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse
@@ -54,6 +55,13 @@ def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     if landing.units:
         return None
     tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if is_stored(path)]
-    if any(has_rows_of(path, day) for path in tables):
+    has_rows = any(has_rows_of(path, day) for path in tables)
+    if has_rows and day in landing.all_days:
         return None
-    return f"nothing to ingest: no run folder of {day} in {landing.root}; {landing.nearest_days(day)}"
+    nearest = landing.nearest_days(day)
+    if has_rows:
+        raise NoLandingError(
+            f"the landing {landing.root} has no folder of {day}, but the warehouse has rows of that day, "
+            f"which stay: {nearest}. To remove them, leave an empty folder log_date={day} there"
+        )
+    return f"nothing to ingest: no run folder of {day} in {landing.root}; {nearest}"

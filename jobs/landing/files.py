@@ -195,6 +195,13 @@ class Landing:
         found = (_DAY.fullmatch(name) for name in self._store.folders())
         return sorted(date.fromisoformat(each[1]) for each in found if each and _is_date(each[1]))
 
+    def misnamed_text(self) -> str:
+        """Name the folders that are meant for a day but whose names are none; empty without any."""
+        days = set(map(_folder, self.all_days))
+        wrong = [name for name in self._store.folders() if name.startswith("log_date=") and name not in days]
+        named = ", ".join(wrong[:_NAMED])
+        return f"not read, as their names are no days such as log_date=2026-01-05: {named}" if wrong else ""
+
     def nearest_days(self, day: date) -> str:
         """Name the days with a folder that are nearest to this day, which has none."""
         if not self.all_days:

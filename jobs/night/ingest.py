@@ -59,8 +59,8 @@ def run(
     if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
         _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
-    if misplaced := landing.misplaced_text():
-        _LOG.warning(misplaced)
+    for said in filter(None, (landing.misplaced_text(), landing.misnamed_text())):
+        _LOG.warning(said)
     where = Where(
         settings.paths.landing, settings.paths.warehouse, uuid4().hex, Bounds(**settings.landing.model_dump())
     )

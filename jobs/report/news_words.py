@@ -113,7 +113,8 @@ def state(row: Mapping[str, Any]) -> str:
     slow = _STATES[row["state"]].format(row=row)
     lost, saved = row["share_lost"], row["share_saved"]
     if lost is not None and saved < _ALL_OF * lost:
-        slow += f"; of the {percent(lost)} lost to it a drain alone saves {percent(saved)}: another cause hides the rest"
+        alone = f"of the {percent(lost)} lost to it a drain alone saves {percent(saved)}"
+        slow += f"; {alone}: another cause hides the rest"
     if row["beside_hosts"]:
         slow += (
             f"; in the last 7 days slow in one job with {', '.join(_first(row['beside_hosts']))}: what is "

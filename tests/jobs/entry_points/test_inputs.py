@@ -100,16 +100,23 @@ def test_a_folder_above_the_landing_is_named(
     assert f"it has no folder log_date=DATE at all: did you mean {tmp_path}/landing?" in caplog.text
 
 
-def test_a_day_that_has_rows_to_replace_is_for_spark(landing: Path, tmp_path: Path) -> None:
-    """The folder of a day with rows has disappeared: the night has to remove its rows."""
+def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
+    """A folder that is missing may be in another landing: then they stay, and no session is made."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))
     row = {"log_date": date(2026, 2, 5), "job_id": "llm", "run_id": "r1"}
     write_deltalake(path, table_rows(JOBS, [row]), mode="append")
     assert has_rows_of(path, date(2026, 2, 5))
+    where = folders(landing=landing, warehouse=tmp_path / "warehouse")
+    status, _, said = call(run_nightly.main, *DAY, *where)
+    assert (status, said.count("\n")) == (2, 1)
+    assert (
+        f"the landing {landing} has no folder of 2026-02-05, but the warehouse has rows of that day" in said
+    )
+    (landing / "log_date=2026-02-05").mkdir()
     with pytest.raises(pytest.fail.Exception, match="a session was made"):
-        run_nightly.main([*DAY, *folders(landing=landing, warehouse=tmp_path / "warehouse")])
+        run_nightly.main([*DAY, *where])
 
 
 def test_a_missing_folder_says_how_far_the_path_leads(tmp_path: Path) -> None:

@@ -163,6 +163,16 @@ def test_links_between_folders_are_followed_within_the_landing_alone(tmp_path: P
     }
 
 
+def test_folders_that_are_no_days_are_named(tmp_path: Path) -> None:
+    (tmp_path / f"log_date={DAY}").mkdir()
+    landing = Landing(str(tmp_path), [DAY])
+    assert landing.misnamed_text() == ""
+    for name in ("log_date=2026-1-05", "log_date=20260105", "log_date=2026-02-30", "notes"):
+        (tmp_path / name).mkdir()
+    said = landing.misnamed_text().partition(": ")[2]
+    assert said == "log_date=2026-02-30, log_date=2026-1-05, log_date=20260105"
+
+
 def test_links_to_one_folder_do_not_multiply(tmp_path: Path) -> None:
     """150 links to the folder they lie in, and 40 links to a folder of 40 links to a folder of 40 files."""
     made = Folders(tmp_path)
