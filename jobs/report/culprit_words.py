@@ -16,6 +16,7 @@ _PEER: Final = {
     "backward-recv": ("backward transfers from", 1),
 }
 """Transfers between stages: in words, and on which stage after its own the other end is."""
+_COMMUNICATION: Final = "communication"
 _UNEVEN_STAGES: Final = "stage_imbalance"
 """Its work goes to the other stages, so that its usual time contains its own."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
@@ -124,16 +125,20 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
     size, direction = culprit["effect"], culprit["direction"]
     if cause in IN_SECONDS:
         when = "per step" if culprit["course"] == _ALWAYS else "in each such step"
-        return f"{wording.seconds(size)} {_LONGER.get(cause, 'longer')} {when}{_link(culprit, workers)}"
+        return (
+            f"{wording.seconds(size)} {_LONGER.get(cause, 'longer')} {when}{_link(cause, culprit, workers)}"
+        )
     if direction in _ENTERED:
         return f"{direction} entered late by {wording.percent(size)} of a step"
     usual = " as the mean of all stages" if cause == _UNEVEN_STAGES else ""
     return f"{_DIRECTIONS.get(direction, direction)} {wording.ratio(1.0 + size)} times as long{usual}"
 
 
-def _link(culprit: Row, workers: Sequence[Row]) -> str:
+def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
     """Describe which transfers of a culprit are slow and who is at their other end; may be empty."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
+    if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
+        return " in transfers there and back, both together"
     if direction not in OP_TYPES:
         return ""
     if direction not in _PEER or stage is None:

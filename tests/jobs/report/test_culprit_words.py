@@ -100,6 +100,7 @@ def test_a_slow_link_has_its_direction_and_both_ends() -> None:
     assert said("forward-send", 2) == "1.7 s longer per step in forward transfers to host-01 (stage 0)", (
         "chunks"
     )
+    assert said("both") == "1.7 s longer per step in transfers there and back, both together"
     assert said("grads-reduce-scatter") == "1.7 s longer per step in grads-reduce-scatter"
 
 

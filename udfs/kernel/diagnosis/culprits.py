@@ -33,6 +33,13 @@ MEDIAN_ERROR: Final = 1.2533
 
 ONE_DIRECTION: Final = 4.0
 """If one direction is this many times as slow as the other, it is slow alone."""
+ONE_WAY: Final = 1.5
+"""The same of a link's transfers: what one way loses may make some of the other late."""
+_LINKS: Final = (
+    {ot.FORWARD_SEND, ot.BACKWARD_RECV},
+    {ot.FORWARD_RECV, ot.BACKWARD_SEND},
+)
+"""Transfers of a worker that cross one link, to the next stage or to the one before."""
 
 NAN: Final = float("nan")
 
@@ -268,12 +275,13 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Op type in which a worker lost most; BOTH if forward and backward computes lost alike."""
+    """Op type in which a worker lost most; BOTH if both computes, or a link's two directions, lost alike."""
     ordered = sorted(totals_s.items(), key=lambda item: -item[1])
-    is_alike = len(ordered) > 1 and ordered[1][1] * ONE_DIRECTION > ordered[0][1] > 0.0
-    if is_alike and {ordered[0][0], ordered[1][0]} == set(ot.COMPUTE):
+    most_s, next_s = (each for _, each in [*ordered, (BOTH, 0.0)][:2])
+    first_two = {each for each, _ in ordered[:2]}
+    if first_two == set(ot.COMPUTE) and next_s * ONE_DIRECTION > most_s > 0.0:
         return BOTH
-    return ordered[0][0]
+    return BOTH if first_two in _LINKS and next_s * ONE_WAY > most_s > 0.0 else ordered[0][0]
 
 
 def _lost(each: int, found: Found) -> dict[int, Floats]:

@@ -108,6 +108,14 @@ def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
     assert abs(row["time_saved_fraction"]) < 1e-9
 
 
+def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
+    """What each of its ends lost is that of both ways."""
+    row, true, _ = communication_of(job_of(4, EVERY, 2), [Link(FORWARD, 1), Link(BACKWARD, 2)])
+    assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
+    ends = {(each["pp_rank"], each["dp_rank"], each["direction"]) for each in row["culprits"]}
+    assert ends == {(stage, dp_rank, "both") for stage in (1, 2) for dp_rank in (0, 1)}
+
+
 def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
     """Equally in all links: congestion."""
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
