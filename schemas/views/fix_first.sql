@@ -12,7 +12,7 @@
 -- a run themselves, and degrees of freedom do (interval_freedom); null where an earlier version wrote a row.
 -- explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence takes for the
 -- explanation, as 'gpu 3 throttle_thermal'; null where there is none.
--- mitigation is what can be done that saves most in the row's units, by replay, and mitigation_gpu_hours what it saves there,
+-- mitigation is what can be done that saves most time in the row's units, by replay, and mitigation_gpu_hours what it saves there,
 -- where what lies in one host is of that host, and what is of a whole unit is shared among its hosts as its lost hours are; null where no mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
@@ -32,7 +32,7 @@ mitigated AS (
         CASE WHEN parts.host IS NULL THEN parts.job_id END AS of_job,
         mitigation,
         sum(gpu_hours_saved * CASE WHEN mitigations.host IS NULL THEN part ELSE 1 END) AS mitigation_gpu_hours,
-        sum(mitigations.time_saved_fraction) AS saved
+        sum(mitigations.time_saved_fraction * CASE WHEN mitigations.host IS NULL THEN part ELSE 1 END) AS saved
     FROM (
         SELECT log_date, job_id, run_id, cause, host, part FROM fix_parts WHERE $in_period
     ) AS parts
@@ -52,7 +52,7 @@ best AS (
             mitigated.*,
             row_number() OVER (
                 PARTITION BY cause, host, of_job
-                ORDER BY mitigation_gpu_hours DESC NULLS LAST, saved DESC, mitigation
+                ORDER BY saved DESC, mitigation_gpu_hours DESC NULLS LAST, mitigation
             ) AS place
         FROM mitigated
         WHERE saved > 0

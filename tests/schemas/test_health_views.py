@@ -44,7 +44,10 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 
 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
-    """For a host the part that lies in it, over both days; for a cause without a host, by job."""
+    """For a host the part that lies in it, over both days; for a cause without a host, by job.
+
+    Without a replica most GPU-hours are saved, but hardly any time.
+    """
     rows = view(
         "fix_first",
         {
@@ -59,7 +62,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
                 mitigation("host exchanged", 6.0, host="x"),
                 mitigation("host exchanged", 3.0, host="x", log_date=NEXT_DAY),
                 mitigation("lighter microbatches for a slow replica", 11.0),
-                mitigation("replica removed", 9.0, time_saved_fraction=-0.2),
+                mitigation("replica removed", 99.0, time_saved_fraction=0.02),
                 mitigation("layers between stages", None, "stage_imbalance", job_id="b"),
             ],
         },
