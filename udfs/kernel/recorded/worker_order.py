@@ -104,7 +104,7 @@ class WorkerTurns:
         is_joined = np.zeros(ordered.shape, dtype=bool)
         is_joined[1:] = are_transfers
         for times_s in (starts_s, ends_s):
-            is_joined[1:] &= times_s[1:] - times_s[:-1] <= SAME_S
+            is_joined[1:] &= np.abs(times_s[1:] - times_s[:-1]) <= SAME_S
         share = is_joined.mean(axis=1, keepdims=True)
         is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
         overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)

@@ -59,6 +59,14 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
     assert found.calls(0) == (SENDS,)
 
 
+def test_transfers_that_start_together_and_end_apart_are_no_call() -> None:
+    """The second is over before the first, which began a tick earlier."""
+    found = turns([[1.6, 1.6 + 1e-8]] * 3, 0.2)
+    found.duration_s[4] = 0.1
+    assert found.order(TYPES).turns(0) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
+    assert found.order(TYPES).calls(0) == ()
+
+
 def test_a_transfer_that_moved_nothing_has_no_turn() -> None:
     found = order([[1.6, 1.9]] * 3, 0.2, is_no_op=True)
     assert found.turns(0) == ((RECV,), (FORWARD,), (3,), (BACKWARD,))
