@@ -164,6 +164,11 @@ TWO_THAT_START_TOGETHER = JobShape(
 )  # fmt: skip
 """By chance, and end apart: they are no call."""
 
+SENDS_BESIDE_RECEIVES = JobShape(
+    dp_size=3, pp_size=4, microbatches=3, steps=3, batched=True, overlapped=True, buckets=2
+)
+"""In one call; if only forward transfers block, backward ones of such calls do too."""
+
 
 @pytest.mark.parametrize("kind", SHOWN)
 def test_jobs_whose_transfers_block_are_as_the_twin_has_them(kind: str) -> None:
@@ -176,6 +181,7 @@ def test_jobs_whose_transfers_block_are_as_the_twin_has_them(kind: str) -> None:
     shape=shapes(), seed=st.integers(0, 2**20), blocking=st.sets(st.sampled_from(TRANSFER_OPS), min_size=1)
 )
 @example(TWO_THAT_START_TOGETHER, 2119, set(TRANSFER_OPS))
+@example(SENDS_BESIDE_RECEIVES, 255887, {"forward-send", "forward-recv"})
 def test_random_jobs_that_are_said_to_block_are_as_the_twin_has_them(
     shape: JobShape, seed: int, blocking: set[str]
 ) -> None:

@@ -100,3 +100,11 @@ def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_lo
     assert ordered[:, 0].tolist() == [RECV, FORWARD, 3, BACKWARD, 4]
     assert (np.diff(starts_s, axis=0) >= 0.0).all()
     assert ends_s[2:, 0].tolist() == [3.0, 3.5, 3.5]
+
+
+def test_a_call_is_whole_whichever_of_its_types_block() -> None:
+    together = turns([[0.0, 1.6]] * 20 + [[0.1, 1.6]], 0.5)
+    assert together.order((ot.FORWARD_RECV,)).turns(0) == ((RECV, 3), (FORWARD,), (BACKWARD,))
+    assert together.order((ot.FORWARD_RECV,)).calls(0) == ((RECV, 3),)
+    apart = turns([[0.0, 1.6], [0.1, 1.6]], 0.5)
+    assert apart.order((ot.FORWARD_RECV,)).turns(0) == ((RECV,), (FORWARD,), (BACKWARD,))
