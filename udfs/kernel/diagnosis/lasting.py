@@ -64,16 +64,20 @@ def lasting_levels(
         seen = np.minimum(seen, np.maximum(MEDIAN_ERROR * within, seen / MOST_OF_SEEN))
     is_whole = end - first == steps
     sure = np.where(is_whole, ERRORS_OF_DP_RANK * np.minimum(error, seen), ERRORS * error)
-    sure = np.hypot(sure, np.sqrt(np.square(sure[peers]).mean() / peers.size))
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
-    # The peers were chosen for being fast: beyond the slowest of them a dp rank must be slow.
-    of_peers = level[peers[is_whole[peers]]]
-    least += of_peers.max(initial=0.0)
+    # Peers were chosen for being fast: the slowest of them shows how far chance goes.
+    least += level[peers[is_whole[peers]]].max(initial=0.0)
     if dp_ranks >= ENOUGH_DP_RANKS:
-        deviation = 2.0 * float(medians_along(np.abs(level[peers] - medians_along(level[peers], 0)), 0))
-        least = np.maximum(least, ERRORS * deviation)
+        # Of all, or of the faster half, whose deviation is half as large: up to half may be slow.
+        of_all, of_peers = _deviation(level), 2.0 * _deviation(level[peers])
+        least = np.maximum(least, ERRORS * min(of_all, of_peers))
     found: Floats = np.where(inside & (level > least), level, 0.0)
     return found
+
+
+def _deviation(values: Floats) -> float:
+    """Median absolute deviation of values, shape (value,)."""
+    return median_of_all(np.abs(values - median_of_all(values)))
 
 
 def _seen(shared: Floats) -> Floats:
