@@ -185,7 +185,9 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     worker = np.exp(slow)
     is_any_slow = slow.any()
     clean_s = times_s / worker if is_any_slow else times_s
-    common = 0.0 if data.is_real else workers.common[None, :, None, None, :, None]
+    # Weights hold what all workers take longer in a step, but not those of even steps beside uneven ones.
+    is_held = data.is_real & (workers.is_uneven | ~workers.is_uneven.any())
+    common = np.where(is_held, 0.0, workers.common)[None, :, None, None, :, None]
     work_s, noise, logs = _fitted(clean_s, data, pauses)
     shown = _pauses(logs - common)
     if not np.array_equal(shown, pauses):

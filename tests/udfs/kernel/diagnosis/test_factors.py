@@ -68,6 +68,19 @@ def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_
     assert np.argwhere(pause_s).tolist() == [[2, 1, 0, 0, 7, 1]]
 
 
+def test_what_all_take_longer_in_even_steps_beside_uneven_ones_is_no_pause() -> None:
+    times_s, weight = drawn()
+    weight[:, :7] = 1.0
+    weight[:, [2, 5]] = 1.5
+    times_s = (
+        (times_s / drawn()[1]) * weight * np.exp(0.005 * np.random.default_rng(5).standard_normal(SHAPE))
+    )
+    factors = decompose(times_s, UNKNOWN_HOSTS, IN_TIME)
+    assert factors.data.is_real
+    assert factors.workers.is_uneven.tolist() == [False] * 7 + [True] * 3
+    assert factors.pause_s is None
+
+
 def test_without_long_computes_there_is_no_array_of_pauses() -> None:
     assert decompose(drawn()[0], UNKNOWN_HOSTS, IN_TIME).pause_s is None
 
