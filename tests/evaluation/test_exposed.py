@@ -27,6 +27,14 @@ def test_a_row_is_near_the_run_without_its_ops() -> None:
     assert max(row["true"] for row in judged) > 1.0
 
 
+def test_the_directions_of_calls_share_the_time() -> None:
+    """Receives are found to block, and sends not; but a send in one call with a receive does."""
+    judged = judge(303014, most_ops=3_000)
+    assert judged[0]["is_batched"]
+    error = {row["of"]: row["error"] for row in judged if row["of"].endswith("pp-comm")}
+    assert error == pytest.approx({"forward-pp-comm": 0.0, "backward-pp-comm": 0.0}, abs=0.1)
+
+
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--jobs", "3", "--seed", "7000", "--most-ops", "2000", "--list-worst", "2"]
     assert main([*arguments, "--format", "json"]) == 0

@@ -40,6 +40,7 @@ class Layout:
 
     beside : (stage, place in the worker's order) of transfers that ran beside the one before.
     idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.
+    held   : the same of those that are, in nearly all steps, of one call with one of a blocking type.
     """
 
     dp_size: int
@@ -51,6 +52,7 @@ class Layout:
     eager: frozenset[str] = frozenset()
     beside: frozenset[tuple[int, int]] = frozenset()
     idle: frozenset[tuple[int, str, int]] = frozenset()
+    held: frozenset[tuple[int, str, int]] = frozenset()
 
     @property
     def has_data_parallelism(self) -> bool:

@@ -10,6 +10,7 @@ from tests.oracle.records import Layout, Op, OracleError
 from tests.oracle.worker_graph import WorkerGraph
 
 RARE = 0.05
+NEARLY_ALL = 0.95
 CLAMP_S = -0.010
 """A transfer or launch delay of this or less is impossible, becomes 0 and is counted (model, section 3)."""
 NO_DELAYS: Mapping[int, float] = MappingProxyType({})
@@ -104,20 +105,26 @@ class StepGraph:
 
 
 def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
-    """Find which blocking transfers ran beside each other in more than a twentieth of a stage's rows."""
+    """Find which transfers are held, and which ran beside each other in more than a twentieth of the rows."""
     if not layout.blocking:
         return layout
     by_stage: dict[int, list[WorkerGraph]] = defaultdict(list)
     for ops in steps:
         for (_, stage), graph in worker_graphs(ops, layout).items():
             by_stage[stage].append(graph)
-    idle = {
+    idle = frozenset(
         (stage, *transfer)
         for stage, rows in by_stage.items()
         for transfer in set.intersection(*(row.idle for row in rows))
-    }
-    if idle != layout.idle:
-        return with_sides(steps, replace(layout, idle=frozenset(idle)))
+    )
+    held = frozenset(
+        (stage, *transfer)
+        for stage, rows in by_stage.items()
+        for transfer, count in Counter(each for row in rows for each in row.held()).items()
+        if count >= NEARLY_ALL * len(rows)
+    )
+    if (idle, held) != (layout.idle, layout.held):
+        return with_sides(steps, replace(layout, idle=idle, held=held))
     beside = set()
     for stage, rows in by_stage.items():
         counts: Counter[int] = Counter()

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tests.oracle.records import Layout, Op
 
+TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 SAME_S = 1e-7
 """Ops of one call start and end together, to the resolution of logs."""
 NO_OP_TOLERANCE_S = 50e-6
@@ -64,18 +65,34 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes and blocking transfers by start.
+        """Computes, blocking transfers, and those of one call with such a transfer, by start.
 
         An op without duration comes before others with the same start.
         """
-        transfers = [
-            op
-            for op_type in self.layout.blocking
+        chosen, ops = [*self.computes], self.ops
+        for op_type, ordinal, op in self._transfers():
+            if op_type in self.layout.blocking or (self.pp_rank, op_type, ordinal) in self.layout.held:
+                chosen.append(op)
+        return sorted(chosen, key=lambda op: (ops[op].start_s, ops[op].end_s, op))
+
+    def _transfers(self) -> list[tuple[str, int, int]]:
+        """Op type, ordinal, and op of all transfers that moved something."""
+        return [
+            (op_type, ordinal, op)
+            for op_type in TRANSFERS
             for ordinal, op in enumerate(self._of(op_type))
             if (self.pp_rank, op_type, ordinal) not in self.layout.idle
         ]
-        ops = self.ops
-        return sorted([*self.computes, *transfers], key=lambda op: (ops[op].start_s, ops[op].end_s, op))
+
+    def held(self) -> set[tuple[str, int]]:
+        """Op type and ordinal of transfers that were issued in one call with one of a blocking type."""
+        transfers = self._transfers()
+        blocking = [op for op_type, _, op in transfers if op_type in self.layout.blocking]
+        return {
+            (op_type, ordinal)
+            for op_type, ordinal, op in transfers
+            if any(self.is_one_call(other, op) for other in blocking)
+        }
 
     def is_one_call(self, last: int, op: int) -> bool:
         """Whether two transfers started and ended together."""

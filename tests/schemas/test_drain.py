@@ -135,9 +135,9 @@ def test_what_another_cause_hides_does_not_come_back() -> None:
 def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
     """Its healthy job of the next day states them, and so does another job of the same day."""
     tables = fleet({"a": "x."})
-    for row in tables[JOB_SLOWDOWN][:1]:
-        tables[JOB_SLOWDOWN].append(row | {"job_id": "another"})
-        row["gpu_hours"] = None
+    slowed = tables[JOB_SLOWDOWN][0]
+    tables[JOB_SLOWDOWN].append(slowed | {"job_id": "another"})
+    slowed["gpu_hours"] = None
     tables[WORKER_SLOWDOWN].append(tables[WORKER_SLOWDOWN][0] | {"job_id": "another"})
     (row,) = answer(drain_by(TERMS), tables)
     assert (row.verdict, row.share_lost, row.share_saved) == ("unknown", None, None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
@@ -158,20 +158,33 @@ def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
     first[2], first[3] = ("forward-compute", 1, 1, 1), ("forward-send", 2.0, 0.5)
 
 
+TWO_THAT_START_TOGETHER = JobShape(
+    dp_size=2, pp_size=3, microbatches=6, steps=1, vpp_size=3, overlapped=True, buckets=2,
+    noop_transfers="first_missing",
+)  # fmt: skip
+"""By chance, and end apart: they are no call."""
+
+SENDS_BESIDE_RECEIVES = JobShape(
+    dp_size=3, pp_size=4, microbatches=3, steps=3, batched=True, overlapped=True, buckets=2
+)
+"""In one call; if only forward transfers block, backward ones of such calls do too."""
+
+
 @pytest.mark.parametrize("kind", SHOWN)
 def test_jobs_whose_transfers_block_are_as_the_twin_has_them(kind: str) -> None:
     job = drawn(kind)
     assert_as_the_reference(job.rank_steps, job.manifest, reference_layout(job.rank_steps, job.manifest))
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     shape=shapes(), seed=st.integers(0, 2**20), blocking=st.sets(st.sampled_from(TRANSFER_OPS), min_size=1)
 )
+@example(TWO_THAT_START_TOGETHER, 2119, set(TRANSFER_OPS))
+@example(SENDS_BESIDE_RECEIVES, 255887, {"forward-send", "forward-recv"})
 def test_random_jobs_that_are_said_to_block_are_as_the_twin_has_them(
     shape: JobShape, seed: int, blocking: set[str]
 ) -> None:
-    """The same examples each time: of some hundred others one differs by 0.02 %, and why is not known yet."""
     job = slow_job(shape, seed)
     facts = job.manifest | {"blocking_transfers": sorted(blocking)}
     assert_as_the_reference(job.rank_steps, facts, reference_layout(job.rank_steps, facts))

@@ -107,6 +107,9 @@ def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
     workers, usual, weight = slow_workers(logs, hosts, order)
     rest = logs - (workers.log_factor() + usual)
     pauses = _pauses(rest - weight)
+    if logs.shape[0] > 1 and logs.shape[2] * logs.shape[3] == 1:
+        # Of single microbatches few steps may be uneven, and too few to say so.
+        pauses &= ~_is_shared(rest - weight)
     data = _data(rest, usual, weight, pauses, workers)
     found = _factors(times_s, workers, data, pauses)
     if not data.is_real:
@@ -123,6 +126,13 @@ def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
         if is_settled:
             break
     return found
+
+
+def _is_shared(over: Tensor) -> Mask:
+    """Whether most stages and directions are above the least pause together, as data make them."""
+    stages, directions, *lanes = over.shape
+    of_most = medians_along(over.reshape(stages * directions, *lanes), 0, low=True)
+    return np.asarray(of_most > LEAST_PAUSE)
 
 
 class _First(NamedTuple):
@@ -175,7 +185,9 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     worker = np.exp(slow)
     is_any_slow = slow.any()
     clean_s = times_s / worker if is_any_slow else times_s
-    common = 0.0 if data.is_real else workers.common[None, :, None, None, :, None]
+    # Weights hold what all workers take longer in a step, but not those of even steps beside uneven ones.
+    is_held = data.is_real & (workers.is_uneven | ~workers.is_uneven.any())
+    common = np.where(is_held, 0.0, workers.common)[None, :, None, None, :, None]
     work_s, noise, logs = _fitted(clean_s, data, pauses)
     shown = _pauses(logs - common)
     if not np.array_equal(shown, pauses):

@@ -34,7 +34,7 @@ ERRORS: Final = 5.0
 """How many standard errors a slow level must be above usual."""
 
 LEAST_HITS: Final = 2
-"""With fewer slow steps a worker is not slow."""
+"""With fewer slow steps, none of them known by itself, a worker is not slow."""
 
 SPREADS: Final = 4.5
 SPREADS_OF_FEW: Final = 60.0
@@ -229,12 +229,13 @@ def apart_when_healthy(own: Floats) -> Floats:
     return np.clip(limit, LEAST_STEP, MOST_APART_OF_FEW)
 
 
-def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
+def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None = None) -> Mask:
     """Series that are slow beyond doubt; bool, shape (p, k, d).
 
     own     : shape (p, k, s, d).
     error   : standard error of a level in each step, shape (k, s).
     healthy : what healthy workers may differ by, shape (k,).
+    known   : bool, of own's shape; what is no chance by itself, whatever the errors of all steps.
     """
     steps = own.shape[2]
     if not own.max(initial=0.0) > LEAST_LEVEL:
@@ -246,6 +247,10 @@ def significant(own: Floats, error: Floats, healthy: Floats) -> Mask:
     mean = own.mean(axis=2)
     is_slow: Mask = mean > least[None, :, None]
     is_slow |= hits >= min(LEAST_HITS, steps)
+    if known is not None:
+        # What is no chance adds to the mean, however little is known of the other steps.
+        of_known = np.where(known, own, 0.0).mean(axis=2)
+        is_slow |= of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
     # Of a worker that is slow in one direction the other need not be beyond what healthy ones differ by.
     beside = mean > np.maximum(LEAST_LEVEL, ERRORS * of_mean)[None, :, None]
     is_slow |= beside & is_slow.any(axis=1, keepdims=True)
@@ -271,6 +276,7 @@ def slow_series(
     healthy: Floats,
     order: Ints,
     noise: Floats | None = None,
+    known: Mask | None = None,
     *,
     is_single: bool = False,
 ) -> Floats:
@@ -282,9 +288,10 @@ def slow_series(
     noise : what the levels of a slow worker scatter by, shape (k,); the error, if left out.
     is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
                 worker, but long ops.
+    known : as of `significant`.
     """
     found = np.zeros_like(own)
-    slow_ones = np.argwhere(significant(own, error, healthy)).tolist()
+    slow_ones = np.argwhere(significant(own, error, healthy, known)).tolist()
     if not slow_ones:
         return found
     typical = np.sqrt(np.square(error).mean(axis=1))

@@ -12,6 +12,7 @@ from udfs.kernel.cause import COMES_AND_GOES
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.course import course_of
 from udfs.kernel.diagnosis.hosts import stages_of_hosts
+from udfs.kernel.diagnosis.lasting import lasting_levels, peers_of
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     LEAST_STEP,
@@ -21,8 +22,13 @@ from udfs.kernel.diagnosis.levels import (
     slow_series,
     usual_levels,
 )
-from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR, Variation, levels_and_variation
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.diagnosis.variation import (
+    FEW_MICROBATCHES,
+    MEDIAN_ERROR,
+    Variation,
+    levels_and_variation,
+)
+from udfs.kernel.selection import medians_along
 
 ERRORS_OF_DATA: Final = 4.0
 """A dp rank is slow itself if it is longer in a step by more standard errors than that step's data explain.
@@ -30,6 +36,10 @@ ERRORS_OF_DATA: Final = 4.0
 
 OFTEN: Final = 0.2
 """Share of the steps in which a worker must be slow where a single long microbatch would look the same."""
+
+
+LIGHT: Final = 0.5
+"""Part of a slow worker's excess that its light microbatches have at least: it lengthens them too."""
 
 
 class Workers(NamedTuple):
@@ -83,10 +93,13 @@ def slow_workers(
     if found.is_single and level.shape[0] * level.shape[3] == 1:
         usual = usual._replace(common=_without_long_ops(usual.common, base_error, order))
     beyond = level - usual.level[..., None]
-    own, of_data = _beside_data(beyond, found, order)
+    own, of_data, known = _beside_data(beyond, found, order)
     noise = np.maximum(found.error, scatter_over_steps(own))
     error = np.maximum(of_step, noise[:, None])
-    slow = slow_series(own, error, apart_when_healthy(own), order, noise, is_single=found.is_single)
+    # The error of a step is known where it has enough microbatches.
+    if logs.shape[3] > FEW_MICROBATCHES:
+        known = known | (own > np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None])
+    slow = slow_series(own, error, apart_when_healthy(own), order, noise, known, is_single=found.is_single)
     stage_error = np.maximum(of_step, scatter_over_steps(usual.stage[..., None])[:, None])
     stage = slow_series(usual.stage[..., None], stage_error, np.zeros(len(error)), order)[..., 0]
     if stage.any():
@@ -124,15 +137,62 @@ def _without_long_ops(common: Floats, error: Floats, order: Ints) -> Floats:
     return found
 
 
-def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats]:
-    """Separate the excess of workers from that of a dp rank's data, shape (k, s, d).
+def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats, Mask]:
+    """Separate the excess of workers from that of a dp rank's data, (k, s, d), and where it lasts, (s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
     """
     p, k, s, d = beyond.shape
     nothing = np.zeros((k, s, d))
     if d == 1 or not found.is_uneven.any():
-        return beyond, nothing
+        return beyond, nothing, nothing[0] > 0.0
+    uneven = found.is_uneven
+    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
+    shared = _shared(beyond, found)
+    # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
+    # Steps of even data show it too: there nothing is luck, but all of it counts.
+    lasting, light = np.zeros_like(shared), _light(found.weight[0, :, 0])
+    is_luck = _is_luck(shared, limit, light)
+    may_be_luck = (is_luck | ~uneven[:, None])[order]
+    peers = peers_of(beyond)
+    series = _shared(beyond - beyond[..., peers].mean(axis=3, keepdims=True), found)[:, order].min(axis=0)
+    luck = np.hypot(found.luck, found.error[:, None, None])[:, order].max(axis=0)
+    lasting[:, order] = lasting_levels(series, may_be_luck, luck, peers, _within(found), is_one_stage=p == 1)
+    of_luck = shared - lasting
+    is_luck = _is_luck(of_luck, limit, light)
+    if found.is_single:
+        # One microbatch may be far longer than others; a worker is slow more often than now and then.
+        is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
+    is_data = uneven[:, None] & is_luck
+    of_data = np.where(is_data, of_luck, 0.0)
+    return beyond - of_data, of_data, lasting[0] > 0.0
+
+
+def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
+    """Whether what dp ranks have beyond their peers may be their data, shape (s, d).
+
+    shared, limit : shape (k, s, d). light : as of `_light`.
+    """
+    is_luck: Mask = np.asarray((shared <= limit).all(axis=0))
+    return is_luck | np.asarray((light < -LIGHT * shared).any(axis=0))
+
+
+def _light(weight: Floats) -> Floats:
+    """Log weight of each dp rank's light microbatches beside those of its peers, shape (k, s, d).
+
+    weight : beside the median of a dp rank's microbatches, shape (k, m, s, d); the lower quartile is light.
+    """
+    microbatches = weight.shape[1]
+    if microbatches <= FEW_MICROBATCHES:
+        return np.zeros_like(weight[:, 0])
+    light = np.partition(weight, (microbatches - 1) // 4, axis=1)[:, (microbatches - 1) // 4]
+    beside: Floats = light - medians_along(light, 2)[..., None]
+    return beside
+
+
+def _shared(beyond: Floats, found: Variation) -> Floats:
+    """Excess that all stages of a dp rank share, as they share its data; shape (k, s, d)."""
+    p, k, s, d = beyond.shape
     if p > 1:
         shared = medians_along(beyond, 0, low=True)
     else:
@@ -149,94 +209,16 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
         least = np.maximum(LEAST_STEP, ERRORS * np.hypot(of_apart, np.hypot(*found.error)))
         is_apart = np.abs(shared[1] - shared[0]) > least[:, None]
         shared = np.where(is_apart, shared.min(axis=0), shared)
-    error, uneven = found.data, found.is_uneven
-    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
-    # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
-    # Steps of even data show it too: there nothing is luck, but all of it counts.
-    lasting = np.zeros_like(shared)
-    is_luck: Mask = np.asarray((shared <= limit).all(axis=0))
-    may_be_luck = (is_luck | ~uneven[:, None])[order]
-    series = shared[:, order].min(axis=0)
-    luck = np.hypot(found.luck, found.error[:, None, None])[:, order].max(axis=0)
-    lasting[:, order] = lasting_levels(series, may_be_luck, luck, is_one_stage=p == 1)
-    of_luck = shared - lasting
-    is_luck = np.asarray((of_luck <= limit).all(axis=0))
-    if found.is_single:
-        # One microbatch may be far longer than others; a worker is slow more often than now and then.
-        is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
-    is_data = uneven[:, None] & is_luck
-    of_data = np.where(is_data, of_luck, 0.0)
-    return beyond - of_data, of_data
+    return shared
 
 
-ENOUGH_DP_RANKS: Final = 6
-"""With fewer dp ranks, their scatter says nothing about what is healthy."""
-
-ENOUGH_STEPS: Final = 10
-ENOUGH_PEERS: Final = 3
-MOST_OF_SEEN: Final = 2.0
-"""From these steps and dp ranks on, data give by chance at most this many times the scatter over steps."""
-
-LEAST_WORKER: Final = 0.015
-LEAST_DP_RANK: Final = 0.03
-ERRORS_OF_DP_RANK: Final = 3.5
-"""Log of the least factor, and standard errors, from which a dp rank is slow and not unlucky in its data."""
-
-
-def lasting_levels(shared: Floats, may_be_luck: Mask, luck: Floats, *, is_one_stage: bool) -> Floats:
-    """Lasting log excess of dp ranks over all steps, or from or until one step; shape (s, d).
-
-    shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
-    may_be_luck : bool, of the same shape; other steps are known already.
-    luck        : standard error of what its data give, of the same shape.
-    """
-    steps, dp_ranks = shared.shape
-    error = MEDIAN_ERROR * medians_along(luck, 0)
-    first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
-    at = np.arange(steps)[:, None]
-    inside = (at >= first) & (at < end)
-    sampled = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
-    level = np.array([median_of_all(each) if each.size else 0.0 for each in sampled])
-    number = np.array([max(each.size, 1) for each in sampled])
-    sure = np.where(
-        end - first == steps, ERRORS_OF_DP_RANK * np.minimum(error, _seen(shared)), ERRORS * error
-    )
-    least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
-    if dp_ranks >= ENOUGH_DP_RANKS:
-        deviation = float(medians_along(np.abs(level - medians_along(level, 0)), 0))
-        least = np.maximum(least, ERRORS * deviation)
-    found: Floats = np.where(inside & (level > least), level, 0.0)
-    return found
-
-
-def _seen(shared: Floats) -> Floats:
-    """Largest error of a dp rank's excess in one step, by its scatter over steps; shape (d,).
-
-    Few microbatches far heavier than all others scatter widely, and move no median.
-    """
-    steps, dp_ranks = shared.shape
-    if steps < ENOUGH_STEPS or dp_ranks < ENOUGH_PEERS:
-        return np.full(dp_ranks, np.inf)
-    deviation = MAD_TO_SIGMA * medians_along(np.abs(shared - medians_along(shared, 0)), 0)
-    # The dp rank that is the peer of the others in most steps has none.
-    most: Floats = MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
-    return most
-
-
-def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:
-    """Steps [first, end) in which each dp rank's excess lasts: all steps, or from or until one.
-
-    shared : 0 where a step does not count, shape (s, d). counts: of the same shape.
-    error  : of one step, shape (d,).
-    """
-    steps = len(shared)
-    until, number = np.cumsum(shared, axis=0), np.cumsum(counts, axis=0)
-    since, number_since = until[-1] - until + shared, number[-1] - number + counts
-    # Squares that a level explains; that of all steps, unless another explains clearly more.
-    of_until = np.square(np.maximum(until, 0.0)) / np.maximum(number, LEAST_STEPS)
-    of_since = np.square(np.maximum(since, 0.0)) / np.maximum(number_since, LEAST_STEPS)
-    clearly = np.square(ERRORS * error) + of_until[-1]
-    last, first = of_until.argmax(axis=0), of_since.argmax(axis=0)
-    is_until = (of_until.max(axis=0) > clearly) & (of_until.max(axis=0) >= of_since.max(axis=0))
-    is_since = (of_since.max(axis=0) > clearly) & ~is_until
-    return np.where(is_since, first, 0), np.where(is_until, last + 1, steps)
+def _within(found: Variation) -> Floats | None:
+    """Standard error of a dp rank's level in a step, by the middle half of its microbatches; shape (d,)."""
+    weight = found.weight[0, :, 0]
+    k, m, s, d = weight.shape
+    if m <= FEW_MICROBATCHES:
+        return None
+    apart = np.abs(weight - medians_along(weight, 1)[:, None])
+    scatter = MAD_TO_SIGMA * medians_along(apart.reshape(k, m * s, d), 1).max(axis=0)
+    error: Floats = MEDIAN_ERROR * scatter / np.sqrt(m)
+    return error

@@ -79,7 +79,7 @@ class WorkerTurns:
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
         """Order of computes and of transfers of these types; empty without such types."""
-        chosen = self._ops(types) if types else np.arange(0)
+        chosen = self._with_calls(self._ops(types)) if types else np.arange(0)
         if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
@@ -100,18 +100,40 @@ class WorkerTurns:
             ordered = ordered.T[by_row].reshape(-1, len(chosen)).T
             by_row = np.broadcast_to(by_row, starts_s.T.shape)
             starts_s, ends_s = (each.T[by_row].reshape(-1, len(chosen)).T for each in (starts_s, ends_s))
-        is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
-        are_transfers = is_transfer[1:] & is_transfer[:-1]
-        is_joined = np.zeros(starts_s.shape, dtype=bool)
-        is_joined[1:] = are_transfers
-        for times_s in (starts_s, ends_s):
-            is_joined[1:] &= times_s[1:] - times_s[:-1] <= SAME_S
+        are_transfers, is_joined = self._joined(ordered, starts_s, ends_s)
         share = is_joined.mean(axis=1, keepdims=True)
         is_joined = (is_joined | (share >= SAME_ROWS)) & (share > 1.0 - SAME_ROWS)
         overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
         is_beside = is_joined.copy()
         is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
         return _by_turn(ordered, is_joined, is_beside)
+
+    def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
+        """Masks of transfers after transfers, as `ordered`, and of those of one call, shape (op, row)."""
+        is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
+        are_transfers = is_transfer[1:] & is_transfer[:-1]
+        is_joined = np.zeros(starts_s.shape, dtype=bool)
+        is_joined[1:] = are_transfers
+        for times_s in (starts_s, ends_s):
+            is_joined[1:] &= np.abs(times_s[1:] - times_s[:-1]) <= SAME_S
+        return are_transfers, is_joined
+
+    def _with_calls(self, chosen: Ints) -> Ints:
+        """Add transfers of one call with a chosen one: who waits for a call waits for all of it."""
+        ordered, *times_s = self._by_start
+        if len(chosen) == len(ordered):
+            return chosen
+        _, is_joined = self._joined(ordered, *times_s)
+        if not is_joined.any():
+            return chosen
+        by_row = np.broadcast_to(ordered.T, is_joined.T.shape).ravel()
+        is_chosen = np.zeros(self.first[-1], dtype=bool)
+        is_chosen[chosen] = True
+        firsts = np.flatnonzero(~is_joined.T)
+        members = np.diff(firsts, append=by_row.size)
+        in_chosen = np.repeat(np.logical_or.reduceat(is_chosen[by_row], firsts), members)
+        rows = np.bincount(by_row, in_chosen, len(is_chosen))
+        return np.flatnonzero(is_chosen | (rows >= SAME_ROWS * is_joined.shape[1]))
 
     def _ops(self, types: tuple[int, ...]) -> Ints:
         """Computes and transfers of these types, except those that never moved data."""

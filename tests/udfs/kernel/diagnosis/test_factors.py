@@ -57,6 +57,30 @@ def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None
     np.testing.assert_allclose(pause_s, wanted_s, rtol=1e-9)
 
 
+def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_is_no_pause() -> None:
+    """Too few steps differ to be called uneven, but a pause strikes one compute."""
+    times_s = np.exp(0.02 * np.random.default_rng(3).standard_normal((3, 2, 1, 1, 10, 4)))
+    times_s[..., 5, :] *= [1.0, 3.0, 1.1, 1.5]
+    assert decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s is None
+    times_s[2, 1, 0, 0, 7, 1] += 4.0
+    pause_s = decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s
+    assert pause_s is not None
+    assert np.argwhere(pause_s).tolist() == [[2, 1, 0, 0, 7, 1]]
+
+
+def test_what_all_take_longer_in_even_steps_beside_uneven_ones_is_no_pause() -> None:
+    times_s, weight = drawn()
+    weight[:, :7] = 1.0
+    weight[:, [2, 5]] = 1.5
+    times_s = (
+        (times_s / drawn()[1]) * weight * np.exp(0.005 * np.random.default_rng(5).standard_normal(SHAPE))
+    )
+    factors = decompose(times_s, UNKNOWN_HOSTS, IN_TIME)
+    assert factors.data.is_real
+    assert factors.workers.is_uneven.tolist() == [False] * 7 + [True] * 3
+    assert factors.pause_s is None
+
+
 def test_without_long_computes_there_is_no_array_of_pauses() -> None:
     assert decompose(drawn()[0], UNKNOWN_HOSTS, IN_TIME).pause_s is None
 

@@ -217,3 +217,13 @@ def test_steps_of_uneven_data_say_what_is_usual_where_all_others_are_slow(level:
     usual = usual_levels(level, ERROR, ALONE, IN_TIME >= 6, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE)
     np.testing.assert_allclose(usual.stage[0], np.where(IN_TIME >= 6, 0.5, 0.0) * np.ones((2, 1)))
+
+
+def test_what_is_known_counts_however_little_the_other_steps_say() -> None:
+    own, error = np.zeros((1, KINDS, 4, DP_RANKS)), np.full((KINDS, 4), 0.1)
+    own[0, :, 3, 1] = 0.2
+    found = slow_series(own, error, NO_SPREAD, np.arange(4), known=own > 0.0)
+    np.testing.assert_allclose(found, own)
+    assert not slow_series(own, error, NO_SPREAD, np.arange(4)).any()
+    own[0, :, 3, 1] = 0.04
+    assert not slow_series(own, error, NO_SPREAD, np.arange(4), known=own > 0.0).any(), "but is too little"

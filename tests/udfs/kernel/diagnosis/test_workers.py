@@ -8,7 +8,8 @@ import pytest
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.workers import lasting_levels, slow_workers
+from udfs.kernel.diagnosis.lasting import lasting_levels
+from udfs.kernel.diagnosis.workers import slow_workers
 
 SHAPE: Final = (4, 2, 1, 8, 12, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -137,7 +138,7 @@ def test_what_lasts_is_known_since_when_though_each_step_may_be_luck(slow: range
     shared[slow, 1] = wanted[slow, 1] = 0.25
     shared[10, 2] = 0.3
     may_be_luck, luck = np.ones((20, 3), dtype=bool), np.full((20, 3), 0.07)
-    found = lasting_levels(shared, may_be_luck, luck, is_one_stage=False)
+    found = lasting_levels(shared, may_be_luck, luck, np.array([0, 2]), is_one_stage=False)
     np.testing.assert_allclose(found, wanted)
 
 
@@ -148,7 +149,7 @@ def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_st
     for scatter, is_slow in ((0.05, True), (0.26, False)):
         shared = scatter * noise
         shared[:, 1] += 0.2
-        found = lasting_levels(shared, may_be_luck, luck, is_one_stage=True)
+        found = lasting_levels(shared, may_be_luck, luck, np.array([0, 3]), is_one_stage=True)
         assert (found > 0.15).any(axis=0).tolist() == [False, is_slow, False, False]
         assert not found[:, [0, 2, 3]].any()
 
@@ -193,3 +194,46 @@ def test_of_one_worker_what_comes_and_goes_in_one_direction_is_no_slow_step(
     alone[0, 1 - direction, 0, 0, is_long] += 0.5
     workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
     np.testing.assert_allclose(workers.common[direction, is_long], 0.6, atol=4 * NOISE)
+
+
+def test_a_worker_slow_in_one_step_of_few_is_slow_beside_uneven_data(logs: Tensor) -> None:
+    few = logs[:1, ..., :4, :] + weights()[:, :4]
+    few[..., 3, 2] += 0.7
+    found = slow_workers(few, UNKNOWN[:1], IN_TIME[:4])[0].cells()
+    np.testing.assert_allclose(found[0, :, 3, 2], 0.7, atol=0.2)
+    assert np.count_nonzero(found) == 2, "both directions of a worker in a step"
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_long_tail(slow: int) -> None:
+    """In a step the slow one's peer is the longer of two, and a few light microbatches widen its data."""
+    rng = np.random.default_rng(8)
+    weight = 0.2 * rng.standard_normal((12, 36, 3)) - np.where(rng.random((12, 36, 3)) < 0.1, 2.0, 0.0)
+    three = NOISE * rng.standard_normal((1, 2, 1, 12, 36, 3)) + weight
+    unknown, in_time = np.full((1, 3), -1), np.arange(36)
+    assert not slow_workers(three, unknown, in_time)[0].cells().any()
+    three[..., slow] += 0.15
+    found = slow_workers(three, unknown, in_time)[0].cells()[0]
+    np.testing.assert_allclose(found[..., slow], 0.15, atol=0.06)
+    assert not np.delete(found, slow, axis=2).any()
+
+
+def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor) -> None:
+    """As in a published trace: 6 of 8 are as long as a sequence can be, and the other two are usual."""
+    logs = logs + weights() / 10
+    logs[:, :, :, :6, 7, 2] += 1.0
+    assert not cells(logs).any()
+    logs[:, :, :, 6:, 7, 2] += 1.0
+    assert np.argwhere(cells(logs)[0, 0]).tolist() == [[7, 2]], "slow, if no microbatch is usual"
+
+
+def test_half_of_the_replicas_that_are_always_slow_are_slow_beside_data_of_few_microbatches() -> None:
+    """In a step the peer of the slow ones is the longest of the others."""
+    rng = np.random.default_rng(2)
+    few = 0.4 * rng.standard_normal((4, 30, 8)) + NOISE * rng.standard_normal((1, 2, 1, 4, 30, 8))
+    unknown, in_time = np.full((1, 8), -1), np.arange(30)
+    assert not slow_workers(few, unknown, in_time)[0].cells().any()
+    few[..., 2:6] += 0.43
+    found = slow_workers(few, unknown, in_time)[0].cells()[0]
+    np.testing.assert_allclose(found[..., 2:6], 0.43, atol=0.15)
+    assert not np.delete(found, range(2, 6), axis=2).any()

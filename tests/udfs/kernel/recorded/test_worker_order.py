@@ -59,6 +59,14 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
     assert found.calls(0) == (SENDS,)
 
 
+def test_transfers_that_start_together_and_end_apart_are_no_call() -> None:
+    """The second is over before the first, which began a tick earlier."""
+    found = turns([[1.6, 1.6 + 1e-8]] * 3, 0.2)
+    found.duration_s[4] = 0.1
+    assert found.order(TYPES).turns(0) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
+    assert found.order(TYPES).calls(0) == ()
+
+
 def test_a_transfer_that_moved_nothing_has_no_turn() -> None:
     found = order([[1.6, 1.9]] * 3, 0.2, is_no_op=True)
     assert found.turns(0) == ((RECV,), (FORWARD,), (3,), (BACKWARD,))
@@ -107,3 +115,11 @@ def test_one_order_of_all_rows_is_that_of_each() -> None:
                 assert np.array_equal(np.broadcast_to(found, wanted.shape), wanted)
     same = np.ones((6, 40))
     assert common_order(np.cumsum(same, axis=0), same, same).shape == (6, 1)
+
+
+def test_a_call_is_whole_whichever_of_its_types_block() -> None:
+    together = turns([[0.0, 1.6]] * 20 + [[0.1, 1.6]], 0.5)
+    assert together.order((ot.FORWARD_RECV,)).turns(0) == ((RECV, 3), (FORWARD,), (BACKWARD,))
+    assert together.order((ot.FORWARD_RECV,)).calls(0) == ((RECV, 3),)
+    apart = turns([[0.0, 1.6], [0.1, 1.6]], 0.5)
+    assert apart.order((ot.FORWARD_RECV,)).turns(0) == ((RECV,), (FORWARD,), (BACKWARD,))
