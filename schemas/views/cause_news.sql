@@ -1,19 +1,47 @@
 -- New and gone causes: one row per run, log date and cause that holds and did not on the replayed day before (new), or
 -- held then and no longer does (gone), if its loss changed by at least $news_fraction of the recorded time.
 -- lost_fraction, lost_gpu_hours and culprits, named as in culprit_history, are those of the day on which it holds:
--- log_date for a new cause, day_before for one that is gone. The first day of a run has no rows.
-WITH units AS (
+-- log_date for a new cause, day_before for one that is gone. The first day of a run is compared with the run before it of the
+-- same job (run_before, else the run itself), if either was its job's only one on its day, with as many workers and as many
+-- ops a step; else it has no rows.
+WITH replayed AS (
     SELECT
-        log_date, job_id, run_id,
-        lag(log_date) OVER (PARTITION BY job_id, run_id ORDER BY log_date) AS day_before
+        log_date, job_id, run_id, workers,
+        try_divide(ops, steps) AS ops_a_step,
+        count(*) OVER (PARTITION BY job_id, log_date) AS runs_of_day,
+        lag(log_date) OVER (PARTITION BY job_id, run_id ORDER BY log_date) AS own_day_before
     FROM job_slowdown
     WHERE status IN ($replayed_statuses)
 ),
 
+alone AS (
+    SELECT
+        *,
+        lag(log_date) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_day,
+        lag(run_id) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_run,
+        lag(workers) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_workers,
+        lag(ops_a_step) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_ops_a_step
+    FROM replayed
+    WHERE runs_of_day = 1
+),
+
+units AS (
+    SELECT log_date, job_id, run_id, own_day_before AS day_before, run_id AS run_before
+    FROM replayed
+    WHERE own_day_before IS NOT NULL
+
+    UNION ALL
+
+    SELECT log_date, job_id, run_id, earlier_day AS day_before, earlier_run AS run_before
+    FROM alone
+    WHERE own_day_before IS NULL AND earlier_workers = workers AND earlier_ops_a_step = ops_a_step
+),
+
 changed AS (
     SELECT
-        units.log_date, units.job_id, units.run_id, units.day_before, now.cause,
+        units.log_date, units.job_id, units.run_id, units.day_before, units.run_before, now.cause,
         now.is_cause AS is_new,
+        CASE WHEN now.is_cause THEN units.run_id ELSE units.run_before END AS held_by,
         CASE WHEN now.is_cause THEN units.log_date ELSE units.day_before END AS held_on,
         CASE WHEN now.is_cause THEN now.lost_fraction ELSE before.lost_fraction END AS lost_fraction,
         CASE WHEN now.is_cause THEN now.lost_gpu_hours ELSE before.lost_gpu_hours END AS lost_gpu_hours
@@ -22,13 +50,13 @@ changed AS (
         ON now.log_date = units.log_date AND now.job_id = units.job_id AND now.run_id = units.run_id
     JOIN job_causes AS before
         ON before.log_date = units.day_before AND before.job_id = units.job_id
-        AND before.run_id = units.run_id AND before.cause = now.cause
+        AND before.run_id = units.run_before AND before.cause = now.cause
     WHERE now.is_cause <> before.is_cause AND now.cause <> $unexplained
         AND abs(now.lost_fraction - before.lost_fraction) >= $news_fraction
 ),
 
 named AS (
-    SELECT log_date AS held_on, job_id, run_id, cause, array_sort(collect_set(culprit)) AS culprits
+    SELECT log_date AS held_on, job_id, run_id AS held_by, cause, array_sort(collect_set(culprit)) AS culprits
     FROM culprit_history
     GROUP BY log_date, job_id, run_id, cause
 )
@@ -37,7 +65,7 @@ SELECT
     log_date, job_id, run_id,
     CASE WHEN is_new THEN 'new' ELSE 'gone' END AS change,
     cause, culprits, lost_fraction, lost_gpu_hours,
-    day_before
+    day_before, run_before
 FROM changed
-LEFT JOIN named USING (held_on, job_id, run_id, cause)
+LEFT JOIN named USING (held_on, job_id, held_by, cause)
 ORDER BY log_date, change DESC, lost_gpu_hours DESC NULLS LAST, lost_fraction DESC, job_id, run_id, cause

@@ -1,4 +1,5 @@
--- Whether a fix saved what was predicted: one row per run and day on which causes went (gone in cause_news).
+-- Whether a fix saved what was predicted: one row per run and day on which causes went (gone in cause_news, also with a new
+-- run of the job: run_before).
 -- predicted_fraction is the part of the step that they lost on day_before, the sum of lost_fraction; came_fraction is
 -- the part of that day's step by which steps are shorter, over the replayed days of the week from log_date on
 -- (days_after). The GPU-hours are those that the work of these days would have cost in addition: as predicted, and as
@@ -10,6 +11,7 @@ WITH gone AS (
     SELECT
         log_date, job_id, run_id,
         min(day_before) AS day_before,
+        min(run_before) AS run_before,
         array_sort(collect_set(CASE WHEN change = 'gone' THEN cause END)) AS causes,
         sum(CASE WHEN change = 'gone' THEN lost_fraction END) AS predicted_fraction,
         count_if(change = 'new') AS new_causes
@@ -43,7 +45,7 @@ compared AS (
     FROM gone
     JOIN later ON later.log_date = gone.log_date AND later.job_id = gone.job_id AND later.run_id = gone.run_id
     JOIN job_slowdown AS before
-        ON before.log_date = gone.day_before AND before.job_id = gone.job_id AND before.run_id = gone.run_id
+        ON before.log_date = gone.day_before AND before.job_id = gone.job_id AND before.run_id = gone.run_before
 ),
 
 grown AS (
@@ -58,7 +60,7 @@ grown AS (
         ON now.log_date = compared.log_date AND now.job_id = compared.job_id AND now.run_id = compared.run_id
     JOIN job_causes AS earlier
         ON earlier.log_date = compared.day_before AND earlier.job_id = compared.job_id
-        AND earlier.run_id = compared.run_id AND earlier.cause = now.cause
+        AND earlier.run_id = compared.run_before AND earlier.cause = now.cause
     WHERE now.cause <> $unexplained
     GROUP BY compared.log_date, compared.job_id, compared.run_id
 )
@@ -75,7 +77,7 @@ SELECT
     predicted_fraction, came_fraction,
     try_divide(gpu_hours * predicted_fraction, 1 - predicted_fraction) AS predicted_gpu_hours,
     try_divide(gpu_hours * came_fraction, 1 - came_fraction) AS came_gpu_hours,
-    day_before, step_before_s, step_after_s,
+    day_before, run_before, step_before_s, step_after_s,
     days_after
 FROM compared
 LEFT JOIN grown USING (log_date, job_id, run_id)

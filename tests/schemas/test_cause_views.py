@@ -10,7 +10,7 @@ from jobs.report.news_words import news_texts, outcome_texts
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.schemas.test_views import view
 from tests.support.answers import answer
-from tests.support.examples import DAY, NEXT_DAY, culprit
+from tests.support.examples import DAY, NEXT_DAY, ROWS, culprit
 
 FEBRUARY = date(2026, 2, 1)
 
@@ -358,6 +358,37 @@ def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -
         "new: slow worker in 4 (host of begins) loses 10.0 % of the time",
         "new: and 2 more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_followed"),
+    [({}, True), ({"workers": 5}, False), ({"ops": 990}, False), ({"beside": "r9"}, False)],
+    ids=["alike", "other workers", "other work", "two runs that day"],
+)
+def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_followed: bool) -> None:
+    """A cause of a fifth of the step in one run, and a run without it on the next day."""
+    other = {"log_date": NEXT_DAY, "run_id": "r2"}
+    held = cause("a", DAY, 0.0, 0.0, lost_fraction=0.2, culprits=[worker("x", 0.5)])
+    causes = [held, held | other | {"is_cause": False, "lost_fraction": 0.0, "culprits": []}]
+    size = {"job_id": "a", "gpu_hours": 40.0, "steps": 10, "workers": 4, "ops": 1000, "actual_total_s": 80.0}
+    before = size | {"log_date": DAY, "run_id": causes[0].get("run_id", ROWS[JOB_CAUSES]["run_id"])}
+    units = [before | {"actual_step_s": 10.0}, size | other | {"actual_step_s": 8.0} | changed]
+    units += [each | {"run_id": each.pop("beside")} for each in [dict(units[1])] if "beside" in each]
+    units[1].pop("beside", None)
+    tables = {JOB_CAUSES: causes, JOB_SLOWDOWN: units}
+    news, outcomes = (answer(f"SELECT * FROM {name}", tables) for name in ("cause_news", "fix_outcome"))
+    if not is_followed:
+        assert (news, outcomes) == ([], [])
+        return
+    ((gone,), (fixed,)) = news, outcomes
+    assert (gone.change, gone.run_id, gone.run_before, gone.culprits) == (
+        "gone",
+        "r2",
+        before["run_id"],
+        ["x"],
+    )
+    assert (fixed.verdict, fixed.run_before) == ("came", before["run_id"])
+    assert fixed.came_fraction == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
