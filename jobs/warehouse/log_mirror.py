@@ -61,12 +61,10 @@ class LogMirror:
         is_alone : raise CommitFailedError where another was first
         """
         with self._lock:
-            make()
-            while not self._put():
+            while not self._put(make):
                 if is_alone:
                     raise CommitFailedError(f"{self._path}: another has committed since this process read it")
                 self.at(None)
-                make()
 
     def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
         """Find or delete files that no version of the last hours needs: delta-rs goes by names and times."""
@@ -108,18 +106,19 @@ class LogMirror:
         for name, content in zip(names, objects.contents(self._path, names), strict=True):
             (self.folder / name).write_bytes(content)
 
-    def _put(self) -> bool:
-        """Put the commit that is in the mirror alone, if any; False if another was first."""
+    def _put(self, make: Callable[[], object]) -> bool:
+        """Make a commit in the mirror and put it into the log; False if another was first."""
         number = 0 if self.newest is None else self.newest + 1
-        made = self.folder / _commit(number)
-        if not made.exists():
-            return True
-        is_ours, self.newest = False, None  # until the store has answered
+        made, is_ours = self.folder / _commit(number), False
         try:
+            make()
+            if not made.exists():  # there was nothing to commit
+                return True
+            self.newest = None  # until the store has answered
             is_ours = objects.create(self._path, _commit(number), made.read_bytes()) is not None
         finally:
             if not is_ours:
-                made.unlink()
+                made.unlink(missing_ok=True)
         if is_ours:
             self.newest = number
             if number and number % _PERIOD == 0:

@@ -14,7 +14,7 @@ from jobs.runtime import objects
 from jobs.runtime.places import storage_options
 from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.reader import AnswerError, on_units
-from jobs.warehouse.stored import forget, opened, restore
+from jobs.warehouse.stored import committed, forget, opened, restore
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import vacuum
 from schemas.cookbook import RECIPES
@@ -132,3 +132,23 @@ def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
     assert restore(path, 3)
     assert opened(path).get_add_actions() == opened(path, 3).get_add_actions()
     assert DeltaTable(path, storage_options=storage_options(path)).version() == 14
+
+
+@pytest.mark.slow
+def test_what_ended_with_an_error_is_not_committed_with_the_next(server: Server, tmp_path: Path) -> None:
+    """delta-rs may have written a commit to the mirror of the log before its error."""
+    warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
+    path = warehouse.path(JOBS)
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+
+    def fails_behind_its_commit() -> None:
+        log = opened(path)
+        log.create_write_transaction([], "append", log.schema(), [*TABLES[JOBS].partition_by])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        committed(path, fails_behind_its_commit, is_alone=True)
+    assert opened(path).version() == 1
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    assert DeltaTable(path, storage_options=storage_options(path)).version() == 2
+    assert server.names(f"{tmp_path.name}/{JOBS}/_delta_log/{3:020}") == []
