@@ -4,6 +4,7 @@ It lies in a folder of this machine, or in a store that deltalake reaches.
 """
 
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from schemas.vocabulary import INGESTED_TABLES
 IN_ORDER: Final = "SET threads = 1"
 """With this setting, sums of floating point numbers add the rows in one order: the same rows give the same
 bits."""
+_AT_A_TIME: Final = 8
+"""Tables that are opened at a time."""
 
 
 class Database:
@@ -82,7 +85,9 @@ class Database:
         connection = duckdb.connect(":memory:", config=ALONE)
         for statement in (*SETTINGS, *([IN_ORDER] if in_order else []), WHOLE):
             connection.execute(statement)
-        for name in filter(names.__contains__, TABLES):
+        tables = [name for name in TABLES if name in names]
+        self._open(tables)
+        for name in tables:
             connection.execute(f"CREATE VIEW {name} AS {self._rows(name, connection)}")
         create_views(connection, names)
         files = [file for each in self._stored.values() if each is not None for file in each.files]
@@ -106,10 +111,17 @@ class Database:
             for view in filter(names.__contains__, VIEWS):
                 connection.execute(f"COMMENT ON VIEW {view} IS {quoted(VIEWS[view].meaning)}")
 
+    def _open(self, names: Collection[str]) -> None:
+        """Open tables beside each other, because in a store each takes several requests in turn."""
+        if unknown := [name for name in names if name not in self._stored]:
+            self.is_there(unknown[0])  # reads once which versions are published
+            with ThreadPoolExecutor(_AT_A_TIME) as beside:
+                opened = beside.map(lambda name: self._home(name).stored(name), unknown)
+                self._stored.update(zip(unknown, opened, strict=True))
+
     def _rows(self, name: str, connection: duckdb.DuckDBPyConnection) -> str:
         """SQL for the rows of a table; columns that a file lacks are null."""
-        if name not in self._stored:
-            self._stored[name] = self._home(name).stored(name)
+        self._open([name])
         table, stored = TABLES[name], self._stored[name]
         empty = f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {each}' for each, kind in sql_types(table))}"
         if stored is None:

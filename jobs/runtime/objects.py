@@ -123,9 +123,13 @@ def remove(root: str, names: Collection[str]) -> None:
             return
 
 
-def listed(root: str, prefix: str = "") -> Iterator[Object]:
-    """Yield every object below a folder of the root, named relative to the root."""
+def listed(root: str, prefix: str = "", after: str | None = None) -> Iterator[Object]:
+    """Yield every object below a folder of the root, named relative to the root.
+
+    after : only objects whose names sort after this one
+    """
     with _asking():
-        found = [each for some in obstore.list(store_at(root), prefix or None) for each in some]
+        pages = obstore.list(store_at(root), prefix or None, offset=after)
+        found = [each for some in pages for each in some]
     for each in found:
         yield Object(each["path"], each["size"], round(each["last_modified"].timestamp() * 1e6))

@@ -21,7 +21,7 @@ from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
 from jobs.warehouse.lease import Lease, held
 from jobs.warehouse.staging import StagedFile, Staging, partitions_of
-from jobs.warehouse.stored import ALONE, commit_actions, create, forget, opened, restore
+from jobs.warehouse.stored import ALONE, commit_actions, committed, create, forget, opened, restore
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
 from schemas.unit import Unit
@@ -219,8 +219,12 @@ def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> Delta
     """Add the declared columns and fields that a stored table lacks; existing rows get null."""
     nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
     alone = ALONE if is_alone else None
-    write_deltalake(log, nothing, mode="append", schema_mode="merge", commit_properties=alone)
-    return log if is_url(path) else opened(path)
+    committed(
+        path,
+        lambda: write_deltalake(log, nothing, mode="append", schema_mode="merge", commit_properties=alone),
+        is_alone=is_alone,
+    )
+    return opened(path)
 
 
 def put(

@@ -17,6 +17,7 @@ from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
 from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.warehouse.reader import AnswerError, QuestionError
+from jobs.warehouse.stored import opened, vacuum
 from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
 from schemas.table import Table
@@ -33,7 +34,6 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
 _OBJECTS: Final = "jobs.runtime.objects"
-_OPENED: Final = "jobs.warehouse.stored"
 _STORE_FILES: Final = "jobs.warehouse.store_files"
 """Imported only if a warehouse is in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
@@ -195,16 +195,14 @@ class DeltaTables:
     def _log(self, path: str, version: int | None) -> DeltaTable:
         """Delta log of a table at a version; in a store cached, if this process has opened it."""
         if self._is_store and version is not None:
-            return cast("DeltaTable", import_module(_OPENED).opened(path, version))
+            return opened(path, version)
         return DeltaTable(path, version=version, storage_options=storage_options(path))
 
     def unused_files(self, name: str) -> int:
         """Count files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        path = f"{self.root}/{name}"
-        table = DeltaTable(path, storage_options=storage_options(path))
-        return len(table.vacuum(KEPT_HOURS, dry_run=True, full=True))
+        return len(vacuum(f"{self.root}/{name}", KEPT_HOURS, is_trial=True))
 
     def _is_stored(self, name: str) -> bool:
         if not self._is_store and not Path(self.root, name).is_dir():

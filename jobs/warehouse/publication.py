@@ -9,6 +9,7 @@ versions first.
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -31,6 +32,8 @@ _INTENT: Final = "_publishing.json"
 _LOG: Final = logging.getLogger(__name__)
 
 _LOGS: Final = (PIPELINE_RUNS, PUBLICATIONS)
+_AT_A_TIME: Final = 16
+"""Tables of a store whose logs are looked up at a time."""
 
 Versions = Mapping[str, int]
 
@@ -119,10 +122,11 @@ def _remove_intent(warehouse: "Warehouse") -> None:
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
     """Newest version of each table; in a store, commits of a paused writer are undone first."""
     published = warehouse.published.versions or {}
-    if is_url(warehouse.root):
-        for name in published.keys() & {*names}:
-            restore(warehouse.path(name), published[name])
-    return {name: newest_version(warehouse.path(name)) for name in names}
+    with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store each takes several requests in turn
+        if is_url(warehouse.root):
+            late = {warehouse.path(name): published[name] for name in published.keys() & {*names}}
+            list(beside.map(restore, late, late.values()))
+        return dict(zip(names, beside.map(newest_version, map(warehouse.path, names)), strict=True))
 
 
 def recover(warehouse: "Warehouse") -> list[str]:

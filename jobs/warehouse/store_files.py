@@ -40,9 +40,7 @@ def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
         files_of = zip((f"{path}/{name}" for name in paths), whole, days, strict=True)
         return pa.concat_tables(_whole(*each, schema) for each in files_of)
     # Its open files are for one thread at a time: pyarrow sees to that, DuckDB does not.
-    filesystem = PyFileSystem(
-        DeltaStorageHandler(table.table_uri, storage_options(table.table_uri), known_sizes=sizes)
-    )
+    filesystem = PyFileSystem(DeltaStorageHandler(path, storage_options(path), known_sizes=sizes))
     return dataset_of(filesystem, list(zip(paths, days, strict=True)), schema)
 
 

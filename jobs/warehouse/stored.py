@@ -3,9 +3,11 @@
 delta-rs reads their logs and commits; in a store by conditional writes, so that of two commits one succeeds.
 """
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
@@ -15,57 +17,45 @@ from deltalake.transaction import AddAction, RemoveAction
 from jobs.runtime.places import is_url, storage_options
 from schemas.table import Table
 
+if TYPE_CHECKING:
+    from jobs.warehouse.log_mirror import LogMirror
+
 STORE_ERRORS: Final = (OSError, DeltaError)
 """Errors of deltalake and jobs.runtime.objects when a store does not do what was requested."""
-_OPENED: Final[dict[str, DeltaTable]] = {}
-"""Cached tables of stores: every look at a log takes requests."""
-_COMMITTED: Final[dict[str, int]] = {}
-"""Versions that this process has committed and not read again."""
-_OPENING: Final = Lock()
-_CHECKPOINT: Final = 5
-"""Commits between checkpoints: opening a table reads all commits since the last one, each by two requests,
-and the checkpoint by eleven. With ten, 21 commits took 574 requests and could be opened by up to 31; with
-five 557 and 21.
-"""
+_LOG_MIRROR: Final = "jobs.warehouse.log_mirror"
+"""Imported only for a store: a small install lacks what it needs."""
+_MIRRORS: Final[dict[str, "LogMirror"]] = {}
+"""Logs of stores that this process has read: every look at one takes requests."""
+_MIRRORING: Final = Lock()
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Actions after a commit that would read the whole log, switched off."""
 
 
 def forget(path: str | None = None) -> None:
-    """Drop cached tables of stores, or the one at a path, because another process may have written them.
+    """Drop cached logs of stores, or that of one table, because another process may have written them.
 
     Others must stay while tables are published together: a late commit of another would be taken for known.
     """
-    with _OPENING:
-        for cached in (_OPENED, _COMMITTED):
-            if path is None:
-                cached.clear()
-            else:
-                cached.pop(path, None)
+    with _MIRRORING:
+        for each in [*_MIRRORS] if path is None else [path]:
+            if (mirror := _MIRRORS.pop(each, None)) is not None:
+                mirror.remove()
+
+
+def _mirror(path: str) -> "LogMirror":
+    with _MIRRORING:
+        if path not in _MIRRORS:
+            _MIRRORS[path] = import_module(_LOG_MIRROR).LogMirror(path)
+        return _MIRRORS[path]
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
     """Return a table at a version, or its newest if None. Raises TableNotFoundError if it does not exist.
 
-    A table of a store is looked at again only where this process has committed to it, or after `forget`: a
-    commit of this process to a table that another has written since is an error.
+    A table of a store is looked at again only for a later version, or after `forget`: a commit of this
+    process to a table that another has written since is an error.
     """
-    if not is_url(path):
-        return DeltaTable(path, version=version)
-    with _OPENING:
-        known = _OPENED.get(path)
-        later = _COMMITTED.pop(path, None)
-    if known is not None and later is not None:
-        known.update_incremental()
-        if known.version() != later:  # by another: who commits here next must meet it
-            known.load_as_version(later)
-    if known is not None and version in (None, known.version()):
-        return known
-    found = DeltaTable(path, version=version, storage_options=storage_options(path))
-    if version is None:
-        with _OPENING:
-            _OPENED[path] = found
-    return found
+    return _mirror(path).at(version) if is_url(path) else DeltaTable(path, version=version)
 
 
 ALONE: Final = CommitProperties(max_commit_retries=0)
@@ -76,21 +66,26 @@ def commit_actions(
     path: str, log: DeltaTable, actions: list[AddAction | RemoveAction], *, is_alone: bool
 ) -> None:
     """Commit to a table. is_alone : fail if another commit was made since `log` was opened"""
-    properties = ALONE if is_alone else None
-    log.create_write_transaction(
-        actions,
-        "append",
-        log.schema(),
-        [*log.metadata().partition_columns],
-        commit_properties=properties,
-        post_commithook_properties=_NO_HOOKS if is_url(path) else None,
+    committed(
+        path,
+        lambda: log.create_write_transaction(
+            actions,
+            "append",
+            log.schema(),
+            [*log.metadata().partition_columns],
+            commit_properties=ALONE if is_alone else None,
+            post_commithook_properties=_NO_HOOKS if is_url(path) else None,
+        ),
+        is_alone=is_alone,
     )
+
+
+def committed(path: str, make: Callable[[], object], *, is_alone: bool) -> None:
+    """Make a commit by delta-rs; in a store, to the mirror of the log and then to the log."""
     if is_url(path):
-        made = log.version() + 1
-        with _OPENING:
-            _COMMITTED[path] = made
-        if made % _CHECKPOINT == 0:
-            opened(path).create_checkpoint()
+        _mirror(path).commit(make, is_alone=is_alone)
+    else:
+        make()
 
 
 def is_stored(path: str) -> bool:
@@ -104,8 +99,6 @@ def is_stored(path: str) -> bool:
 def newest_version(path: str) -> int | None:
     """Version of a table's last commit, without reading its files; None if there is no table."""
     if is_url(path):
-        if (made := _COMMITTED.get(path)) is not None:
-            return made
         try:
             return int(opened(path).version())
         except TableNotFoundError:
@@ -125,8 +118,18 @@ def restore(path: str, version: int | None) -> bool:
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:
         return False
-    opened(path).restore(wanted)
+    opened(path, wanted)  # its log is then in the mirror, which has no files
+    table, without_files = opened(path), is_url(path)
+    committed(path, lambda: table.restore(wanted, ignore_missing_files=without_files), is_alone=True)
     return True
+
+
+def vacuum(path: str, hours: int, *, is_trial: bool) -> list[str]:
+    """Find or delete files of a table that no version of the last hours needs."""
+    if is_url(path):
+        return _mirror(path).vacuum(hours, is_trial=is_trial)
+    found: list[str] = DeltaTable(path).vacuum(hours, dry_run=is_trial, full=True)
+    return found
 
 
 def create(path: str, table: Table) -> None:
@@ -134,13 +137,14 @@ def create(path: str, table: Table) -> None:
     if is_stored(path):
         return
     schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
-    DeltaTable.create(
+    partition_by = [*table.partition_by]
+    folder = _mirror(path).folder if is_url(path) else path
+    committed(
         path,
-        schema,
-        mode="ignore",
-        partition_by=[*table.partition_by],
-        description=table.meaning,
-        storage_options=storage_options(path),
+        lambda: DeltaTable.create(
+            folder, schema, mode="ignore", partition_by=partition_by, description=table.meaning
+        ),
+        is_alone=False,
     )
 
 

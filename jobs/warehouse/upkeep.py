@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import date
 
+from jobs.warehouse import stored
 from jobs.warehouse.delta_files import commit
 from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.rewriting import merge_small
-from jobs.warehouse.stored import forget, opened
+from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import logged
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
@@ -53,8 +54,4 @@ def vacuum(warehouse: Warehouse, table: Table) -> int:
 
 
 def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
-    path = warehouse.path(table.name)
-    found: list[str] = opened(path).vacuum(KEPT_HOURS, dry_run=is_trial, full=True)
-    if not is_trial:
-        forget(path)
-    return found
+    return stored.vacuum(warehouse.path(table.name), KEPT_HOURS, is_trial=is_trial)

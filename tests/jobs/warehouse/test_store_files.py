@@ -1,16 +1,20 @@
 """A warehouse in a store answers like one in a folder. A `file://` URL is read like a store."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES
+from jobs.runtime import objects
+from jobs.runtime.places import storage_options
+from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.reader import AnswerError, on_units
-from jobs.warehouse.stored import opened
+from jobs.warehouse.stored import committed, forget, opened, restore
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import vacuum
 from schemas.cookbook import RECIPES
@@ -79,12 +83,72 @@ def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
 
 
 @pytest.mark.slow
-def test_upkeep_does_not_open_a_table_of_a_store_again(server: Server, tmp_path: Path) -> None:
+def test_upkeep_in_a_store_removes_old_files_that_no_version_needs_and_reads_no_log_again(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
-    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
-    log = f"{tmp_path.name}/{JOBS}/_delta_log/0"
-    opened(warehouse.path(JOBS))
+    for _ in range(2):
+        warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    path = warehouse.path(JOBS)
+    needed = server.names(f"{tmp_path.name}/{JOBS}")
+    objects.write(path, f"log_date={DAY}/of-a-killed-run.parquet", b"")
     server.requests()
     assert vacuum(warehouse, TABLES[JOBS]) == 0
-    reads = Counter(each.path for each in server.requests() if log in each.path)
-    assert reads == dict.fromkeys((f"/{BUCKET}/{name}" for name in server.names(log)), 1)
+    listed = objects.listed
+    old_us = (KEPT_HOURS + 1) * 3_600_000_000
+
+    def aged(root: str) -> Iterator[objects.Object]:
+        yield from (each._replace(modified_us=each.modified_us - old_us) for each in listed(root))
+
+    monkeypatch.setattr(objects, "listed", aged)
+    assert vacuum(warehouse, TABLES[JOBS]) == 1
+    assert not any(f"{JOBS}/_delta_log" in each.path for each in server.requests())
+    assert server.names(f"{tmp_path.name}/{JOBS}") == needed
+
+
+@pytest.mark.slow
+def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
+    server: Server, tmp_path: Path
+) -> None:
+    warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
+    path = warehouse.path(JOBS)
+    for commits in range(1, 13):
+        warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+        forget()
+        server.requests()
+        log = opened(path)
+        assert len(server.requests()) <= 8
+        delta_rs = DeltaTable(path, storage_options=storage_options(path))
+        assert log.version() == delta_rs.version() == commits
+        assert log.get_add_actions() == delta_rs.get_add_actions()
+    late = DeltaTable(path, storage_options=storage_options(path))
+    late.create_write_transaction([], "append", late.schema(), [])
+    for version in (3, 7, 11, 4):  # before what was listed, too
+        assert opened(path, version).version() == version
+    assert opened(path).version() == 12, "another's commit is not taken for known"
+    with pytest.raises(CommitFailedError):
+        warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    forget()
+    assert restore(path, 3)
+    assert opened(path).get_add_actions() == opened(path, 3).get_add_actions()
+    assert DeltaTable(path, storage_options=storage_options(path)).version() == 14
+
+
+@pytest.mark.slow
+def test_what_ended_with_an_error_is_not_committed_with_the_next(server: Server, tmp_path: Path) -> None:
+    """delta-rs may have written a commit to the mirror of the log before its error."""
+    warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
+    path = warehouse.path(JOBS)
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+
+    def fails_behind_its_commit() -> None:
+        log = opened(path)
+        log.create_write_transaction([], "append", log.schema(), [*TABLES[JOBS].partition_by])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        committed(path, fails_behind_its_commit, is_alone=True)
+    assert opened(path).version() == 1
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    assert DeltaTable(path, storage_options=storage_options(path)).version() == 2
+    assert server.names(f"{tmp_path.name}/{JOBS}/_delta_log/{3:020}") == []

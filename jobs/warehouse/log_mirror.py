@@ -1,0 +1,137 @@
+"""Delta logs of stores, mirrored in a folder of this process, where delta-rs reads them and commits to them.
+
+In a store delta-rs itself reads each commit twice and a checkpoint by eleven requests, many of them in turn.
+Here each object of a log is read once, all beside each other, and a commit is one conditional put, so that of
+two one succeeds.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from shutil import rmtree
+from threading import RLock
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from jobs.runtime import objects
+from jobs.runtime.run_folder import run_folder
+
+_LOG: Final = "_delta_log"
+_LAST: Final = f"{_LOG}/_last_checkpoint"
+_CHECKPOINT: Final = "checkpoint.parquet"
+_NAME: Final = re.compile(rf"{_LOG}/(\d{{20}})\.{_CHECKPOINT}|{_LOG}/(\d{{20}})\.json")
+_PERIOD: Final = 5
+"""Commits between checkpoints: the most commits that are read to open a table."""
+
+
+class LogMirror:
+    """Log of one table of a store.
+
+    newest : its last version that is known; None: it has to be looked up
+    folder : where delta-rs finds it; it has no other files of the table
+    """
+
+    def __init__(self, path: str) -> None:
+        self.newest: int | None = None
+        self._path, self._lock = path, RLock()
+        self.folder = Path(tempfile.mkdtemp(prefix="log-", dir=run_folder()))
+        (self.folder / _LOG).mkdir()
+        self._listed_from, self._checkpoints = 0, set[int]()
+
+    def at(self, version: int | None) -> DeltaTable:
+        """The table at a version, or at its newest known one. Raises TableNotFoundError without a table."""
+        with self._lock:
+            is_known = version is None or self._listed_from <= version <= (self.newest or 0)
+            if self.newest is None or not is_known:
+                self._look(version)
+            if self.newest is None:
+                raise TableNotFoundError(f"no Delta table in {self._path}")
+            wanted = self.newest if version is None else version
+            self._bring(wanted)
+            return DeltaTable(self.folder, version=wanted)
+
+    def commit(self, make: Callable[[], object], *, is_alone: bool) -> None:
+        """Let delta-rs commit to the mirror and put that; where another was first, it commits again upon it.
+
+        is_alone : raise CommitFailedError where another was first
+        """
+        with self._lock:
+            while not self._put(make):
+                if is_alone:
+                    raise CommitFailedError(f"{self._path}: another has committed since this process read it")
+                self.at(None)
+
+    def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
+        """Find or delete files that no version of the last hours needs: delta-rs goes by names and times."""
+        with self._lock:
+            self.at(None)
+            for each in objects.listed(self._path):
+                if not each.name.startswith(f"{_LOG}/"):
+                    file = self.folder / each.name
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.touch()
+                    os.utime(file, ns=(each.modified_us * 1000, each.modified_us * 1000))
+            found: list[str] = DeltaTable(self.folder).vacuum(hours, dry_run=True, full=True)
+        if not is_trial:
+            objects.remove(self._path, found)
+        return found
+
+    def remove(self) -> None:
+        """Remove the mirror; the log stays."""
+        rmtree(self.folder, ignore_errors=True)
+
+    def _look(self, version: int | None) -> None:
+        """List the log from its last checkpoint on; for a version before that, from its beginning."""
+        said = objects.content(self._path, _LAST)
+        last = 0 if said is None else int(json.loads(said)["version"])
+        self._listed_from = last if version is None or version >= last else 0
+        after = f"{_LOG}/{self._listed_from:020}"
+        found = [_NAME.fullmatch(each.name) for each in objects.listed(self._path, _LOG, after)]
+        self._checkpoints |= {int(each[1]) for each in found if each and each[1]}
+        if self.newest is None or (version or 0) > self.newest:  # else a late commit of another became known
+            self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
+
+    def _bring(self, version: int) -> None:
+        """Read what the mirror lacks of a version: the last checkpoint before it, and commits since."""
+        before = max((each for each in self._checkpoints if each <= version), default=None)
+        names = [] if before is None else [f"{_LOG}/{before:020}.{_CHECKPOINT}"]
+        first = 0 if before is None else min(before + 1, version)  # a commit needs that of the version before
+        names += map(_commit, range(first, version + 1))
+        names = [each for each in names if not (self.folder / each).exists()]
+        for name, content in zip(names, objects.contents(self._path, names), strict=True):
+            (self.folder / name).write_bytes(content)
+
+    def _put(self, make: Callable[[], object]) -> bool:
+        """Make a commit in the mirror and put it into the log; False if another was first."""
+        number = 0 if self.newest is None else self.newest + 1
+        made, is_ours = self.folder / _commit(number), False
+        try:
+            make()
+            if not made.exists():  # there was nothing to commit
+                return True
+            self.newest = None  # until the store has answered
+            is_ours = objects.create(self._path, _commit(number), made.read_bytes()) is not None
+        finally:
+            if not is_ours:
+                made.unlink(missing_ok=True)
+        if is_ours:
+            self.newest = number
+            if number and number % _PERIOD == 0:
+                self._put_checkpoint(number)
+        return is_ours
+
+    def _put_checkpoint(self, version: int) -> None:
+        DeltaTable(self.folder, version=version).create_checkpoint()
+        for name in (f"{_LOG}/{version:020}.{_CHECKPOINT}", _LAST):
+            objects.write(self._path, name, (self.folder / name).read_bytes())
+        (self.folder / _LAST).unlink()  # it would mislead who opens an earlier version
+        self._checkpoints.add(version)
+
+
+def _commit(version: int) -> str:
+    return f"{_LOG}/{version:020}.json"
