@@ -29,7 +29,8 @@ from schemas.mitigations import (
     SEQUENCES,
 )
 from schemas.vocabulary import JOB_CAUSES, MITIGATIONS, OP_CODES
-from tests.evaluation.mitigated_runs import Exchanged, OtherWeights, PlannedCollections
+from tests.evaluation.exchanged_microbatches import Exchanged
+from tests.evaluation.mitigated_runs import OtherWeights, PlannedCollections
 from tests.evaluation.mitigations import judge, main
 from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Floats

@@ -52,7 +52,10 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     mean_s = clean_s.mean(axis=1)
     for kind, of_kind in enumerate(np.split(unclear, k)):
         of_clean_s = total_s[kind, is_clean]
-        said_s = _by_others(clean_s, mean_s, unclean_s, unclear, of_clean_s)
+        # Long sequences lengthen one direction more: the other is asked where no place of this one tells.
+        asked = unclear | ~of_kind.all(axis=0)
+        asked[kind * p * c : (kind + 1) * p * c] = of_kind
+        said_s = _by_others(clean_s, mean_s, unclean_s, asked, of_clean_s)
         is_said = of_kind.any(axis=0) & (said_s <= quantile_of_all(of_clean_s, WITHIN))
         total_s[kind, unclean[is_said]] = said_s[is_said]
     return total_s.reshape(k, m, s, d)
