@@ -36,7 +36,7 @@ LEAST_BESIDE_SLOW: Final = 4
 ORDERS: Final = 8
 """Orders of microbatches that the error of their weights leaves open, over which a step time is averaged."""
 
-MOST_CHANCE: Final = 0.003
+MOST_CHANCE: Final = 0.0028
 """If step times by such orders scatter by more than this share, that of the true one may be 1 % away."""
 
 
