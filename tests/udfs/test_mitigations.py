@@ -337,12 +337,13 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
-        OVER_DP_RANKS: f"each has too few microbatches, or {even}",
+        OVER_DP_RANKS: "each has too few microbatches, or the step time hangs on which are heavier, "
+        f"or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "there is one worker, or none is known to pause rather than be slow or have heavy data",
+        COLLECTIONS: "there is one worker, or none is known to pause, not be slow or have heavy data, or too seldom",
         HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: "no worker is slow",
-        LIGHTER_REPLICA: "no worker is slow",
+        LIGHTER_REPLICA: "no worker is slow, or another replica is as slow",
         OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
         CHECKPOINTS: "its events show no interval, fewer than 2 failures, or a loop of crashes",
     }
