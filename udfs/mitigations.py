@@ -119,7 +119,7 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
         if layout.dp_size == 1
         else f"each has too few microbatches, or the step time hangs on which are heavier, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "there is one worker, or none is known to pause, not be slow or have heavy data, or too seldom",
+        COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy data",
         HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS

@@ -340,7 +340,7 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
         OVER_DP_RANKS: "each has too few microbatches, or the step time hangs on which are heavier, "
         f"or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "there is one worker, or none is known to pause, not be slow or have heavy data, or too seldom",
+        COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy data",
         HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow, or another replica is as slow",
