@@ -130,7 +130,6 @@ def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
         (SEQUENCES, 3400003, 6_000),  # one stage: even steps show how fast GPUs are
         (SEQUENCES, 3400077, 6_000),  # pauses strike a quarter of the microbatches, in one of eight places
         (OVER_DP_RANKS, 1600019, 15_000),  # most steps are even: no weights of theirs hide noise
-        (OVER_DP_RANKS, 3400118, 6_000),  # of two that are nearly as heavy, either may be the heavier
         (HOST_EXCHANGED, 3400057, 6_000),  # one microbatch a step: of a slow worker pauses too
     ],
 )
@@ -140,6 +139,13 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
     assert row["answered"]
     assert abs(row["error"]) < 0.7
     assert row["true"] > 0.4
+
+
+def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
+    """Of five steps with four microbatches each; the step time of the true order differs by 1 %."""
+    row = judge(3400045, OVER_DP_RANKS, 6_000)
+    assert row is not None
+    assert not row["answered"]
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
