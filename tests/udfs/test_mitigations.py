@@ -149,17 +149,15 @@ def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
-    """One microbatch a step in two stages: a slow worker's is as long as a heavy one, or one with a pause."""
-    alone, slow = replace(SHAPE, pp_size=2, microbatches=1), WeakGpu(dp_rank=1, pp_rank=1, factor=1.2)
+    """One microbatch a step: a slow worker's is as long as a heavy one."""
+    alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.5)
     of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
     assert SEQUENCES in {each.mitigation for each in of_data.answers}
     assert OVER_DP_RANKS in of_data.without
     assert {OVER_DP_RANKS, SEQUENCES, HOST_EXCHANGED} <= set(beside.without)
-    told = found(SEQUENCES_OF_ALL, replace(slow, factor=1.5), shape=replace(SHAPE, microbatches=1)).without
-    assert {SEQUENCES, HOST_EXCHANGED}.isdisjoint(told)
     few = replace(SHAPE, microbatches=3)
     assert OVER_DP_RANKS not in found(SEQUENCES_OF_ALL, shape=few).without
-    assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, slow, shape=few).without
+    assert OVER_DP_RANKS in found(SEQUENCES_OF_ALL, replace(slow, factor=1.2), shape=few).without
 
 
 @pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])

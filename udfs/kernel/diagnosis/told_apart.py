@@ -46,7 +46,7 @@ def are_told_apart(factors: Factors) -> bool:
     is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
     stages, dp_ranks = is_slow.shape
     is_hidden = 2 * is_slow.sum(axis=0).max() > stages or (dp_ranks > 1 and is_slow.all(axis=1).any())
-    return (stages > 2 or min(stages, factors.noise.shape[3]) > 1) and not is_hidden
+    return min(stages, factors.noise.shape[3]) > 1 and not is_hidden
 
 
 def has_slow(factors: Factors) -> bool:
