@@ -142,7 +142,7 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
 
 
 def test_a_microbatch_that_is_long_in_all_stages_and_both_directions_is_heavy() -> None:
-    """One a step, in four steps of ten: as pauses of all eight stages, half of what even data save was lost."""
+    """One a step, in four steps of ten: as pauses of all stages, half of what even data save was lost."""
     row = judge(3800013, SEQUENCES, 6_000)
     assert row is not None
     assert row["saved"] > 12.0
