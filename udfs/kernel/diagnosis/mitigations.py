@@ -13,6 +13,7 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES
 from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.told_apart import are_told_apart, has_slow
 from udfs.kernel.diagnosis.works import (
@@ -141,11 +142,14 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least or not weighed.size:
         return None
     part, slowness = in_steps(factors, weighed), slowness_in_weights(factors)
-    times_s = []
-    for source in _orders(part, factors.data.weight[:, :, weighed]):
-        moved_s = factors.work_s * factors.noise
-        moved_s[:, :, :, :, weighed] = _moved(part, source, slowness)
-        times_s += replays.of_works_s([moved_s])
+    together = max(1, STACKED_VALUES // factors.noise.size)
+    sources = list(_orders(part, factors.data.weight[:, :, weighed]))
+    times_s: list[float] = []
+    for first in range(0, ORDERS, together):
+        works_s = [factors.work_s * factors.noise for _ in sources[first : first + together]]
+        for work_s, source in zip(works_s, sources[first:], strict=False):
+            work_s[:, :, :, :, weighed] = _moved(part, source, slowness)
+        times_s += replays.of_works_s(works_s)
     is_known = np.std(times_s, ddof=1) <= MOST_CHANCE * replays.mean_s()
     return float(np.mean(times_s)) if is_known else None
 
