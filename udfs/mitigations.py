@@ -108,21 +108,23 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"
     even = (
-        "with one stage, heavy data look like a slower GPU"
+        "with one stage, heavy data look like a slower GPU, if no steps are even"
         if layout.pp_size == 1
         else "no microbatch is known to be heavier by its data, not by a slow worker, pauses or chance"
     )
     one = "there is one dp rank"
     return {
         LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
-        OVER_DP_RANKS: one if layout.dp_size == 1 else f"each has too few microbatches, or {even}",
+        OVER_DP_RANKS: one
+        if layout.dp_size == 1
+        else f"each has too few microbatches, or the step time hangs on which are heavier, or {even}",
         SEQUENCES: even,
-        COLLECTIONS: "there is one worker, or none is known to pause rather than be slow or have heavy data",
+        COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy data",
         HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
-        LIGHTER_REPLICA: one if layout.dp_size == 1 else none_slow,
+        LIGHTER_REPLICA: one if layout.dp_size == 1 else f"{none_slow}, or another replica is as slow",
         OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
         CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, "
         "or a loop of crashes",

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.conditions import Cell, Conditions
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.work import PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.nuisances import ExpertImbalance, UnlikeGpus
+from jobs.synthetic.mechanisms.work import UnevenLayers
 from jobs.synthetic.mechanisms.workers import OneWorker, SickHost, UnsynchronisedGc
 from jobs.synthetic.program import build_program
 from jobs.synthetic.simulation import JobPlan, Simulation
@@ -34,38 +35,12 @@ from schemas.mitigations import (
     SEQUENCES,
 )
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from tests.evaluation.exchanged_microbatches import Exchanged
 from tests.evaluation.exposed import timeline_in_no_time
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 
 RUNS: Final = 4_000
 """Number of runs over which chance in a truth is averaged."""
-
-
-@dataclass(frozen=True)
-class Exchanged(PackedSequences):
-    """The same sequences; within each step dp ranks exchange whole microbatches by their true work."""
-
-    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Give the heaviest microbatch to the rank with the least work that has room."""
-        super().change(conditions, rng)
-        workload = conditions.workload
-        work = (1 + workload.backward_ratio) * conditions.linear
-        work = work + (1 + workload.attention_backward_ratio) * conditions.quadratic
-        microbatches, steps, ranks = work.shape
-        for step in range(steps):
-            given: list[list[int]] = [[] for _ in range(ranks)]
-            load = np.zeros(ranks)
-            weight = work[:, step].ravel()
-            for place in np.argsort(-weight, kind="stable").tolist():
-                rank = min((r for r in range(ranks) if len(given[r]) < microbatches), key=lambda r: load[r])
-                given[rank].append(place)
-                load[rank] += weight[place]
-            order = np.array(given).T
-            for values in (conditions.linear, conditions.quadratic):
-                values[:, step] = values[:, step].ravel()[order]
-
-
-Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same sequences
 
 
 @dataclass(frozen=True)
@@ -93,6 +68,27 @@ class PlannedCollections(UnsynchronisedGc):
 
 
 PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name: the same collections
+
+
+@dataclass(frozen=True)
+class ExchangedGpus(UnlikeGpus):
+    """The same healthy workers; new ones are as fast as the usual one.
+
+    exchanged : places of the new ones
+    """
+
+    exchanged: Sequence[Cell] = ()
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Scale the computes of the workers that stay."""
+        before = conditions.factor.copy()
+        super().change(conditions, rng)
+        for dp_rank, pp_rank in self.exchanged:
+            rows = conditions.place.pp_rank == pp_rank
+            conditions.factor[rows, :, dp_rank] = before[rows, :, dp_rank]
+
+
+ExchangedGpus.__name__ = UnlikeGpus.__name__  # draws go by the name: the same workers
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,8 @@ def _with_layers(run: Run) -> tuple[Mechanism, ...]:
 
 
 def _exchanged(run: Run) -> tuple[Mechanism, ...]:
-    return (Exchanged(**vars(run.trouble)),)
+    experts = next((each for each in run.others if isinstance(each, ExpertImbalance)), None)
+    return (Exchanged(**vars(run.trouble), experts=experts, seed=run.plan.seed),)
 
 
 def _packed(run: Run) -> tuple[Mechanism, ...]:
@@ -180,7 +177,12 @@ def _host_exchanged(run: Run) -> float:
     if isinstance(trouble, OneWorker):
         rank = run.plan.shape.rank(trouble.dp_rank, trouble.pp_rank)
         own = [run.plan.identity.host_of(rank)]
-    return step_s(run.with_instead() if host in own else run.plan)
+    new = Simulation(run.plan).place.cells_on(host)
+    others = [
+        ExchangedGpus(each.spread, new) if isinstance(each, UnlikeGpus) else each for each in run.others
+    ]
+    left = [] if host in own else [run.trouble]
+    return step_s(run._replace(others=others).with_instead(*left))
 
 
 def _replica_removed(run: Run) -> float:

@@ -8,8 +8,10 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.replays import Replays
+from udfs.kernel.diagnosis.told_apart import has_slow
 
 LEAST_COLLECTION: Final = 0.5
 """Collections take at least this part of the usual one."""
@@ -21,8 +23,19 @@ LEAST_OFTEN: Final = 2.0
 ROUNDS_OF_POISSON: Final = 20
 """Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most 0.41 of the error."""
 
+MOST_OF_STEP: Final = 0.5
+"""A worker of which a larger share of a step's computes is long is slow in that step."""
+
 MOST_PAUSED: Final = 0.2
 """If a larger share of a direction's computes pauses, their usual length is not known."""
+
+
+LEAST_PAUSES: Final = 4
+MOST_OF_FEW: Final = 0.01
+"""Fewer pauses may be single long ops: what they cost is known only up to this share of the step."""
+
+_OF_COMPUTES: Final = 6
+"""Axes of the pauses of computes; those of other ops have fewer."""
 
 
 class Collections(NamedTuple):
@@ -45,17 +58,18 @@ def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together at a step's end, as often as each that pauses did alone.
 
     returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
-              whose pause looks like a slow worker or a heavy microbatch, or where too many computes pause to
-              know what is usual.
+              whose pause looks like a slow worker or a heavy microbatch unless other stages tell, where too
+              many computes pause to know what is usual, or where few long ops that may be chance cost much.
     """
     found, parts = replays.found, _pauses(replays.found)
     workers = found.job.hosts.size
     computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
     least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
-    are_long = [part >= least_s for part in parts]
+    are_long = [_collected(part, least_s) for part in parts]
     steps, pauses = _by_worker(are_long)
     most = MOST_PAUSED * steps * max(computes, 1)
-    if not pauses.any() or workers == 1 or computes == 1 or pauses.mean() > most:
+    is_told = computes > 1 or _do_stages_tell(found.factors)
+    if not pauses.any() or workers == 1 or not is_told or pauses.mean() > most:
         return None
     often = usual_number(pauses)
     every_steps = max(1, round(steps / often))
@@ -64,8 +78,15 @@ def planned_collections(replays: Replays) -> Collections | None:
     longest_s = float(lengths_s @ np.diff(share ** (pauses.sum() / often)))
     without_s = Replays(_uncollected(found, least_s), replays.work).mean_s()
     saved_s = replays.mean_s() - without_s
+    if pauses.sum() < LEAST_PAUSES and saved_s > MOST_OF_FEW * replays.mean_s():
+        return None
     pays_from = longest_s / saved_s if saved_s > 0.0 else np.inf
     return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
+
+
+def _do_stages_tell(factors: Factors | None) -> bool:
+    """Whether other stages show that a worker's only compute of a step pauses, and is not heavy or slow."""
+    return factors is not None and len(factors.noise) > 2 and not has_slow(factors)
 
 
 def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
@@ -116,11 +137,20 @@ def _pauses(found: Found) -> list[Tensor]:
     return own if of_computes is None else [*own, of_computes]
 
 
+def _collected(pause_s: Tensor, least_s: float) -> Mask:
+    """Mark pauses that may be collections: long ones, in steps in which not most of the worker's are."""
+    is_long: Mask = pause_s >= least_s
+    if pause_s.ndim == _OF_COMPUTES and pause_s[0, 0, :, :, 0, 0].size > 1:
+        is_long &= is_long.mean(axis=(2, 3), keepdims=True) <= MOST_OF_STEP
+    return is_long
+
+
 def _uncollected(found: Found, least_s: float) -> Found:
-    """What was found, without pauses of this length or longer: others stay, whatever they are."""
+    """What was found, without pauses that may be collections: others stay, whatever they are."""
     factors = found.factors
     if factors is not None and factors.pause_s is not None:
-        factors = factors._replace(pause_s=np.where(factors.pause_s < least_s, factors.pause_s, 0.0))
+        left_s = np.where(_collected(factors.pause_s, least_s), 0.0, factors.pause_s)
+        factors = factors._replace(pause_s=left_s)
     own_times = [
         own._replace(pause_s=np.where(own.pause_s < least_s, own.pause_s, 0.0)) for own in found.own_times
     ]

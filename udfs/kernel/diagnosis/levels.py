@@ -303,10 +303,16 @@ def slow_series(
         is_slow = course.is_slow | (series > least)
         if is_single and np.count_nonzero(is_slow) < min(LEAST_HITS, is_slow.size):
             continue
-        if is_single and course.kind == COMES_AND_GOES:
+        if is_single:
             beside = own[p, :, order, d].min(axis=1)
-            if np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0:
+            is_apart = np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0
+            if is_apart and course.kind == COMES_AND_GOES:
                 continue
+            # Of a worker that is slow both ways, what is far longer in one of them is a long op.
+            is_long = is_slow & (beside < series / 2.0)
+            if np.count_nonzero(is_slow & ~is_long) >= LEAST_HITS:
+                series = np.where(is_long, beside, series)
+                is_slow &= ~is_long | (beside > least)
         slow = series[is_slow]
         level = float(np.sort(slow)[slow.size // 2])
         # A steady level leaves the steps their noise; one that changes is taken as it is.

@@ -12,8 +12,6 @@ from udfs.kernel.diagnosis.fixes import Causes
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Layers,
-    are_told_apart,
-    hide_pauses,
     layers_between_stages,
     microbatches_over_dp_ranks,
 )
@@ -26,6 +24,8 @@ from udfs.kernel.diagnosis.other_workers import (
     replica_removed,
 )
 from udfs.kernel.diagnosis.replays import Replays
+from udfs.kernel.diagnosis.told_apart import are_told_apart, hide_pauses
+from udfs.kernel.diagnosis.works import are_workers_known
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
 _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
@@ -86,14 +86,14 @@ def mitigate(
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
     """Whether microbatches are heavier by their data, and not by a slow worker or chance.
 
-    With one stage, data that differ hide how much GPUs do, which an even step waits for.
+    With one stage, data that differ in all steps hide how much GPUs do, which an even step waits for.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or hide_pauses(factors):
         return False
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False
-    return len(factors.noise) > 1 and replays.mean_s(BALANCED) < replays.mean_s()
+    return are_workers_known(factors) and replays.mean_s(BALANCED) < replays.mean_s()
 
 
 def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:

@@ -13,20 +13,32 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES
 from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.works import error_of_weights, lasting_of_slow, slowness_in_weights
+from udfs.kernel.diagnosis.told_apart import are_told_apart, has_slow
+from udfs.kernel.diagnosis.works import (
+    error_of_weights,
+    in_steps,
+    lasting_of_slow,
+    left_beside,
+    slowness_in_weights,
+    weighed_steps,
+)
 from udfs.kernel.selection import medians_along
 
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
 """Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
 
-MOST_STRUCK: Final = 0.2
-"""If a pause strikes a larger share of uneven microbatches, in some stage, their work is not known."""
-
 LEAST_BESIDE_SLOW: Final = 4
 """With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
 """
+
+ORDERS: Final = 8
+"""Orders of microbatches that the error of their weights leaves open, over which a step time is averaged."""
+
+MOST_CHANCE: Final = 0.0028
+"""If step times by such orders scatter by more than this share, that of the true one may be 1 % away."""
 
 
 class Layers(NamedTuple):
@@ -117,56 +129,57 @@ def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
 def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     """Mean step time if whole microbatches were redistributed over dp ranks within each step. [s]
 
-    The heaviest goes to the rank with the least work that has room; each keeps as many as it had.
+    The heaviest goes to the rank with the least work that has room; each keeps as many as it had. Which is
+    heavier is known but for the error of weights: the mean over some orders that this leaves open.
 
     returns : None where microbatches are even or not separable from slow workers, where there is one rank, or
-              where each has too few microbatches.
+              where each has too few microbatches, or where the step time hangs on which order is true.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or not are_told_apart(factors):
         return None
-    least = LEAST_BESIDE_SLOW if _has_slow(factors) else 2
-    if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least:
+    least, weighed = LEAST_BESIDE_SLOW if has_slow(factors) else 2, weighed_steps(factors.data.weight)
+    if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least or not weighed.size:
         return None
+    part, slowness = in_steps(factors, weighed), slowness_in_weights(factors)
+    together = max(1, STACKED_VALUES // factors.noise.size)
+    sources = list(_orders(part, factors.data.weight[:, :, weighed]))
+    times_s: list[float] = []
+    for first in range(0, ORDERS, together):
+        works_s = [factors.work_s * factors.noise for _ in sources[first : first + together]]
+        for work_s, source in zip(works_s, sources[first:], strict=False):
+            work_s[:, :, :, :, weighed] = _moved(part, source, slowness)
+        times_s += replays.of_works_s(works_s)
+    is_known = np.std(times_s, ddof=1) <= MOST_CHANCE * replays.mean_s()
+    return float(np.mean(times_s)) if is_known else None
+
+
+def _orders(factors: Factors, weight: Floats) -> Iterator[Ints]:
+    """Yield where microbatches would come from by weights that the measured ones may stand for.
+
+    weight : shape (direction, microbatch, step, dp_rank).
+    """
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
-    source = assigned(np.einsum("k,kmsd->smd", total_s, factors.data.weight))
+    error = np.log(error_of_weights(factors.noise / lasting_of_slow(factors))[0, :, 0])
+    known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
+    for number in range(ORDERS):
+        # The errors of others are as good as any; of none is the own one known.
+        others = np.roll(unknown.reshape(-1), number * unknown.size // ORDERS + 1).reshape(unknown.shape)
+        yield assigned(known * np.exp(others))
+
+
+def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
+    """Work of steps with uneven microbatches if these come from elsewhere; workers and noise stay. [s]
+
+    slowness : what slowness_in_weights says.
+    """
+    own_s = factors.work_s / slowness
     steps, microbatches, ranks = source.shape
-    # A worker stays a little faster or slower than others; what else a microbatch takes goes with it, as the
-    # error of its measured weight, which was spread evenly and stays in truth.
-    slowness = slowness_in_weights(factors)
-    error = error_of_weights(factors.noise / lasting_of_slow(factors), factors.data.weight)
-    left = factors.noise * error
-    worker = left.mean(axis=(3, 4), keepdims=True)
-    own_s = factors.work_s * left / (worker * slowness)
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    return replays.of_works_s([moved_s * worker * slowness])[0]
-
-
-def hide_pauses(factors: Factors) -> bool:
-    """Whether data are uneven, and pauses strike too many microbatches to know how heavy these are."""
-    if not factors.data.is_real or factors.pause_s is None:
-        return False
-    struck = np.mean((factors.pause_s > 0.0).any(axis=(0, 1, 2)))
-    return bool(struck > MOST_STRUCK)
-
-
-def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist.
-
-    Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
-    """
-    if not factors.data.is_real or not _has_slow(factors):
-        return True
-    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
-    stages, dp_ranks = is_slow.shape
-    is_hidden = 2 * is_slow.sum(axis=0).max() > stages or (dp_ranks > 1 and is_slow.all(axis=1).any())
-    return min(stages, factors.noise.shape[3]) > 1 and not is_hidden
-
-
-def _has_slow(factors: Factors) -> bool:
-    return bool((factors.worker != 1.0).any())
+    with_rest_s: Tensor = moved_s * slowness * left_beside(factors, own_s, moved_s)
+    return with_rest_s
 
 
 def assigned(weight: Floats) -> Ints:

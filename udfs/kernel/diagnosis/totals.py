@@ -25,6 +25,9 @@ these by 1.1 %."""
 MOST_APART: Final = 1.5
 """If places disagree more than this about a microbatch, they do not show how places vary with the data."""
 
+ENOUGH_PLACES: Final = 2
+"""A single place may be long without doubt being cast on it."""
+
 TINY_S: Final = 1e-9
 
 
@@ -52,7 +55,10 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     mean_s = clean_s.mean(axis=1)
     for kind, of_kind in enumerate(np.split(unclear, k)):
         of_clean_s = total_s[kind, is_clean]
-        said_s = _by_others(clean_s, mean_s, unclean_s, unclear, of_clean_s)
+        # Long sequences lengthen one direction more: the other is asked where this one has too few places.
+        asked = unclear | (np.count_nonzero(~of_kind, axis=0) >= ENOUGH_PLACES)
+        asked[kind * p * c : (kind + 1) * p * c] = of_kind
+        said_s = _by_others(clean_s, mean_s, unclean_s, asked, of_clean_s)
         is_said = of_kind.any(axis=0) & (said_s <= quantile_of_all(of_clean_s, WITHIN))
         total_s[kind, unclean[is_said]] = said_s[is_said]
     return total_s.reshape(k, m, s, d)

@@ -3,11 +3,12 @@
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
@@ -15,6 +16,9 @@ from udfs.kernel.selection import median_of_all
 
 MOST_SIGMAS: Final = 4.0
 """Larger measurement errors are misfits of the work, not noise."""
+
+MOST_UNKNOWN: Final = 0.004
+"""Largest standard error of a worker's speed, as a factor, at which what even data save is known."""
 
 
 class Works(NamedTuple):
@@ -29,39 +33,79 @@ class Works(NamedTuple):
 def works(factors: Factors) -> Works:
     """Work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
 
-    A fix keeps the sum of each stage, direction and chunk, or of each direction.
+    A fix keeps the sum of each stage, direction and chunk, or of each direction. Steps whose microbatches are
+    even stay as they are where data are balanced.
     """
-    work_s, noise = factors.work_s, factors.noise
-    as_is_s = work_s * noise
+    as_is_s = factors.work_s * factors.noise
     by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
     of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
     over_stages_s = as_is_s
     if by_kind_s.shape[0] * by_kind_s.shape[2] > 1:
-        even_s = work_s.mean(axis=(0, 2), keepdims=True) * noise
+        even_s = factors.work_s.mean(axis=(0, 2), keepdims=True) * factors.noise
         over_stages_s = _with_mean(even_s, (0, 2, 3, 4, 5), of_all_s)
-    if not factors.data.is_real:
+    weighed = weighed_steps(factors.data.weight)
+    if not weighed.size:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
-    slowness = slowness_in_weights(factors)
-    own_s = work_s / slowness
+    balanced_s, both_s = _balanced(in_steps(factors, weighed), slowness_in_weights(factors))
+    if weighed.size == as_is_s.shape[4]:
+        return Works(as_is_s, balanced_s, over_stages_s, both_s)
+    of_data_s, of_both_s = as_is_s.copy(), over_stages_s.copy()
+    of_data_s[:, :, :, :, weighed], of_both_s[:, :, :, :, weighed] = balanced_s, both_s
+    return Works(as_is_s, of_data_s, over_stages_s, of_both_s)
+
+
+def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
+    """Work of steps with uneven microbatches, balanced over these, and over stages and chunks too. [s]
+
+    slowness : what slowness_in_weights says.
+    """
+    by_kind_s = (factors.work_s * factors.noise).mean(axis=(3, 4, 5), keepdims=True)
+    own_s = factors.work_s / slowness
     balanced_s = own_s.mean(axis=(3, 5), keepdims=True)
-    # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
-    left = as_is_s / slowness - own_s
-    left /= np.maximum(np.maximum(own_s, balanced_s), TINY_S)
-    left += 1.0
-    left *= slowness * error_of_weights(left / lasting_of_slow(factors), factors.data.weight)
+    left = left_beside(factors, own_s, balanced_s)
+    left *= slowness * error_of_weights(left / lasting_of_slow(factors))
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
-    return Works(
-        as_is_s,
+    return (
         _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
-        over_stages_s,
-        _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
+        _with_mean(both_s * left, (0, 2, 3, 4, 5), by_kind_s.mean(axis=(0, 2), keepdims=True)),
+    )
+
+
+def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
+    """Return what is left of each compute beside work that it is given, a factor.
+
+    What is left of a light microbatch is small beside the work that it gets, however large beside its own.
+
+    own_s   : work that it has now, without the slowness that weights have taken. [s]
+    given_s : work instead of it; broadcastable. [s]
+    """
+    left = own_s * (factors.noise - 1.0)
+    left /= np.maximum(np.maximum(own_s, given_s), TINY_S)
+    left += 1.0
+    return left
+
+
+def weighed_steps(weight: Floats) -> Ints:
+    """Steps whose microbatches differ. weight : shape (direction, microbatch, step, dp_rank)."""
+    return np.flatnonzero((weight != weight[:, :1, :, :1]).any(axis=(0, 1, 3)))
+
+
+def in_steps(factors: Factors, steps: Ints) -> Factors:
+    """Factors of some steps alone, where microbatches have weights; not of pauses and types."""
+    if steps.size == factors.noise.shape[4]:
+        return factors
+    return factors._replace(
+        work_s=factors.work_s[:, :, :, :, steps],
+        worker=factors.worker[:, :, :, :, steps],
+        noise=factors.noise[:, :, :, :, steps],
+        log_noise=factors.log_noise[:, :, :, :, steps],
     )
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
     """What dp ranks with a slow worker have left for good, 1 elsewhere; shape (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
-    found: Floats = np.exp(np.where(has_slow, _lasting(factors), 0.0))
+    found: Floats = np.where(has_slow, _lasting(factors), 1.0)
     return found
 
 
@@ -69,21 +113,41 @@ def slowness_in_weights(factors: Factors) -> Floats:
     """Part of the weights of microbatches that is the slowness of workers, shape (1, k, 1, 1, 1, d).
 
     A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
-    its dp rank look heavy: most other stages of that dp rank seem quicker by as much.
+    its dp rank look heavy: most other stages of that dp rank seem quicker by as much. With one stage, steps
+    whose microbatches are even show how fast workers are.
     """
-    is_slow, lasting = (factors.worker != 1.0).any(axis=(1, 2, 3, 4)), _lasting(factors)
-    # A dp rank of one stage, or that is slow in all, has no other that tells.
-    lasting = np.where(is_slow.all(axis=0) | (len(lasting) == 1), 0.0, lasting)
+    weighed = weighed_steps(factors.data.weight)
+    if len(factors.noise) == 1:
+        even = np.setdiff1d(np.arange(factors.noise.shape[4]), weighed)
+        if not even.size:
+            return np.ones((1, factors.noise.shape[1], 1, 1, 1, factors.noise.shape[5]))
+        lasting = _lasting(in_steps(factors, even))
+        return np.asarray(lasting / lasting.mean(axis=5, keepdims=True))
+    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
+    # A dp rank that is slow in all stages has no other that tells.
+    lasting = np.where(is_slow.all(axis=0), 1.0, _lasting(in_steps(factors, weighed)))
     says_so = ~is_slow | is_slow.all(axis=0)
     peers = np.where(says_so[:, None, None, None, None], lasting, np.nan)
-    found: Floats = np.exp(-np.nanmedian(peers, axis=0, keepdims=True))
-    return found
+    return np.asarray(1.0 / np.nanmedian(peers, axis=0, keepdims=True))
+
+
+def are_workers_known(factors: Factors) -> bool:
+    """Whether other stages, or enough steps of even microbatches, show how fast workers are."""
+    stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
+    even = steps - weighed_steps(factors.data.weight).size
+    computes = kinds * chunks * microbatches * even
+    return stages > 1 or factors.scatter <= MOST_UNKNOWN * math.sqrt(computes)
 
 
 def _lasting(factors: Factors) -> Floats:
-    """Mean log of what each worker has left, shape (p, k, 1, 1, 1, d)."""
-    found: Floats = factors.log_noise.mean(axis=(2, 3, 4), keepdims=True)
-    return found
+    """What each worker takes beside its work in all, a factor; shape (p, k, 1, 1, 1, d).
+
+    By time: of microbatches that hardly take any, what is left is a multiple and says nothing.
+    """
+    axes = (2, 3, 4)
+    work_s = factors.work_s.sum(axis=axes, keepdims=True)
+    of_all_s: Floats = (factors.work_s * factors.noise).sum(axis=axes, keepdims=True)
+    return np.asarray(of_all_s / np.maximum(work_s, TINY_S))
 
 
 def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
@@ -93,14 +157,13 @@ def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor
     return scaled_s
 
 
-def error_of_weights(left: Tensor, weight: Floats) -> Floats:
+def error_of_weights(left: Tensor) -> Floats:
     """Factors that scatter like the error of microbatch weights, from the difference of two halves.
 
     The weights took with them their share of the noise, which a fix of the data does not take away: steps end
-    with the slowest. Equal weights of a step took none.
+    with the slowest.
 
     left    : what is left beside work; Tensor.
-    weight  : of the microbatches, shape (direction, microbatch, step, dp_rank).
     returns : shape (1, direction, 1, microbatch, step, dp_rank).
     """
     p, k, c, m, s, d = left.shape
@@ -112,5 +175,4 @@ def error_of_weights(left: Tensor, weight: Floats) -> Floats:
         error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
     error = error - error.mean(axis=(1, 3), keepdims=True)
     most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(np.abs(error).reshape(-1))
-    is_weighed = (weight != weight[:, :1, :, :1]).any(axis=(1, 3), keepdims=True)
-    return np.asarray(np.exp(np.clip(error, -most, most) * is_weighed)[None, :, None])
+    return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])

@@ -1,0 +1,72 @@
+"""Microbatches exchanged between dp ranks by their true work, in a generated job."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.mechanisms.nuisances import ExpertImbalance
+from jobs.synthetic.mechanisms.work import PackedSequences
+from jobs.synthetic.simulation import child_rng
+
+
+@dataclass(frozen=True)
+class Exchanged(PackedSequences):
+    """The same sequences; within each step dp ranks exchange whole microbatches by their true work.
+
+    experts : how the router loads experts with their tokens, which move with them; None: evenly
+    seed    : of the job
+    """
+
+    experts: ExpertImbalance | None = None
+    seed: int = 0
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Give the heaviest microbatch to the rank with the least work that has room."""
+        super().change(conditions, rng)
+        workload = conditions.workload
+        work = (1 + workload.backward_ratio) * conditions.linear
+        work = work + (1 + workload.attention_backward_ratio) * conditions.quadratic
+        order = _order(work)
+        for values in (conditions.linear, conditions.quadratic):
+            values[:] = _moved(values, order)
+        if self.experts is not None:
+            self._move_experts(self.experts, conditions, order)
+
+    def _move_experts(
+        self, experts: ExpertImbalance, conditions: Conditions, order: NDArray[np.int64]
+    ) -> None:
+        """Undo the load of the experts where microbatches were, and put it where they are."""
+        place, alone = conditions.place, Conditions(conditions.place, conditions.workload)
+        experts.change(alone, child_rng(self.seed, f"{type(experts).__name__} 0"))
+        for chunk in np.unique(place.chunk[place.computes]):
+            rows = place.computes[place.chunk[place.computes] == chunk]
+            load = np.empty(conditions.linear.shape)
+            load[place.microbatch[rows]] = alone.factor[rows]
+            conditions.factor[rows] *= (_moved(load, order) / load)[place.microbatch[rows]]
+
+
+Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same sequences
+
+
+def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return where the microbatches of each step come from, shape (step, microbatch, dp_rank)."""
+    microbatches, steps, ranks = work.shape
+    orders = []
+    for step in range(steps):
+        given: list[list[int]] = [[] for _ in range(ranks)]
+        load = np.zeros(ranks)
+        weight = work[:, step].ravel()
+        for place in np.argsort(-weight, kind="stable").tolist():
+            rank = min((r for r in range(ranks) if len(given[r]) < microbatches), key=lambda r: load[r])
+            given[rank].append(place)
+            load[rank] += weight[place]
+        orders.append(np.array(given).T)
+    return np.array(orders)
+
+
+def _moved(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Values of microbatches in another order; shape (microbatch, step, dp_rank)."""
+    moved = [values[:, step].ravel()[of_step] for step, of_step in enumerate(order)]
+    return np.stack(moved, axis=1)
