@@ -78,7 +78,13 @@ def opened(settings: Settings) -> Database:
     """Open the warehouse in the settings. Raises QuestionError if DuckDB finds no tables there."""
     paths = settings.paths
     database = Database(paths.warehouse, paths.ingested)
-    database.check_exists()
+    try:
+        database.check_exists()
+    except AnswerError as error:
+        said = with_reason(str(error))
+        if is_url(paths.warehouse) and _NO_BUCKET.search(said):
+            raise SettingsError(f"the warehouse {paths.warehouse}: its store has no such bucket: {said}") from error
+        raise AnswerError(said) from error
     return database
 
 

@@ -137,8 +137,8 @@ def recorded_run(
             ended = _ended(facts, seconds, refusal.counts if refusal else {}, status)
             _complete(warehouse, ended | {"refusals": refused_by(error)})
             note.remove()
-        except Exception:  # the caller must get the error of the run itself
-            logger.exception("the end of this run is not yet in pipeline_runs; the next run writes it there")
+        except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
+            logger.warning("the end of this run is not in pipeline_runs: %s; %s", one_line(unwritten), note.later)
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
     note.remove()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from jobs.runtime.errors import PlainError
-from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual
+from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual, with_reason
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where a file of a store is opened, which an install need not reach."""
@@ -103,9 +103,17 @@ def delivering(url: str) -> Iterator[None]:
     except OSError as error:
         said = " ".join(_COLOUR.sub("", str(error)).split())
         raise StoreError(
-            f"{url} could not be read from its store: {said}; run the command again, with address and "
+            f"{url} could not be read from its store: {with_reason(said)}; run the command again, with address and "
             "credentials in the environment"
         ) from None
+
+
+_OF_STORE: Final = re.compile(r"Generic \w+ error|AWS Error|Error performing [A-Z]+ ")
+
+
+def is_of_store(error: BaseException, said: str) -> bool:
+    """Whether a store's client raised an error; the system numbers its own. said : the error's text"""
+    return (type(error) is OSError and error.errno is None) or bool(_OF_STORE.search(said))
 
 
 class _Delivered(RawIOBase):
