@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import click
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from jobs.entry_points import inputs
@@ -12,8 +13,8 @@ from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
 from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
 from jobs.runtime.errors import PlainError
-from jobs.runtime.filesystems import StoreError, is_of_store
-from jobs.runtime.places import is_url, with_reason
+from jobs.runtime.filesystems import StoreError, is_of_store, said_by
+from jobs.runtime.places import check_bucket, is_url, with_reason
 from jobs.runtime.progress import working
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
@@ -74,7 +75,10 @@ def entry_point(
                     return
                 if nothing_to_do and root is not None:
                     logger.warning(nothing_to_do)
-                    with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
+                    with (
+                        writing_alone(root, name, wait=not args.no_wait) as alone,
+                        _recorded(alone, name, args),
+                    ):
                         return
                 _run(name, body, settings, args, root)
 
@@ -93,12 +97,13 @@ def _by_its_store(root: str) -> Iterator[None]:
     except PlainError:
         raise
     except Exception as error:
-        said = with_reason(one_line(error))
+        said = one_line(error) if isinstance(error, Py4JJavaError) else said_by(error)
         if not is_url(root) or not is_of_store(error, said):
             raise
+        check_bucket(root, said)
         raise StoreError(
-            f"the store of {root} did not do what was asked: {said}; readers see the tables as they were last "
-            "published: run the command again"
+            f"the store of {root} did not do what was asked: {with_reason(said)}; readers see the tables as "
+            "last published: run the command again"
         ) from error
 
 

@@ -138,7 +138,9 @@ def recorded_run(
             _complete(warehouse, ended | {"refusals": refused_by(error)})
             note.remove()
         except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
-            logger.warning("the end of this run is not in pipeline_runs: %s; %s", one_line(unwritten), note.later)
+            logger.warning(
+                "the end of this run is not in pipeline_runs: %s; %s", one_line(unwritten), note.later
+            )
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
     note.remove()

@@ -66,7 +66,7 @@ class Sources(NamedTuple):
 
 
 def asked(text: str) -> Asked:
-    """Parse JOB or JOB/RUN, optionally with @DAY or @DAY..DAY. Raises ValueError for an invalid day, or a URL."""
+    """Parse JOB or JOB/RUN, also with @DAY or @DAY..DAY. Raises ValueError for an invalid day or a URL."""
     if is_url(text):
         raise ValueError(copied_first(text))
     found = _ON_DAYS.fullmatch(text)

@@ -93,7 +93,10 @@ def write(root: str, name: str, content: bytes) -> None:
     is_folder = root.startswith("file://")  # it has no place for it
     with _asking():
         obstore.put(
-            store_at(root), name, content, attributes={"Content-Type": kind} if kind and not is_folder else None
+            store_at(root),
+            name,
+            content,
+            attributes={"Content-Type": kind} if kind and not is_folder else None,
         )
 
 

@@ -111,7 +111,7 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Release the lock. Where its store does not answer, it ends by itself: no error hides that of the run."""
+        """Release the lock, or leave its end to its store: no error hides that of the run."""
         self._ended.set()
         try:
             if self._is_overdue():
