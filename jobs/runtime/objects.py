@@ -12,10 +12,10 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
-from jobs.runtime.places import RETRIES, storage_options, usual, with_reason
+from jobs.runtime.places import MOST_RETRIES, RETRIED_S, storage_options, usual, with_reason
 
 _AT_A_TIME: Final = 16
-_RETRIES: Final[Any] = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
+_RETRIES: Final[Any] = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRIED_S)}
 """A store that answers 500 or 503, or not at all, is retried for a minute, not for three."""
 
 
@@ -54,7 +54,7 @@ def store_at(root: str) -> ObjectStore:
         local: ObjectStore = from_url(root)
         return local
     options = {
-        name: value for name, value in (storage_options(usual(root)) or {}).items() if name not in RETRIES
+        name: value for name, value in (storage_options(usual(root)) or {}).items() if name not in _RETRIES
     }
     plain = options.pop("aws_allow_http", None) == "true"
     how: dict[str, Any] = {"config": options or None, "retry_config": _RETRIES}

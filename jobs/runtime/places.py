@@ -13,7 +13,9 @@ _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
 """Spark's names of URL schemes, and the usual ones."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-RETRIES: Final = {"max_retries": "8", "retry_timeout": "60s"}
+MOST_RETRIES: Final = 8
+RETRIED_S: Final = 60
+"""Time after which a store that fails or is silent is given up: deltalake takes three minutes by itself. [s]"""
 _PLAIN: Final = "http://"
 _NO_BUCKET: Final = re.compile(r"NoSuchBucket|specified (?:bucket|container) does not exist")
 _INSTANCE: Final = "169.254.169.254"
@@ -95,13 +97,11 @@ def s3_region() -> str | None:
 def storage_options(root: str) -> dict[str, str] | None:
     """Options for deltalake beyond the environment; None for a local folder.
 
-    A silent store is given up after a minute, not after three.
-
     It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if asked to.
     """
     if not is_url(root):
         return None
-    options = dict(RETRIES)
+    options = {"max_retries": f"{MOST_RETRIES}", "retry_timeout": f"{RETRIED_S}s"}
     if root.startswith("s3://"):
         endpoint, region = s3_endpoint(), s3_region()
         options |= {"aws_endpoint_url": endpoint} if endpoint else {}

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import obstore
 import pytest
@@ -13,6 +13,7 @@ from jobs.entry_points.cli import entry_point
 from jobs.reading.database import Database
 from jobs.runtime import objects
 from jobs.runtime.places import PlaceError, storage_options
+from jobs.warehouse import lease as module
 from jobs.warehouse.lease import leased
 from jobs.warehouse.lock import LOCK_NAME, this_process
 from jobs.warehouse.reader import AnswerError
@@ -125,3 +126,22 @@ def test_a_lock_that_cannot_be_given_back_hides_no_error(
     (record,) = caplog.records
     assert (record.levelno, record.exc_info) == (logging.WARNING, None)
     assert record.getMessage() == f"the lock of {ROOT} ends by itself within 40 s: {SILENT}"
+
+
+def test_a_store_that_was_silent_is_not_asked_once_more_for_the_lock(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with leased(ROOT, this_process("night"), wait=False):
+        before = obstore.head(store, LOCK_NAME)["e_tag"]
+        monkeypatch.setattr(module, "RENEWED_S", -1.0)
+    assert obstore.head(store, LOCK_NAME)["e_tag"] == before
+    assert caplog.messages == [f"the lock of {ROOT} ends by itself within 40 s: it was not renewed"]
+
+
+def test_deltalake_gives_up_a_store_as_early_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (storage_options("az://container/warehouse") or {})["retry_timeout"] == "60s"
+    how: dict[str, Any] = {}
+    monkeypatch.setattr(objects, "from_url", lambda _, **given: how.update(given))
+    objects.store_at.__wrapped__("az://container/warehouse")
+    assert how["config"] is None
+    assert how["retry_config"]["retry_timeout"].total_seconds() == 60
