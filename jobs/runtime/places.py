@@ -15,7 +15,7 @@ _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 MOST_RETRIES: Final = 8
 RETRIED_S: Final = 60
-"""Time after which a store that fails or is silent is given up: deltalake takes three minutes by itself. [s]"""
+"""Time after which a store that fails or is silent is given up: deltalake takes three minutes alone. [s]"""
 _PLAIN: Final = "http://"
 _NO_BUCKET: Final = re.compile(r"NoSuchBucket|specified (?:bucket|container) does not exist")
 _INSTANCE: Final = "169.254.169.254"
