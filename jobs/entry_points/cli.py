@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import click
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from jobs.entry_points import inputs
@@ -97,7 +98,8 @@ def _by_its_store(root: str) -> Iterator[None]:
     except PlainError:
         raise
     except Exception as error:
-        said = one_line(error) if isinstance(error, Py4JJavaError) else said_by(error)
+        is_far = isinstance(error, Py4JJavaError | PythonException)  # with the lines of a whole traceback
+        said = one_line(error) if is_far else said_by(error)
         if not is_url(root) or not is_of_store(error, said):
             raise
         check_bucket(root, said)
