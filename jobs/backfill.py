@@ -5,6 +5,7 @@ decides what is done, history.do_batches does it.
 """
 
 import sys
+from collections.abc import Collection
 from datetime import date, timedelta
 from functools import partial
 from typing import Final
@@ -58,16 +59,24 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
     say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
 
-def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
-    """Print a summary of the finished backfill."""
-    say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
+def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:
+    """Print a summary of the finished backfill of the days asked for."""
+    done = {*todo.log_dates}
+    others = {0: "", 1: "; the other was done and unchanged, or has no logs"}.get(
+        len({*asked} - done), "; the others were done and unchanged, or have no logs"
+    )
+    say(f"{len(done.intersection(asked))} of {len(asked)} days had something to do{others}")
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
         say(f"{each['phase']}: {size} in {_duration(each['seconds'])}")
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{timedelta(seconds=round(seconds))} h"
+    minutes, rest_s = divmod(round(seconds), 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{minutes} min {rest_s} s"
 
 
 def _phases(text: str) -> list[str]:
@@ -156,7 +165,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     with working("backfill: looking for work"):
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
-    print_summary(counts, len(log_dates), todo)
+    print_summary(counts, log_dates, todo)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 

@@ -36,7 +36,8 @@ def main(settings: Settings, args: Arguments) -> None:
 
     Nothing is written, and no catalog is asked: run the statements where it is.
     """
-    for statement in statements(opened(settings), args.catalog, args.schema):
+    # All of them first: a file of half of them would be run.
+    for statement in [*statements(opened(settings), args.catalog, args.schema)]:
         say(*(statement if statement.startswith("--") else f"{statement};").split("\n"))
 
 

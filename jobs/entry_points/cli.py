@@ -1,16 +1,21 @@
 """Commands that need a Spark session: session, exit status, and one-line errors."""
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import click
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from jobs.entry_points import inputs
 from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
 from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
+from jobs.runtime.errors import PlainError
+from jobs.runtime.filesystems import StoreError, is_of_store, said_by
+from jobs.runtime.places import check_bucket, is_url, with_reason
 from jobs.runtime.progress import working
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
@@ -64,21 +69,44 @@ def entry_point(
             settings = load_settings(args.settings, args.landing, args.warehouse)
             settings = with_spark_conf(settings, spark_conf or {})
             root = writes_to(settings, args) if writes_to else None
-            nothing_to_do = reads(settings, args)
-            if dry_run is not None and args.dry_run:
-                dry_run(settings, args)
-                return
-            if nothing_to_do and root is not None:
-                logger.warning(nothing_to_do)
-                with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
+            with _by_its_store(root or settings.paths.warehouse):
+                nothing_to_do = reads(settings, args)
+                if dry_run is not None and args.dry_run:
+                    dry_run(settings, args)
                     return
-            _run(name, body, settings, args, root)
+                if nothing_to_do and root is not None:
+                    logger.warning(nothing_to_do)
+                    with (
+                        writing_alone(root, name, wait=not args.no_wait) as alone,
+                        _recorded(alone, name, args),
+                    ):
+                        return
+                _run(name, body, settings, args, root)
 
         return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
             work
         )
 
     return of
+
+
+@contextmanager
+def _by_its_store(root: str) -> Iterator[None]:
+    """Turn errors of a warehouse's store into StoreError, one line that says what readers see."""
+    try:
+        yield
+    except PlainError:
+        raise
+    except Exception as error:
+        is_far = isinstance(error, Py4JJavaError | PythonException)  # with the lines of a whole traceback
+        said = one_line(error) if is_far else said_by(error)
+        if not is_url(root) or not is_of_store(error, said):
+            raise
+        check_bucket(root, said)
+        raise StoreError(
+            f"the store of {root} did not do what was asked: {with_reason(said)}; readers see the tables as "
+            "last published: run the command again"
+        ) from error
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:

@@ -14,8 +14,9 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import first_line
 from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
+from jobs.runtime.places import check_bucket, with_reason
 from jobs.runtime.settings import Settings, load_settings
-from jobs.warehouse.reader import Reader, TableReader, Tables
+from jobs.warehouse.reader import AnswerError, Reader, TableReader, Tables
 
 DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
@@ -75,10 +76,18 @@ def _explained(error: Exception) -> str:
 
 
 def opened(settings: Settings) -> Database:
-    """Open the warehouse in the settings. Raises QuestionError if DuckDB finds no tables there."""
+    """Open the warehouse in the settings. Raises QuestionError if DuckDB finds no tables there.
+
+    PlaceError where its store has no such bucket, AnswerError where it does not answer.
+    """
     paths = settings.paths
     database = Database(paths.warehouse, paths.ingested)
-    database.check_exists()
+    try:
+        database.check_exists()
+    except AnswerError as error:
+        said = with_reason(str(error))
+        check_bucket(paths.warehouse, said)
+        raise AnswerError(said) from error
     return database
 
 

@@ -18,6 +18,7 @@ from pyspark.errors import PythonException
 from jobs.gates.checks import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
+from jobs.runtime.filesystems import said_by
 from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
@@ -137,8 +138,10 @@ def recorded_run(
             ended = _ended(facts, seconds, refusal.counts if refusal else {}, status)
             _complete(warehouse, ended | {"refusals": refused_by(error)})
             note.remove()
-        except Exception:  # the caller must get the error of the run itself
-            logger.exception("the end of this run is not yet in pipeline_runs; the next run writes it there")
+        except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
+            logger.warning(
+                "the end of this run is not in pipeline_runs: %s; %s", said_by(unwritten), note.later
+            )
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
     note.remove()

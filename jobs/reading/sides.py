@@ -16,6 +16,7 @@ from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import NoSuchUnitError, read_unit
 from jobs.runtime.arguments import log_date
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.places import copied_first, is_url
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
@@ -65,7 +66,9 @@ class Sources(NamedTuple):
 
 
 def asked(text: str) -> Asked:
-    """Parse JOB or JOB/RUN, optionally with @DAY or @DAY..DAY. Raises ValueError for an invalid day."""
+    """Parse JOB or JOB/RUN, also with @DAY or @DAY..DAY. Raises ValueError for an invalid day or a URL."""
+    if is_url(text):
+        raise ValueError(copied_first(text))
     found = _ON_DAYS.fullmatch(text)
     of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
     job_id, is_run, run_id = of.partition("/")

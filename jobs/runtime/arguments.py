@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from jobs.runtime.errors import PlainError
 from jobs.runtime.extras import missing
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.places import copied_first
 from jobs.runtime.printing import FORMATS
 from jobs.runtime.terminal import complain, warn_on_terminal
 from schemas.vocabulary import Exit
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 """Shell completion type, by the placeholder of the value."""
+_RUNS: Final = ("FOLDER", "PATH")
+"""Placeholders of a run's logs."""
 
 
 class Arguments(SimpleNamespace):
@@ -45,7 +48,9 @@ class _Value(click.ParamType[object]):
         if not isinstance(value, str):  # a default
             return value
         if self._read is Path and "://" in value:  # else a folder of that name is made
-            self.fail(f"{value} is a URL: name a path on this machine", param, ctx)
+            is_run = self._shown in _RUNS
+            said = copied_first(value) if is_run else f"{value} is a URL: name a path on this machine"
+            self.fail(said, param, ctx)
         try:
             return self._read(value)
         except ValueError as error:

@@ -5,16 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from mimetypes import guess_type
 from typing import Any, Final, NamedTuple
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
-from jobs.runtime.places import storage_options, usual
+from jobs.runtime.places import MOST_RETRIES, RETRIED_S, storage_options, usual, with_reason
 
 _AT_A_TIME: Final = 16
-_RETRIES: Final[Any] = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
+_RETRIES: Final[Any] = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRIED_S)}
 """A store that answers 500 or 503, or not at all, is retried for a minute, not for three."""
 
 
@@ -27,7 +28,7 @@ def _asking() -> Iterator[None]:
         raise
     except BaseError as error:
         said = " ".join(str(error).split())
-        raise OSError(said.partition(" Debug source:")[0]) from None
+        raise OSError(with_reason(said.partition(" Debug source:")[0])) from None
 
 
 class Object(NamedTuple):
@@ -52,7 +53,9 @@ def store_at(root: str) -> ObjectStore:
     if root.startswith("file://"):
         local: ObjectStore = from_url(root)
         return local
-    options = dict(storage_options(usual(root)) or {})
+    options = {
+        name: value for name, value in (storage_options(usual(root)) or {}).items() if name not in _RETRIES
+    }
     plain = options.pop("aws_allow_http", None) == "true"
     how: dict[str, Any] = {"config": options or None, "retry_config": _RETRIES}
     found: ObjectStore = from_url(usual(root), client_options={"allow_http": True} if plain else None, **how)
@@ -85,9 +88,16 @@ def contents(root: str, names: Sequence[str]) -> list[bytes]:
 
 
 def write(root: str, name: str, content: bytes) -> None:
-    """Create or replace an object atomically."""
+    """Create or replace an object atomically; a browser shows it as what its name says."""
+    kind, _ = guess_type(name, strict=False)
+    is_folder = root.startswith("file://")  # it has no place for it
     with _asking():
-        obstore.put(store_at(root), name, content)
+        obstore.put(
+            store_at(root),
+            name,
+            content,
+            attributes={"Content-Type": kind} if kind and not is_folder else None,
+        )
 
 
 def writer(root: str, name: str) -> Any:  # noqa: ANN401  # obstore has no public name for it

@@ -13,7 +13,16 @@ _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
 """Spark's names of URL schemes, and the usual ones."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+MOST_RETRIES: Final = 8
+RETRIED_S: Final = 60
+"""Time after which a store that fails or is silent is given up: deltalake takes three minutes alone. [s]"""
 _PLAIN: Final = "http://"
+_NO_BUCKET: Final = re.compile(r"NoSuchBucket|specified (?:bucket|container) does not exist")
+_INSTANCE: Final = "169.254.169.254"
+"""Where a client asks a cloud's machine for its role, if the environment has no credentials."""
+_NO_KEYS: Final = (
+    "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and no role is here"
+)
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 """It makes a URL of the path: %20 means a space there, and \\ means /."""
 _NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
@@ -38,6 +47,27 @@ def usual(root: str) -> str:
     return root
 
 
+def with_reason(said: str) -> str:
+    """What a store's client said, after what it does not say: that it found no credentials."""
+    return f"{_NO_KEYS}: {said}" if _INSTANCE in said and _NO_KEYS not in said else said
+
+
+def check_bucket(root: str, said: str) -> None:
+    """Raise PlaceError if a store's client said that there is no such bucket."""
+    if is_url(root) and _NO_BUCKET.search(said):
+        raise PlaceError(
+            f"the warehouse {root}: its store has no such bucket; give another, or another address"
+        )
+
+
+def copied_first(url: str) -> str:
+    """What a command says that reads a run on this machine alone."""
+    return (
+        f"{url} is a URL: first copy the run's folder to this machine, as by `aws s3 cp --recursive URL "
+        "FOLDER`, or ask the warehouse of its night, as by straggler job-page --job-id J"
+    )
+
+
 def check_warehouse(root: str) -> None:
     """Raise PlaceError for a URL that cannot hold a warehouse."""
     scheme, is_one, rest = root.partition("://")
@@ -49,8 +79,14 @@ def check_warehouse(root: str) -> None:
 
 
 def s3_endpoint() -> str | None:
-    """Endpoint of an S3 server from the environment; None for AWS."""
-    return _first(_ENDPOINTS)
+    """Endpoint of an S3 server from the environment; None for AWS. Raises PlaceError for no address."""
+    endpoint = _first(_ENDPOINTS)
+    if endpoint and not endpoint.startswith((_PLAIN, "https://")):
+        name = next(name for name in _ENDPOINTS if os.environ.get(name))
+        raise PlaceError(
+            f"{name}={endpoint} begins with neither http:// nor https://: as in {_PLAIN}127.0.0.1:9000"
+        )
+    return endpoint
 
 
 def s3_region() -> str | None:
@@ -65,7 +101,7 @@ def storage_options(root: str) -> dict[str, str] | None:
     """
     if not is_url(root):
         return None
-    options: dict[str, str] = {}
+    options = {"max_retries": f"{MOST_RETRIES}", "retry_timeout": f"{RETRIED_S}s"}
     if root.startswith("s3://"):
         endpoint, region = s3_endpoint(), s3_region()
         options |= {"aws_endpoint_url": endpoint} if endpoint else {}

@@ -171,4 +171,7 @@ def _has(values: object, place: Sequence[int | str]) -> bool:
 
 
 def _anchor(path: str, folder: Path) -> str:
-    return usual(path) if is_url(path) else str((folder / Path(path).expanduser()).resolve())
+    if not is_url(path):
+        return str((folder / Path(path).expanduser()).resolve())
+    scheme, _, place = usual(path).partition("://")
+    return f"{scheme}://{place.rstrip('/')}"  # tables are named below it, and stores take no empty folder

@@ -72,8 +72,11 @@ class Lease:
 
     def check_if_old(self) -> None:
         """Check the lock if its renewal is overdue, as after this process was paused."""
-        if time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S:
+        if self._is_overdue():
             self.check()
+
+    def _is_overdue(self) -> bool:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S
 
     def put(self, name: str, content: bytes) -> None:
         """Replace an object that only lock holders write, if it is unchanged since it was read.
@@ -108,12 +111,17 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, or leave its end to its store: no error hides that of the run."""
         self._ended.set()
-        self._renewing.join(2 * RENEWED_S)
-        with self._one_at_a_time:
-            if not self._lost and objects.replace(self._root, LOCK_NAME, _FREE, self._mark):
-                self._lost = "it was given back"
+        try:
+            if self._is_overdue():
+                raise OSError("it was not renewed")  # noqa: TRY301  # the store is silent: no minute more for it
+            self._renewing.join(2 * RENEWED_S)
+            with self._one_at_a_time:
+                if not self._lost and objects.replace(self._root, LOCK_NAME, _FREE, self._mark):
+                    self._lost = "it was given back"
+        except OSError as error:
+            _LOG.warning("the lock of %s ends by itself within %.0f s: %s", self._root, LEASE_S, error)
 
 
 def held(root: str) -> Lease | None:

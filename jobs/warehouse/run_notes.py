@@ -37,6 +37,11 @@ class RunNote:
             return "" if self._path is None else self._path.read_text().strip()
         return ""
 
+    @property
+    def later(self) -> str:
+        """What the next run makes of a row that this one could not complete."""
+        return "the next run " + ("calls it killed" if self._path is None else "writes how it ended")
+
     def remove(self) -> None:
         """Remove the note, because the run's row states the outcome."""
         if self._path is not None:

@@ -1,11 +1,12 @@
 """The command line of a backfill: dry runs, summaries, wrong arguments."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
 from jobs import backfill
-from jobs.history.plan import rates
+from jobs.history.plan import Batch, Plan, rates
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
@@ -48,7 +49,7 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     history.put("alpha", DAYS[-1], slow=2.0)
     assert backfill.main([*history.arguments(), *RANGE]) == 0
     printed = capsys.readouterr()
-    assert "1 of 2 days had something to do; the others were done and unchanged" in printed.out
+    assert "1 of 2 days had something to do; the other was done and unchanged, or has no logs" in printed.out
     assert "left" not in printed.err  # no bar without a terminal
     (run,) = history.rows(PIPELINE_RUNS)
     work = {each["phase"]: each for each in run["phases"]}
@@ -91,3 +92,24 @@ def test_wrong_arguments_give_one_line(
     printed = capsys.readouterr().err.splitlines()[-1]
     assert printed.startswith("backfill: error: ")
     assert message.format(warehouse=warehouse) in printed
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (2, "2 of 2 days had something to do"),
+        (3, "2 of 3 days had something to do; the other was done and unchanged, or has no logs"),
+        (4, "2 of 4 days had something to do; the others were done and unchanged, or have no logs"),
+    ],
+)
+def test_the_summary_speaks_of_other_days_only_if_there_are_any(
+    capsys: pytest.CaptureFixture[str], days: int, said: str
+) -> None:
+    asked = backfill.days_between(DAYS[0], DAYS[0] + timedelta(days - 1))
+    later = asked[-1] + timedelta(1)  # done too, because it depends on one that was asked for
+    counts = {f"simulate.{what}": 0 for what in ("units", "bytes", "ops", "gate_us")}
+    todo = Plan([Batch((*asked[:2], later), {}, {})], {}, [])
+    backfill.print_summary(counts | {"simulate.us": 139_000_000}, asked, todo)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == said
+    assert lines[1].endswith(" in 2 min 19 s")

@@ -10,7 +10,7 @@ import pytest
 from jobs.history.phases import PHASES
 from jobs.runtime.package import write_zip
 from jobs.runtime.project import PROJECT
-from jobs.runtime.settings import SHIPPED, SettingsError, load_settings
+from jobs.runtime.settings import SHIPPED, SettingsError, load_settings, with_new_warehouse
 
 
 def overlay(folder: Path, text: str) -> Path:
@@ -144,10 +144,12 @@ def test_paths_of_the_command_line_start_where_it_is_called(
     monkeypatch.chdir(tmp_path)
     paths = load_settings(None, "logs", "/tables").paths
     assert (paths.landing, paths.warehouse) == (str(tmp_path / "logs"), "/tables")
-    urls = load_settings(
-        overlay(tmp_path, '[paths]\nlanding = "hdfs://a/logs"\n'), warehouse="s3a://b/c"
-    ).paths
+    file = overlay(tmp_path, '[paths]\nlanding = "hdfs://a/logs/"\ningested = "s3://b/before/"\n')
+    settings = load_settings(file, warehouse="s3a://b/c/")
+    urls = settings.paths
     assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3://b/c"), "the usual name of the scheme"
+    assert urls.ingested == "s3://b/before"
+    assert with_new_warehouse(settings, "s3a://b/new/").paths.warehouse == "s3://b/new"
 
 
 def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhere(tmp_path: Path) -> None:

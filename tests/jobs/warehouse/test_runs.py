@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.entry_points.run_log import recorded_run, say_killed
-from jobs.warehouse.run_notes import FOLDER
+from jobs.warehouse.run_notes import FOLDER, RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from tests.support.examples import table_rows
@@ -44,7 +44,7 @@ def test_what_has_started_and_not_ended_was_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
     full = OSError(errno.ENOSPC, "No space left on device")
@@ -63,6 +63,15 @@ def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
     ):
         fill_up()
     assert outcomes(warehouse) == [("backfill", "started")]
+    (said,) = caplog.messages
+    assert said.startswith("the end of this run is not in pipeline_runs: [Errno 28] No space left")
+    assert said.endswith("; the next run writes how it ended")
     assert say_killed(warehouse) == 0
     assert outcomes(warehouse) == [("backfill", "failed")]
     assert list((tmp_path / FOLDER).iterdir()) == []
+
+
+def test_of_a_run_in_a_store_nothing_else_says_how_it_ended() -> None:
+    note = RunNote("s3://bucket/warehouse", "a")
+    note.say("failed")
+    assert (note.said(), note.later) == ("", "the next run calls it killed")
