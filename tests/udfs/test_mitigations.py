@@ -141,14 +141,6 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
     assert row["true"] > 0.4
 
 
-def test_a_microbatch_that_is_long_in_all_stages_and_both_directions_is_heavy() -> None:
-    """One a step, in four steps of ten: as pauses of all stages, half of what even data save was lost."""
-    row = judge(3800013, SEQUENCES, 6_000)
-    assert row is not None
-    assert row["saved"] > 12.0
-    assert row["true"] == pytest.approx(14.0, abs=0.1)
-
-
 def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
     """Of five steps with four microbatches each; the step time of the true order differs by 1 %."""
     row = judge(3400045, OVER_DP_RANKS, 6_000)
