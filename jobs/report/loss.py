@@ -156,10 +156,11 @@ _WIDTH: Final = 100.0
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:
     """Return the bars to draw: name, amount and share in words, start and length.
 
-    rows    : ordered by place, with figure, is_total and the amounts.
+    rows    : in any order, with place, figure, is_total and the amounts.
     amounts : their column, gpu_hours or seconds. Without events the chain ends at the ideal.
     """
-    known = {row["figure"]: row for row in rows if row[amounts] is not None}
+    chain = sorted(rows, key=lambda row: int(row["place"]))
+    known = {row["figure"]: row for row in chain if row[amounts] is not None}
     recorded = known["recorded"][amounts] if "recorded" in known else None
     if not recorded:
         return []
