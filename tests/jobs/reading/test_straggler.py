@@ -238,6 +238,11 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
         fleet.table("job_slowdwn")
     with pytest.raises(NoSuchUnitError, match="did you mean gpt-175b"):
         fleet.unit("gpt-175")
+    assert fleet.unit("gpt-175b/r1").key == fleet.unit("gpt-175b").key
+    with pytest.raises(NoSuchUnitError, match="job gpt-175b has no run r2: it has run r1 on"):
+        fleet.unit("gpt-175b/r2")
+    with pytest.raises(NoSuchUnitError, match="gpt-175b/r1 names the run r1, but --run-id is r2"):
+        fleet.unit("gpt-175b/r1", "r2")
     assert fleet.unit("gpt-175b", log_date="2026-01-05").key == fleet.unit("gpt-175b").key
     with pytest.raises(NoSuchUnitError, match="has nothing on 2026-01-06"):
         fleet.unit("gpt-175b", log_date="2026-01-06")
