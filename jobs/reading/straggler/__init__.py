@@ -147,12 +147,14 @@ class Unit(OneUnit):
     @property
     def status(self) -> str | None:
         """What came of its analysis; None if it is not simulated yet."""
-        return self._result("status")
+        found: str | None = self._result("status")
+        return found
 
     @property
     def slowdown(self) -> float | None:
         """Replayed time over the ideal; None for a unit without a replay."""
-        return self._result("slowdown")
+        found: float | None = self._result("slowdown")
+        return found
 
     def _result(self, column: str) -> Any:  # noqa: ANN401  # of any column
         found = self.table(JOB_SLOWDOWN).arrow[column].to_pylist()
