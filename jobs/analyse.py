@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import click
 
-from jobs.landing.one_run import NoRunError, Run, runs_in
+from jobs.landing.one_run import NoRunError, Run, check_known, runs_in
 from jobs.reading.analysis import (
     Analysis,
     analysis,
@@ -55,7 +55,11 @@ _NUMBERS: Final = ("time_saved", "gpu_hours")
     option("--job-id JOB", "the job, if the folder holds several runs"),
     option("--run-id RUN", "the run, if the folder holds several"),
     option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
-    option("--page FILE", "file for the page; default: JOB-RUN-DATE.html beside FOLDER", Path),
+    option(
+        "--page FILE",
+        "file for the page; default: JOB-RUN-DATE.html beside FOLDER, or beside the landing that holds it",
+        Path,
+    ),
     option("--open", "also open the page in a browser"),
     AS_JSON,
 )
@@ -70,6 +74,7 @@ def main(args: Arguments) -> int:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
         found = analysis(run)
+        check_known(run, found.read)
         page = args.page or _beside(args.folder) / _file_name(found.unit)
         if args.format:
             write(_for_programs(found, page), args.format, sys.stdout)

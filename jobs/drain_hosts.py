@@ -11,9 +11,9 @@ from typing import Final
 from jobs.entry_points.command import reader_entry_point
 from jobs.report.news_words import drain_text
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
+from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
-from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
 from schemas.drain import HISTORY_DAYS, NO_VERDICT
 from schemas.views import drain_by
@@ -49,9 +49,9 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     for row in rows:
         if row["verdict"] not in NO_VERDICT:
-            complain(drain_text(row, terms.days))
+            complain_fitting(drain_text(row, terms.days))
     if not rows:
-        complain(_NONE)
+        complain_fitting(_NONE)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from typing import Final
 from jobs.entry_points.command import reader_entry_point
 from jobs.reading.before_after import Comparison, comparisons
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
+from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
-from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
@@ -136,7 +136,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     values = [list(row.values()) for row in rows]
     write(Result(columns, values), args.format, sys.stdout, as_lists=args.as_lists)
     if args.format is None:
-        complain(_MEANS)
+        complain_fitting(_MEANS)
 
 
 if __name__ == "__main__":

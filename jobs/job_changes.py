@@ -13,10 +13,10 @@ from typing import Final
 from jobs.entry_points.command import reader_entry_point
 from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
+from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
-from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
@@ -95,7 +95,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if not found:
         for line in none_found(points, args.job_id):
-            complain(line)
+            complain_fitting(line)
 
 
 if __name__ == "__main__":

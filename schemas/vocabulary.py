@@ -334,7 +334,7 @@ NOT_STATED: Final = "(not stated)"
 class Exit:
     """Exit statuses of every entry point; a retry can help only after FAILED.
 
-    SLOWER belongs to `diff` alone.
+    SLOWER belongs to `diff` alone. UNREAD is as of a process that SIGPIPE ends: its reader stopped.
     """
 
     DONE: Final = 0
@@ -342,6 +342,7 @@ class Exit:
     WRONG_SETTINGS: Final = 2
     GATE_REFUSED: Final = 3
     SLOWER: Final = 4
+    UNREAD: Final = 141
 
 
 RUN_STARTED: Final = "started"

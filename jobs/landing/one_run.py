@@ -13,11 +13,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.landing.accounts import UnitAccount, whole_unit
-from jobs.landing.files import HEALTH, LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
+from jobs.landing.files import (
+    HEALTH,
+    LOGS,
+    MANIFEST,
+    PACKED_RANK_LOG,
+    RANK_LOG,
+    TRACE,
+    LandedFile,
+    inputs_of,
+    spelled,
+)
 from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_foreign import NOT_KNOWN
 from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
-from jobs.runtime.errors import WrongInputError
+from jobs.runtime.errors import PlainError, WrongInputError
 from jobs.runtime.nearest import missing_folder
 from jobs.warehouse.staging import STAGED_TABLES, Staging
 from schemas.tables import TABLES
@@ -36,6 +47,10 @@ _LISTED: Final = 5
 
 class NoRunError(WrongInputError):
     """Raised for a folder without a run; the message says what was expected and what was found."""
+
+
+class NotLogsError(PlainError):
+    """Raised for a folder whose files are no logs that are known here."""
 
 
 class Run(NamedTuple):
@@ -65,11 +80,13 @@ class ReadRun(NamedTuple):
 def runs_in(path: Path) -> list[Run]:
     """Return the runs in or below a folder, or the run of a single file.
 
-    Raises NoRunError if it has none.
+    Raises NoRunError if it has none, or if the file is one of several of a run.
     """
     if not path.exists():
         raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
+    if path != root:
+        _check_whole(path)
     by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
     others: dict[tuple[str, ...], list[str]] = {}
     seen = []
@@ -96,6 +113,29 @@ def runs_in(path: Path) -> list[Run]:
             f"or logs of another tool (*.json, *.jsonl, *.log); found {found or 'no file'}"
         )
     return runs
+
+
+def _check_whole(file: Path) -> None:
+    """Raise NoRunError for the log of one rank that lies beside a manifest or other ranks' logs."""
+    ranks = (RANK_LOG, PACKED_RANK_LOG)
+    if any(map(file.match, ranks)) and any(
+        each.name == MANIFEST or (each.name != file.name and any(map(each.match, ranks)))
+        for each in file.parent.iterdir()
+    ):
+        raise NoRunError(f"{file} is one rank's log of a run: name its folder, {file.parent}")
+
+
+def check_known(run: Run, read: ReadRun) -> None:
+    """Raise NotLogsError if no file is a log of a known format, and no manifest or folder names the run."""
+    is_named = run.has_day or any(file.is_one_of(MANIFEST) for file in run.files)
+    if is_named or read.rows.num_rows or {*read.rejects["detail"].to_pylist()} != {NOT_KNOWN}:
+        return
+    names = [file.name for file in run.files]
+    found = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    raise NotLogsError(
+        f"{run.folder} holds no run: no file has a known format; found {found}; "
+        "jobs/landing/formats/README.md lists the formats that are read"
+    )
 
 
 def _is_beside_runs(file: LandedFile, folders: list[str]) -> bool:

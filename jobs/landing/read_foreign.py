@@ -23,6 +23,7 @@ from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
 
 _Found = TypeVar("_Found")
+NOT_KNOWN: Final = "not a known format"
 _MOST_BROKEN: Final = 20
 """Most files that may break off: for each, the others are read again."""
 
@@ -65,7 +66,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 def _unknown(head: bytes) -> str:
     """Reason why a file with this head is not read; names the right file name for a rank log."""
     is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
-    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "not a known format"
+    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
 
 
 class Evidence:

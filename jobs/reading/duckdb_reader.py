@@ -20,6 +20,7 @@ Found = TypeVar("Found")
 _NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
 _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not found| in struct|\s)')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
+_VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -93,6 +94,11 @@ class DuckDbReader:
                 yield connection
             except _NOT_UNDERSTOOD as error:
                 raise QuestionError(_advice(connection, error, asked)) from error
+            except duckdb.ConversionException as error:
+                said = first_line(error)
+                if asked.texts.isdisjoint(_VALUE.findall(said)):
+                    raise
+                raise QuestionError(f"a text of the question: {said.partition(': ')[2]}") from error
         except duckdb.Error as error:
             raise AnswerError(first_line(error)) from error
 

@@ -13,7 +13,12 @@ from typing import Any, Final
 from jobs.report.loss import waterfall
 from jobs.runtime.extras import missing
 from schemas.causes import OF_CAUSE
+from schemas.unit import Unit
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, WORKER_SLOWDOWN
 
+CHARTS: Final = ("workers", "steps", "causes", "waterfall")
+WATERFALL: Final = "waterfall"
+"""The view that the chart of this name draws."""
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
 """Where the scale of a map ends, as on the pages of the report. [%]"""
@@ -31,7 +36,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class FigureError(RuntimeError):
-    """Raised when a chart cannot be drawn, with the converter's message."""
+    """Raised when a chart cannot be drawn: nothing to draw, or what the converter said."""
 
 
 def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
@@ -85,14 +90,27 @@ class Figure:
 
 
 class Figures:
-    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when shown or saved."""
+    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when shown or saved.
 
-    def __init__(self, job_id: str, rows: Callable[[str], Rows]) -> None:
-        """Take a function that returns the unit's rows of a table or view by name."""
-        self._job_id, self._rows = job_id, rows
+    Each raises FigureError for a unit without results to draw.
+    """
+
+    def __init__(self, key: Unit, rows: Callable[[str], Rows]) -> None:
+        """Take a function that returns the unit's rows of a table or view by name, in any order."""
+        self._key, self._job_id, self._rows = key, key.job_id, rows
 
     def __repr__(self) -> str:
-        return f"<Figures of {self._job_id}: workers, steps, causes, waterfall>"
+        return f"<Figures of {self._job_id}: {', '.join(CHARTS)}>"
+
+    def _drawn(self, name: str) -> Rows:
+        """Return the rows of a table or view that a chart draws. Raises FigureError without any."""
+        if found := self._rows(name):
+            return found
+        unit = f"{self._job_id}, run {self._key.run_id}, {self._key.log_date}"
+        why = "it is not simulated yet"
+        for job in self._rows(JOB_SLOWDOWN):
+            why = job["status"] + (f", {job['status_detail']}" if job["status_detail"] else "")
+        raise FigureError(f"no rows of {name} to draw for {unit}: {why}")
 
     @property
     def workers(self) -> Figure:
@@ -100,14 +118,20 @@ class Figures:
         names = ("pp_rank", "dp_rank", "rank", "host")
         rows = [
             {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
-            for row in self._rows("worker_slowdown")
+            for row in self._drawn(WORKER_SLOWDOWN)
         ]
         scale = {"domain": [0, _HOTTEST], "clamp": True, "scheme": "oranges"}
         title = f"adds to the ideal step [%], {_HOTTEST} and more"
         encoding = {
             "x": {"field": "dp_rank", "type": "ordinal", "title": "dp rank"},
             "y": {"field": "pp_rank", "type": "ordinal", "title": "stage (from 0)"},
-            "color": {"field": "adds", "type": "quantitative", "scale": scale, "title": title},
+            "color": {
+                "field": "adds",
+                "type": "quantitative",
+                "scale": scale,
+                "title": title,
+                "legend": {"titleLimit": 0},
+            },
             "tooltip": [{"field": name} for name in (*names, "adds")],
         }
         return _figure(f"slowdown by each worker of {self._job_id}", rows, "rect", encoding)
@@ -115,8 +139,14 @@ class Figures:
     @property
     def steps(self) -> Figure:
         """Chart of the slowdown of each recorded step."""
-        rows = [{name: row[name] for name in ("step", "slowdown")} for row in self._rows("step_slowdown")]
+        found = sorted(self._drawn(STEP_SLOWDOWN), key=lambda row: row["step"])
+        rows = [
+            {"step": row["step"], "slowdown": row["slowdown"], "burst": row["step"] - place}
+            for place, row in enumerate(found)
+        ]
         encoding = {
+            # A line for each burst of steps that follow each other: over what lies between, none is known.
+            "detail": {"field": "burst"},
             "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},
             "y": {
                 "field": "slowdown", "type": "quantitative", "scale": {"zero": False},
@@ -129,7 +159,7 @@ class Figures:
     def causes(self) -> Figure:
         """Time lost to each cause, and time saved by fixing it alone; shares of the recorded time."""
         rows = []
-        for row in self._rows("job_causes"):
+        for row in self._drawn(JOB_CAUSES):
             name = OF_CAUSE[row["cause"]].words
             rows.append({"cause": name, "what": "lost", "share": row["lost_fraction"] or 0.0})
             rows.append({"cause": name, "what": "fixed alone saves", "share": row["time_saved_fraction"]})
@@ -147,7 +177,7 @@ class Figures:
     @property
     def waterfall(self) -> Figure:
         """Waterfall from recorded to productive time; GPU-hours if the unit states them, else seconds."""
-        found = self._rows("waterfall")
+        found = self._drawn(WATERFALL)
         amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
         rows = [
             {

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.reading.figures import Figure, Figures
+from jobs.reading.figures import CHARTS, Figure, Figures
 from jobs.reading.rows import Rows
 from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.trace_file import file_name, write_trace
 from jobs.reading.unit import StoredCauses
 from jobs.report.culprit_words import culprit_words
+from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
@@ -83,15 +84,17 @@ class OneUnit(ABC):
             "flag_reason",
         ]
         return Rows(
-            self.table(JOB_CAUSES).arrow.select(columns).sort_by([("time_saved_fraction", "descending")])
+            self.table(JOB_CAUSES)
+            .arrow.select(columns)
+            .sort_by([("time_saved_fraction", "descending"), ("cause", "ascending")])
         )
 
     @property
     def culprits(self) -> Rows:
-        """Culprits in words: one row per culprit of each cause that holds."""
+        """Culprits in words: one row per culprit of each cause that holds, causes by name."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
-        for row in self._dicts(JOB_CAUSES):
+        for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):
             for each in (row["culprits"] or ()) if row["is_cause"] else ():
                 words = culprit_words(row["cause"], each, job["steps"], {}, None, workers)
                 rows.append({"cause": row["cause"]} | {name: words[name] for name in _CULPRIT_WORDS})
@@ -110,11 +113,14 @@ class OneUnit(ABC):
     @property
     def figures(self) -> Figures:
         """Charts of the unit: workers, steps, causes, waterfall."""
-        return Figures(self.key.job_id, self._dicts)
+        return Figures(self.key, self._dicts)
 
-    def figure(self) -> Figure:
-        """Return the map of workers: how much each worker alone adds to the ideal step."""
-        return self.figures.workers
+    def figure(self, name: str = "workers") -> Figure:
+        """Return a chart by name, by default the map of workers. Raises ValueError for an unknown name."""
+        if name not in CHARTS:
+            raise ValueError(f"no figure {name}: {suggestion(name, CHARTS)}")
+        found: Figure = getattr(self.figures, name)
+        return found
 
     def what_if(
         self,

@@ -62,6 +62,11 @@ class Question:
         return not isinstance(self.tree, exp.Command)
 
     @property
+    def texts(self) -> set[str]:
+        """Texts between quotes."""
+        return {each.name for each in self.tree.find_all(exp.Literal) if each.is_string}
+
+    @property
     def for_spark(self) -> str:
         """SQL for Spark."""
         try:

@@ -31,10 +31,16 @@ class NotReplayedError(AnswerError):
 def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None) -> Unit:
     """Find the unit that the arguments name: on the latest matching day, unless a day is given.
 
+    job_id : or JOB/RUN
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
     found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
     units = [Unit(**row) for row in found.to_pylist()]
+    job, is_run, run = job_id.partition("/")
+    if is_run and not units:
+        if run_id not in (None, run):
+            raise NoSuchUnitError(f"{job_id} names the run {run}, but --run-id is {run_id}")
+        return find_unit(reader, job, run, day)
     if not units:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
         if not names:

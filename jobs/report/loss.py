@@ -89,19 +89,35 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
         if is_hidden and part >= unexplained_fraction / 2:
             worst = row["culprits"][0]
             named = f"{OF_CAUSE[row['cause']].words} ({where(worst)}, {course(worst, steps)})"
-            alone, share = (wording.percent(each) for each in (row["time_saved_fraction"], part))
+            alone = wording.percent(row["time_saved_fraction"])
             return (
                 f" Most of it is measured: {named}. Its fix alone saves {alone} of the time, too little to "
-                f"be a cause; after the fix of {_held(causes)} it saves more: its part of what all fixes "
-                f"save together is {share}."
+                f"be a cause{_after_others(causes, row)}."
             )
     return ""
 
 
-def _held(causes: Sequence[Row]) -> str:
-    """Name the causes that hold."""
-    held = [row["cause"] for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
-    return " and ".join(OF_CAUSE[each].words for each in held) or "all others"
+def _after_others(causes: Sequence[Row], hidden: Row) -> str:
+    """Return what a fix saves after those that hold, as a clause; empty if it prints as what it saves alone.
+
+    Of two fixes that change each other's saving, the part of one is the mean of what it saves before and
+    after the other. Of more, the tables have only the part.
+    """
+    held = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    alone, part = hidden["time_saved_fraction"], hidden["attributed_fraction"]
+    if wording.percent(alone) == wording.percent(part):
+        return ""
+    named = " and ".join(OF_CAUSE[row["cause"]].words for row in held) or "all others"
+    said = f"; after the fix of {named} it saves more"
+    others = [row for row in causes if row is not hidden and row not in held]
+    if len(held) == 1 and all(
+        abs(row["attributed_fraction"] - row["time_saved_fraction"]) < _LEAST_SHOWN for row in others
+    ):
+        return f"{said}: {wording.percent(2 * part - alone)}"
+    return (
+        f"{said}: its part of what all fixes save together is {wording.percent(part)}, which is a share, not "
+        "what its fix then returns"
+    )
 
 
 def headline(job: Row) -> str:
@@ -156,10 +172,11 @@ _WIDTH: Final = 100.0
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:
     """Return the bars to draw: name, amount and share in words, start and length.
 
-    rows    : ordered by place, with figure, is_total and the amounts.
+    rows    : in any order, with place, figure, is_total and the amounts.
     amounts : their column, gpu_hours or seconds. Without events the chain ends at the ideal.
     """
-    known = {row["figure"]: row for row in rows if row[amounts] is not None}
+    chain = sorted(rows, key=lambda row: int(row["place"]))
+    known = {row["figure"]: row for row in chain if row[amounts] is not None}
     recorded = known["recorded"][amounts] if "recorded" in known else None
     if not recorded:
         return []

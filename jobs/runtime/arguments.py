@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import partial
 from inspect import cleandoc
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -192,6 +192,22 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # of a name that cannot be spelt there
+    out = sys.stdout
+    try:
+        status = _status(of, argv)
+        sys.stdout.flush()
+    except SystemExit:
+        if sys.stdout is out:
+            raise
+        status = Exit.UNREAD  # click replaces streams that have no reader any more
+    except BrokenPipeError:
+        sys.stdout = StringIO()  # what is left of the answer has no reader
+        status = Exit.UNREAD
+    return status
+
+
+def _status(of: click.Command, argv: Sequence[str] | None) -> int:
+    """Run a command or a group; an error that a user can act on prints one line."""
     try:
         return of.main(argv, prog_name=of.name, standalone_mode=False) or Exit.DONE
     except click.exceptions.NoArgsIsHelpError as error:
@@ -295,7 +311,7 @@ WHERE: Final = where()
 NO_WAIT: Final = option("--no-wait", "fail at once if another run is writing the warehouse")
 LOG_DATE: Final = option("--log-date DATE", "the log date, such as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
-    option("--job-id JOB", "the job", required=True),
+    option("--job-id JOB", "the job, or JOB/RUN", required=True),
     option("--run-id RUN", "the run; required if the job has several on that day"),
     option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )

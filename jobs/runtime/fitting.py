@@ -9,7 +9,7 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Final, TextIO
 
-from jobs.runtime.terminal import printable, say
+from jobs.runtime.terminal import complain, printable, say
 
 WITHOUT_SCREEN: Final = 100
 """Width for readers where no screen states one."""
@@ -44,22 +44,23 @@ def screen_width(out: TextIO) -> int:
 
 def say_fitting(*lines: str) -> None:
     """Print sentences; at a terminal they are broken between words, but not JSON, which is copied."""
-    if not sys.stdout.isatty():
-        say(*lines)
-        return
-    for line in lines:
-        if line.lstrip().startswith("{"):
-            say(line)
-            continue
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        parts = wrap(
-            line,
-            screen_width(sys.stdout),
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        say(*(parts or [""]))
+    say(*(part for line in lines for part in _broken(line, sys.stdout)))
+
+
+def complain_fitting(line: str) -> None:
+    """Print a sentence on standard error; at a terminal it is broken between words."""
+    for part in _broken(line, sys.stderr):
+        complain(part)
+
+
+def _broken(line: str, out: TextIO) -> list[str]:
+    if not out.isatty() or line.lstrip().startswith("{"):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    parts = wrap(
+        line, screen_width(out), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return parts or [""]
 
 
 def write_fitting(

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.runtime.fitting import write_fitting, write_rows_as_lists
-from jobs.runtime.terminal import complain, printable
+from jobs.runtime.fitting import complain_fitting, write_fitting, write_rows_as_lists
+from jobs.runtime.terminal import printable
 
 TABLE: Final = "table"
 FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
@@ -115,7 +115,7 @@ def fit(result: Result, out: TextIO) -> None:
     if left_out:
         named = ", ".join(left_out[:_NAMED])
         more = f" and {len(left_out) - _NAMED} more columns" if len(left_out) > _NAMED else ""
-        complain(f"no room for {named}{more}: -x shows all, or SELECT fewer")
+        complain_fitting(f"no room for {named}{more}: -x shows all, or SELECT fewer")
 
 
 def _write_tab(result: Result, out: TextIO) -> None:

@@ -350,6 +350,35 @@ def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, anal
     assert (status, out, "--page" in said) == (2, "", True)
 
 
+def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
+    run: Path, analyse: Analyse, tmp_path: Path
+) -> None:
+    """The page of the whole run would be replaced by that of one rank."""
+    first, second, *others = sorted(run.glob("rank-*.jsonl"))
+    for each in others:
+        each.unlink()
+    said = f"{first} is one rank's log of a run: name its folder, {run}\n"
+    status, _, error = analyse(first)
+    assert (status, error.endswith(said)) == (2, True)
+    (run / "job.json").unlink()
+    assert analyse(first)[2].endswith(said)
+    assert not (tmp_path / "page.html").exists()
+    second.unlink()
+    assert "Not analysed: no manifest" in analyse(first).out
+
+
+def test_files_that_are_no_logs_are_no_run(tmp_path: Path, analyse: Analyse) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "truth.json").write_text('{"seed": 1}')
+    status, out, said = analyse(folder)
+    assert (status, out) == (1, "")
+    assert f"{folder} holds no run: no file has a known format; found truth.json; " in said
+    assert not (tmp_path / "page.html").exists()
+    (folder / "train.log").write_text("elapsed time per iteration (ms): 714.9")
+    assert "Megatron's timers" in analyse(folder).out
+
+
 def test_one_file_will_do(tmp_path: Path, published_traces: Path) -> None:
     log = published_traces.parent / "logs" / "timeline" / "timeline-ST.json.gz"
     (run,) = runs_in(log)

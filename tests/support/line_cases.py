@@ -141,7 +141,10 @@ BAD_LINES: Final[dict[str, BadLine]] = {
         line(model_chunk=[0, 0, 2**31]), "bad_type", "element 3 of model_chunk"
     ),
     # unknown_op, array_length
-    "unknown op": BadLine(line(op=["gc", "forward", "gc"]), "unknown_op", '"forward"'),
+    "unknown op": BadLine(line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd"'),
+    "an op without compute": BadLine(
+        line(op=["gc", "forward", "gc"]), "unknown_op", '"forward": did you mean forward-compute?'
+    ),
     "an op in capitals": BadLine(line(op=["gc", "GC", "gc"]), "unknown_op", '"GC"'),
     "arrays of unequal length": BadLine(line(microbatch=[-1, -1]), "array_length", "microbatch 2"),
     "an empty array": BadLine(line(op=[]), "array_length", "op 0"),

@@ -8,6 +8,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
 import yaml
@@ -23,7 +25,7 @@ from jobs.landing.formats.strict_json import (
     shown,
 )
 from schemas.ingested_tables import JOBS
-from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
+from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, UNIT_KEY, Reason, Status
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
@@ -95,6 +97,12 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
 
 Description of valid values; a function that returns a value as stored, None for a wrong one.
 """
+
+_KNOWN: Final = frozenset(("dsp_size", *UNIT_KEY, *JOBS.value_schema.names))
+_MOST_UNKNOWN: Final = 1000
+"""Most unknown names that a missing one is compared with."""
+_NEAR: Final = 0.85
+"""Least similarity of an unknown name to the missing one: less would take one size for another."""
 
 Row = dict[str, Any]
 
@@ -285,7 +293,11 @@ class _Fields:
             self._defects += defects
 
     def _missing(self, name: str) -> None:
-        self._defects.append(f"{name} is {'null' if name in self._manifest else 'missing'}")
+        what = "null" if name in self._manifest else "missing"
+        unknown = (each for each in self._manifest if each not in _KNOWN)
+        near = get_close_matches(name, [*islice(unknown, _MOST_UNKNOWN)], n=1, cutoff=_NEAR)
+        meant = f", and {shown(near[0])} is unknown: did you mean {name}?" if near else ""
+        self._defects.append(f"{name} is {what}{meant}")
 
     def _wrong(self, name: str, wanted: str) -> None:
         self._defects.append(f"{name} is {shown(self._manifest[name])}, not {wanted}")

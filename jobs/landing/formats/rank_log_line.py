@@ -145,7 +145,8 @@ def _check_ops(record: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
     """Describe an unknown op name, with the closest known one; cached, because runs repeat it."""
-    close = get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
+    compute = f"{name[:_LONGEST_OP]}-compute"  # a forward is meant by the op that computes it, no transfer
+    close = [compute] if compute in OP_CODES else get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
     return f"unknown op {shown(name)}" + (f": did you mean {close[0]}?" if close else "")
 
 

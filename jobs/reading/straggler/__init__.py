@@ -52,7 +52,7 @@ from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.figures import Figure, FigureError, Figures
+from jobs.reading.figures import WATERFALL, Figure, FigureError, Figures
 from jobs.reading.one_unit import OneUnit, Timeline
 from jobs.reading.question import NAMES
 from jobs.reading.rows import Rows
@@ -62,6 +62,7 @@ from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import on_units
 from schemas.unit import Unit as UnitKey
+from schemas.vocabulary import JOB_SLOWDOWN
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
@@ -82,9 +83,6 @@ _ALSO: Final = {"straggler", "jobs.reading.straggler"} - {__name__}
 for _name in _ALSO:  # one module by both names, else what one raises is not an error that the other names
     sys.modules[_name] = sys.modules[__name__]
 jobs.reading.straggler = sys.modules[__name__]
-
-_WATERFALL: Final = "waterfall"
-"""The only view of a run that is read straight from its logs."""
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
@@ -146,6 +144,22 @@ class Unit(OneUnit):
     def __repr__(self) -> str:
         return f"<Unit {self.key.job_id}, run {self.key.run_id}, {self.key.log_date}>"
 
+    @property
+    def status(self) -> str | None:
+        """What came of its analysis; None if it is not simulated yet."""
+        found: str | None = self._result("status")
+        return found
+
+    @property
+    def slowdown(self) -> float | None:
+        """Replayed time over the ideal; None for a unit without a replay."""
+        found: float | None = self._result("slowdown")
+        return found
+
+    def _result(self, column: str) -> Any:  # noqa: ANN401  # of any column
+        found = self.table(JOB_SLOWDOWN).arrow[column].to_pylist()
+        return found[0] if found else None
+
     def table(self, name: str) -> Rows:
         """Return the unit's rows of a table or view. Raises QuestionError for an unknown name."""
         is_unit = on_units([self.key.log_date], [self.key])
@@ -182,7 +196,7 @@ class Run(OneUnit):
 
     def table(self, name: str) -> Rows:
         """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for any other name."""
-        if name == _WATERFALL:
+        if name == WATERFALL:  # the only view of a run that is read straight from its logs
             return Rows(pa.Table.from_pylist([dict(row) for row in self._found.tables.waterfall]))
         read = {"rank_steps": self._found.read.rows, "rejects": self._found.read.rejects}
         return Rows({**self._found.results, **read}[name])

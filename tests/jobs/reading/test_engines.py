@@ -181,6 +181,14 @@ def test_an_answer_that_fails_fails_in_both(readers: tuple[Reader, Reader], aske
             reader.ask(f"SELECT {asked} FROM job_slowdown")
 
 
+@pytest.mark.parametrize("asked", ["log_date > 'yesterday'", "log_date = DATE'2026-13-01'", "steps > 'x'"])
+def test_a_text_of_the_question_that_is_no_value_is_a_mistake_of_the_question(
+    readers: tuple[Reader, Reader], asked: str
+) -> None:
+    with pytest.raises(QuestionError, match=f"a text of the question: .*{asked.split(chr(39))[1]}"):
+        readers[0].ask(f"SELECT job_id FROM job_slowdown WHERE {asked}")
+
+
 def test_both_give_the_same_names_and_types_to_all_sql_of_this_project(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ import pytest
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading import straggler
 from jobs.reading.analysis import analysis
+from jobs.reading.figures import CHARTS
 from jobs.reading.unit import NoSuchUnitError
 from jobs.runtime.project import PROJECT
 from jobs.warehouse.reader import QuestionError
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of
+
+UNIT = Unit(date(2026, 1, 5), "a", "r1")
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +112,7 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
     assert run.what_if("stage_imbalance").arrow == unit.what_if("stage_imbalance").arrow
     named = [each.what_if("op_type LIKE '%compute'", set=0.5).arrow for each in (run, unit)]
     assert named[0] == named[1] == run.what_if("op_type LIKE '%compute'", factor=0.5).arrow
+    assert (unit.status, unit.slowdown) == (run.status, run.slowdown) == ("analysed", run.slowdown)
     assert run.timeline(step=run.timeline().step).step == unit.timeline().step
     with pytest.raises(ValueError, match=r"saved as .png or .svg"):
         run.figures.causes.save(folder / "causes.gif")
@@ -177,13 +183,41 @@ def test_a_figure_reads_its_unit_alone(folder: Path, monkeypatch: pytest.MonkeyP
 
     def rows(sql: str) -> pa.Table:
         asked.append(sql)
-        return pa.table({"job_id": []})
+        worker = {"pp_rank": 0, "dp_rank": 0, "rank": 0, "host": "n1", "slowdown": 1.0}
+        return pa.Table.from_pylist([worker])
 
     monkeypatch.setattr(unit._reader, "rows", rows)
     unit.figure()
     assert len(asked) == 1
     assert "'gpt-175b'" in asked[0]
     assert "'r1'" in asked[0]
+
+
+def test_figures_of_a_unit_that_was_not_analysed_say_why_there_is_nothing_to_draw() -> None:
+    job = {"status": "bad_layout", "status_detail": "dp_size is missing"}
+    figures = straggler.Figures(UNIT, lambda name: [job] if name == "job_slowdown" else [])
+    for name in CHARTS:
+        with pytest.raises(straggler.FigureError, match=r"for a, run r1, 2026-01-05: bad_layout, dp_size is"):
+            getattr(figures, name)
+    with pytest.raises(straggler.FigureError, match="is not simulated yet"):
+        straggler.Figures(UNIT, lambda _: []).causes  # noqa: B018  # raises
+
+
+def test_the_chart_of_steps_joins_only_steps_that_follow_each_other() -> None:
+    steps = [{"step": step, "slowdown": 1.0} for step in (7, 61, 8, 60)]
+    spec = straggler.Figures(UNIT, lambda _: steps).steps.spec
+    bursts = [(row["step"], row["burst"]) for row in spec["data"]["values"]]
+    assert [step for step, _ in bursts] == [7, 8, 60, 61]
+    assert bursts[0][1] == bursts[1][1] != bursts[2][1] == bursts[3][1]
+    assert spec["encoding"]["detail"] == {"field": "burst"}
+
+
+def test_a_figure_is_chosen_by_name(folder: Path) -> None:
+    unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
+    assert unit.figure("causes").spec == unit.figures.causes.spec
+    assert unit.figure().spec["encoding"]["color"]["legend"] == {"titleLimit": 0}, "its title is long"
+    with pytest.raises(ValueError, match="no figure worker: did you mean workers"):
+        unit.figure("worker")
 
 
 @pytest.mark.parametrize(
@@ -204,6 +238,11 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
         fleet.table("job_slowdwn")
     with pytest.raises(NoSuchUnitError, match="did you mean gpt-175b"):
         fleet.unit("gpt-175")
+    assert fleet.unit("gpt-175b/r1").key == fleet.unit("gpt-175b").key
+    with pytest.raises(NoSuchUnitError, match="job gpt-175b has no run r2: it has run r1 on"):
+        fleet.unit("gpt-175b/r2")
+    with pytest.raises(NoSuchUnitError, match="gpt-175b/r1 names the run r1, but --run-id is r2"):
+        fleet.unit("gpt-175b/r1", "r2")
     assert fleet.unit("gpt-175b", log_date="2026-01-05").key == fleet.unit("gpt-175b").key
     with pytest.raises(NoSuchUnitError, match="has nothing on 2026-01-06"):
         fleet.unit("gpt-175b", log_date="2026-01-06")

@@ -1,6 +1,8 @@
 """The chain as pages draw it: where bars begin, what goes up, and where it ends."""
 
 import re
+from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import pytest
@@ -8,13 +10,21 @@ import pytest
 from jobs.reading.figures import Figures
 from jobs.report.loss import waterfall
 from jobs.runtime.project import PROJECT
+from schemas.unit import Unit
 
+UNIT = Unit(date(2026, 1, 5), "llm", "r1")
 TOTALS = ("recorded", "nothing_lost", "ideal", "productive")
 
 
 def chain(*figures: tuple[str, float | None], amounts: str = "gpu_hours") -> list[dict[str, Any]]:
-    rows = [{"figure": name, "is_total": name in TOTALS, amounts: amount} for name, amount in figures]
-    return waterfall(rows, amounts)
+    return waterfall(rows_of(figures, amounts), amounts)
+
+
+def rows_of(figures: Sequence[tuple[str, float | None]], amounts: str = "gpu_hours") -> list[dict[str, Any]]:
+    return [
+        {"place": place, "figure": name, "is_total": name in TOTALS, amounts: amount}
+        for place, (name, amount) in enumerate(figures)
+    ]
 
 
 WHOLE = (
@@ -48,6 +58,10 @@ def test_a_small_part_of_much_is_there_if_the_totals_show_that_it_lacks() -> Non
     assert drawn == {"recorded": "30,000", "unexplained": "-2.67", "nothing_lost": "29,997"}
 
 
+def test_rows_that_come_in_another_order_are_drawn_at_the_same_places() -> None:
+    assert waterfall(rows_of(WHOLE)[::-1], "gpu_hours") == chain(*WHOLE)
+
+
 def test_what_is_taken_away_has_a_minus_and_what_is_added_a_plus() -> None:
     drawn = {row["figure"]: (row["amount"], row["share"]) for row in chain(*WHOLE)}
     assert drawn["slow_worker"] == ("-50", "-25.0 %")
@@ -56,9 +70,7 @@ def test_what_is_taken_away_has_a_minus_and_what_is_added_a_plus() -> None:
 
 
 def test_a_notebook_draws_it_in_the_pages_colours() -> None:
-    spec = Figures(
-        "llm", lambda _: [{"figure": "recorded", "is_total": True, "gpu_hours": 1.0}]
-    ).waterfall.spec
+    spec = Figures(UNIT, lambda _: rows_of([("recorded", 1.0)])).waterfall.spec
     scale = spec["encoding"]["color"]["scale"]
     style = (PROJECT / "jobs/report/page/report.css").read_text()
     (difference,) = re.findall(r"^\.fall rect \{ fill: (#\w+)", style, re.MULTILINE)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.runtime.fitting import brief, say_fitting, write_rows_as_lists
+from jobs.runtime.fitting import brief, complain_fitting, say_fitting, write_rows_as_lists
 from jobs.runtime.printing import Result, is_for_people, write
 
 FIX_FIRST = Result(
@@ -50,6 +50,10 @@ def test_sentences_are_broken_between_words_at_a_terminal_alone(monkeypatch: pyt
         monkeypatch.setattr("sys.stdout", out)
         say_fitting(line, "")
         shown.append(out.getvalue().split("\n"))
+        said = type(out)()
+        monkeypatch.setattr("sys.stderr", said)
+        complain_fitting(line)
+        assert said.getvalue() + "\n" == out.getvalue()
     broken, whole = shown
     assert broken == [
         "  status: no",

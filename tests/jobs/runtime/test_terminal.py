@@ -1,8 +1,10 @@
 """Names come from logs: a terminal obeys nothing in them, and none looks like a line of this program."""
 
 import ast
+import errno
 import io
 import logging
+import signal
 
 import pytest
 
@@ -10,11 +12,44 @@ from jobs.runtime.arguments import Arguments, command, option, run
 from jobs.runtime.errors import PlainError
 from jobs.runtime.project import PROJECT
 from jobs.runtime.terminal import LineFormatter, complain, log_to_terminal, say, warn_on_terminal
+from schemas.vocabulary import Exit
 
 NAME = "gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 \u00fc"
 SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 \u00fc".replace(
     r"\u00fc", "\u00fc"
 )
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader stops at once, or as soon as a line has reached it."""
+
+    def __init__(self, *, after: bool) -> None:
+        super().__init__()
+        self.after = after
+
+    def write(self, text: str) -> int:
+        if not self.after:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        return super().write(text)
+
+    def flush(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("typed", [[], ["--help"]])
+def test_an_answer_that_nobody_reads_to_its_end_ends_quietly(
+    typed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, after: bool
+) -> None:
+    @command("answer")
+    def answer(_args: Arguments) -> None:
+        """Answer."""
+        say("a line")
+
+    monkeypatch.setattr("sys.stdout", Unread(after=after))
+    assert run(answer, typed) == Exit.UNREAD == 128 + signal.SIGPIPE
+    assert capsys.readouterr().err == ""
+
 
 PRINTERS = (
     "jobs/runtime/terminal.py",

@@ -79,6 +79,13 @@ def test_a_wrong_iteration_is_named_and_none_is_stored(step: str, iteration: obj
     assert found["manifest_detail"].startswith(f'iterations "{step}" is ')
 
 
+@pytest.mark.parametrize("misspelt", ["dp_sizee", "dpsize", "dp-size"])
+def test_a_misspelt_size_is_named_beside_the_missing_one(misspelt: str) -> None:
+    said = f'dp_size is missing, and "{misspelt}" is unknown: did you mean dp_size?'
+    assert parsed("dp_size", **{misspelt: 2, "x_size": 1})["manifest_detail"] == said
+    assert parsed("dp_size", d_p=2)["manifest_detail"] == "dp_size is missing"
+
+
 def test_null_optional_fields_are_missing() -> None:
     optional = ("ep_size", "team", "started_at", "gpu_hours", "restarts", "labels", "part_of", "iterations")
     assert parsed(**dict.fromkeys(optional)) == parsed()
