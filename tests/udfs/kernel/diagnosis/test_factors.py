@@ -68,16 +68,6 @@ def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_
     assert np.argwhere(pause_s).tolist() == [[2, 1, 0, 0, 7, 1]]
 
 
-def test_a_microbatch_that_is_long_in_all_stages_and_both_directions_is_heavy() -> None:
-    times_s, weight = drawn()
-    times_s = times_s / weight * np.exp(0.005 * np.random.default_rng(5).standard_normal(SHAPE))
-    times_s[..., 3, 5, 1] *= 2.0
-    assert decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s is None
-    times_s[0, 0, 0, 3, 5, 1] /= 2.0
-    pause_s = decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s
-    assert pause_s is not None
-
-
 def test_what_all_take_longer_in_even_steps_beside_uneven_ones_is_no_pause() -> None:
     times_s, weight = drawn()
     weight[:, :7] = 1.0
