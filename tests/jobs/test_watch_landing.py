@@ -1,8 +1,10 @@
 """The command watch: how often it runs, and how it ends."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,7 +42,8 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(cli, "session", nothing)
     monkeypatch.setattr("jobs.night.live.run", fails)
-    monkeypatch.setattr("time.sleep", slept.append)
+    # Other threads of this process sleep too.
+    monkeypatch.setattr(watch_landing, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     return slept
 
 
