@@ -16,9 +16,10 @@ from jobs.warehouse.delta_tables import quoted
 from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.reader import QuestionError
 from schemas.dictionary import type_name
+from schemas.sql_files import SqlFile
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.views import VIEWS, mentioned
+from schemas.views import VIEWS
 
 DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
@@ -110,17 +111,17 @@ def _views(catalog: str) -> Iterator[str]:
     left_out: set[str] = set()
     for view in VIEWS.values():
         try:
-            sql = _put_over(view.sql, _SQL_OF[catalog], left_out)
+            sql = _transpiled(view, _SQL_OF[catalog], left_out)
             yield f"CREATE OR REPLACE VIEW {view.name} AS {sql}"
         except SqlglotError as error:
             left_out.add(view.name)
             yield f"-- no view {view.name}: {str(error).splitlines()[0]}"
 
 
-def _put_over(sql: str, dialect: str, left_out: Collection[str]) -> str:
-    """Return SQL of a view in another dialect; raises SqlglotError if it cannot be transpiled."""
-    if needs := mentioned(sql).intersection(left_out):
+def _transpiled(view: SqlFile, dialect: str, left_out: Collection[str]) -> str:
+    """Return a view's SQL in another dialect; raises SqlglotError if it cannot be, or reads one left out."""
+    if needs := {*view.sources}.intersection(left_out):
         raise SqlglotError(f"it reads {min(needs)}")
     if dialect == SPARK:
-        return sql.rstrip().rstrip(";")
-    return parse_one(sql, read=SPARK).sql(dialect, comments=False, unsupported_level=ErrorLevel.RAISE)
+        return view.sql.rstrip().rstrip(";")
+    return parse_one(view.sql, read=SPARK).sql(dialect, comments=False, unsupported_level=ErrorLevel.RAISE)

@@ -315,5 +315,5 @@ def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
         lambda: store.exists("day/a.jsonl"),
         lambda: store.open("/silent/day/a.jsonl"),
     ):
-        with pytest.raises(StoreError, match=r"^memory://silent/day.* its store: HTTP error ↳ refused; run"):
+        with pytest.raises(StoreError, match=r"^memory://silent/day.* its store: HTTP error refused; run"):
             asked()

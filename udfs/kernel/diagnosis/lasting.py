@@ -59,18 +59,22 @@ def lasting_levels(
     level = np.array([median_of_all(each) if each.size else 0.0 for each in sampled])
     number = np.array([max(each.size, 1) for each in sampled])
     seen = _seen(shared)
+    of_all = np.minimum(error, seen)
     if within is not None:
         # Where microbatches and steps say so, each by itself, the scatter of few steps is no chance.
-        seen = np.minimum(seen, np.maximum(MEDIAN_ERROR * within, seen / MOST_OF_SEEN))
+        of_all = np.minimum(of_all, np.maximum(MEDIAN_ERROR * within, seen / MOST_OF_SEEN))
+    elif np.isfinite(seen).all():
+        # Few microbatches hardly show what data give: as much, at least, as a dp rank scatters.
+        of_all = np.maximum(of_all, seen / MOST_OF_SEEN)
     is_whole = end - first == steps
-    sure = np.where(is_whole, ERRORS_OF_DP_RANK * np.minimum(error, seen), ERRORS * error)
+    sure = np.where(is_whole, ERRORS_OF_DP_RANK * of_all, ERRORS * error)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
     # Peers were chosen for being fast: the slowest of them shows how far chance goes.
     least += level[peers[is_whole[peers]]].max(initial=0.0)
     if dp_ranks >= ENOUGH_DP_RANKS:
         # Of all, or of the faster half, whose deviation is half as large: up to half may be slow.
-        of_all, of_peers = _deviation(level), 2.0 * _deviation(level[peers])
-        least = np.maximum(least, ERRORS * min(of_all, of_peers))
+        apart = min(_deviation(level), 2.0 * _deviation(level[peers]))
+        least = np.maximum(least, ERRORS * apart)
     found: Floats = np.where(inside & (level > least), level, 0.0)
     return found
 
