@@ -63,17 +63,6 @@ TINY: Final = 1e-3
 """A level is steady if its scatter is at most this multiple of its standard error, and at most this log."""
 
 
-class Slow(NamedTuple):
-    """Log excess over peers, to be removed before further estimates, and its standard error.
-
-    log_factor : 0 where not slow; shape (p, k, s, d).
-    error      : standard error of one level, shape (k,).
-    """
-
-    log_factor: Floats
-    error: Floats
-
-
 class Usual(NamedTuple):
     """Usual level of each stage, and how each step differs from it.
 
