@@ -73,21 +73,23 @@ def entry_point(
                 nothing_to_do = reads(settings, args)
                 if dry_run is not None and args.dry_run:
                     dry_run(settings, args)
-                    return
-                if nothing_to_do and root is not None:
-                    logger.warning(nothing_to_do)
-                    with (
-                        writing_alone(root, name, wait=not args.no_wait) as alone,
-                        _recorded(alone, name, args),
-                    ):
-                        return
-                _run(name, body, settings, args, root)
+                elif nothing_to_do and root is not None:
+                    _record_nothing(root, name, args, nothing_to_do)
+                else:
+                    _run(name, body, settings, args, root)
 
         return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
             work
         )
 
     return of
+
+
+def _record_nothing(root: str, name: str, args: Arguments, why: str) -> None:
+    """Leave the row of a run that had nothing to do, without a session."""
+    logger.warning(why)
+    with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
+        pass
 
 
 @contextmanager

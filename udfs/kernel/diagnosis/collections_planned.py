@@ -68,8 +68,8 @@ def planned_collections(replays: Replays) -> Collections | None:
     are_long = [_collected(part, least_s) for part in parts]
     steps, pauses = _by_worker(are_long)
     most = MOST_PAUSED * steps * max(computes, 1)
-    is_told = computes > 1 or _do_stages_tell(found.factors)
-    if not pauses.any() or workers == 1 or not is_told or pauses.mean() > most:
+    is_known = computes > 1 or _do_stages_tell(found.factors)
+    if not pauses.any() or workers == 1 or not is_known or pauses.mean() > most:
         return None
     often = usual_number(pauses)
     every_steps = max(1, round(steps / often))
