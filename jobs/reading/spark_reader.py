@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import Question, first_line, no_column, question
 from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.jvm import has_ended
 from jobs.runtime.printing import Result, times_as_text
 from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
@@ -95,9 +96,7 @@ class SparkReader:
             said = str(error)
         except (Py4JError, ConnectionError):  # it asks the JVM, which has ended
             said = _GONE
-        if isinstance(error, Py4JNetworkError | ConnectionError) or any(
-            sign in said for sign in _OUT_OF_MEMORY
-        ):
+        if has_ended(error) or any(sign in said for sign in _OUT_OF_MEMORY):
             return OutOfMemoryError(
                 f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"

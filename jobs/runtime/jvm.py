@@ -9,6 +9,7 @@ from typing import IO, Final
 
 import pyspark
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -66,6 +67,16 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
         return launch_gateway(arguments, {"stderr": errors})
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+
+
+def has_ended(error: Exception) -> bool:
+    """Whether py4j's error says that the JVM has ended, as Spark's does out of memory.
+
+    Where an answer breaks off py4j knows no words of the JVM's, and raises a plain Py4JError without a trace.
+    """
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return type(error) is Py4JError and "Trace:" not in str(error)
 
 
 def _check_harmless(options: Mapping[str, str]) -> None:

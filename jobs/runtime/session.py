@@ -12,19 +12,19 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway, JavaObject
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.runtime.delta_jars import resolved_jars, resolver_conf
 from jobs.runtime.errors import PlainError
-from jobs.runtime.jvm import JvmError, is_submitted, launch_jvm
+from jobs.runtime.jvm import JvmError, has_ended, is_submitted, launch_jvm
 from jobs.runtime.package import ZIP_NAME, write_zip
 from jobs.runtime.project import PROJECT, is_zip
 from jobs.runtime.run_folder import run_folder
@@ -61,8 +61,16 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            with suppress(ConnectionError, Py4JNetworkError):  # its JVM has ended, as out of memory
-                spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop a session, if its JVM has not ended by itself."""
+    try:
+        spark.stop()
+    except (ConnectionError, Py4JError) as error:
+        if not has_ended(error):
+            raise
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from jobs.runtime import delta_jars
@@ -34,6 +35,20 @@ with session(load_settings(settings), "program") as spark:
     rows = spark.read.format("delta").load(table).mapInArrow(where, "file string").collect()
     print("master", spark.sparkContext.master, "rows", len(rows), "code", rows[0].file)
 """
+
+
+BROKEN_OFF = Py4JError("org.apache.spark.sql.classic.SparkSession does not exist in the JVM")
+OF_THE_JVM = Py4JError("An error occurred while calling o1.stop. Trace:\nMethod stop([]) does not exist")
+
+
+class Stopping:
+    """A session that cannot be stopped, for a reason."""
+
+    def __init__(self, why: Exception) -> None:
+        self._why = why
+
+    def stop(self) -> None:
+        raise self._why
 
 
 @pytest.fixture
@@ -166,3 +181,23 @@ def test_too_few_descriptors_for_spark_s_jars_are_one_line_and_no_failed_jvm(
     monkeypatch.setattr(module, "launch_jvm", lambda *_: pytest.fail("not started"))
     with pytest.raises(SessionError, match="may open 256: raise the hard limit, as by ulimit -n 1024"):
         module._start_jvm(load_settings("base").spark)
+
+
+@pytest.mark.parametrize("why", [BROKEN_OFF, Py4JNetworkError("Answer is empty"), ConnectionResetError()])
+def test_a_jvm_that_ended_while_its_session_stops_hides_no_other_error(
+    why: Exception, monkeypatch: pytest.MonkeyPatch, test_settings: Settings
+) -> None:
+    """Spark ends its JVM out of memory; stopping may meet that or not, and the question's error stays."""
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(module, "make_session", lambda *_: Stopping(why))
+    with pytest.raises(RuntimeError, match="out of memory"), session(test_settings, "test"):
+        raise RuntimeError("out of memory")
+
+
+def test_an_error_of_a_living_jvm_while_its_session_stops_is_raised(
+    monkeypatch: pytest.MonkeyPatch, test_settings: Settings
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(module, "make_session", lambda *_: Stopping(OF_THE_JVM))
+    with pytest.raises(Py4JError, match=r"o1\.stop"), session(test_settings, "test"):
+        pass
