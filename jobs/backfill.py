@@ -69,6 +69,8 @@ def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -
     for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
         say(f"{each['phase']}: {size} in {_duration(each['seconds'])}")
+    if done:
+        say(f"no report was written: `straggler report --log-date {max(done)}` writes it")
 
 
 def _duration(seconds: float) -> str:

@@ -113,3 +113,6 @@ def test_the_summary_speaks_of_other_days_only_if_there_are_any(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == said
     assert lines[1].endswith(" in 2 min 19 s")
+    assert lines[2] == f"no report was written: `straggler report --log-date {later}` writes it"
+    backfill.print_summary({}, asked, Plan([], {}, []))
+    assert "report" not in capsys.readouterr().out
