@@ -103,7 +103,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
     return (
         f"{certainly} {row['host']}: {hours(row['expected_gpu_hours'])} GPU-hours expected back in "
-        f"{counted(days, 'day')} ({_interval(row)}), for {hours(row['cost_gpu_hours'])}; "
+        f"{counted(days, 'day')} ({_interval(row)}), at a cost of {hours(row['cost_gpu_hours'])}; "
         f"{state(row)}; no if it stays slow for less than {row['break_even_days']:.1f} days"
     )
 

@@ -94,7 +94,7 @@ def recurrence(row: Mapping[str, Any]) -> str:
     recurs = row["jobs_slow"] > 1
     texts = {
         "measured_and_recurs": f"{measured}, and slow in more jobs than chance explains ({chance})",
-        "measured": measured + (f"; by their number alone it could be chance ({chance})" if recurs else ""),
+        "measured": measured + (f" (their number alone could be chance: {chance})" if recurs else ""),
         "recurs": f"slow in more jobs than chance explains ({chance}), though no job's cause names it",
         "not_proven": "not proven: no job's cause names it"
         + (f", and it could be chance ({chance})" if recurs else ""),

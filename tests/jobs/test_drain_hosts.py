@@ -46,7 +46,7 @@ def test_people_are_told_what_to_do_and_when_not_to(ask: Ask) -> None:
     assert status == 0
     assert "node-1" in out
     said = (
-        "drain node-1: 329 GPU-hours expected back in 7 days (141 to 624), for 100; "
+        "drain node-1: 329 GPU-hours expected back in 7 days (141 to 624), at a cost of 100; "
         "slow for 3 days in a row; no if it stays slow for less than 1.0 days"
     )
     assert said in err

@@ -28,7 +28,7 @@ class GcOfOneWorker(UnsynchronisedGc):
 def test_collections_are_planned() -> None:
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
     one = answer(found(pauses), COLLECTIONS)
-    assert one.plan.startswith("collect on all workers after every 4 steps, ")
+    assert one.plan.startswith("collect on all workers together after every 4 steps (")
     true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4))
     assert one.step_s == pytest.approx(true_s, rel=0.01)
     assert one.time_saved_fraction > 0.1
@@ -50,7 +50,7 @@ def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
     """One of sixteen pauses: all would collect as often, and wait as long as it did. Three may be chance."""
     pauses = GcOfOneWorker(pause_s=0.3, every_steps=2, spread=0.0)
     one = answer(found(pauses, shape=replace(SHAPE, steps=24)), COLLECTIONS)
-    assert one.plan.startswith("collect on all workers after every 3 steps, 0.3 s")
+    assert one.plan.startswith("collect on all workers together after every 3 steps (0.3 s")
     assert COLLECTIONS in found(pauses).without
 
 
@@ -80,7 +80,7 @@ def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
     alone = replace(SHAPE, microbatches=1)
     one = answer(found(pauses, shape=alone), COLLECTIONS)
-    assert one.plan.startswith("collect on all workers after every 9 steps, ")
+    assert one.plan.startswith("collect on all workers together after every 9 steps (")
     true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=9), shape=alone)
     assert one.step_s == pytest.approx(true_s, rel=0.01)
     assert COLLECTIONS in found(pauses, shape=replace(alone, pp_size=2)).without

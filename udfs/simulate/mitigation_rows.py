@@ -147,8 +147,9 @@ def _work(mitigated: Mitigated) -> Iterator[_Saved]:
         yield _Saved(SEQUENCES, plan, assumes, now_s - mitigated.balanced_s)
     if planned is not None:
         plan = (
-            f"collect on all workers after every {planned.every_steps} steps, {planned.pause_s:.3g} s; "
-            + ("never pays" if np.isinf(planned.pays_from) else f"pays from every {planned.pays_from:.3g} on")
+            f"collect on all workers together after every {planned.every_steps} steps "
+            f"({planned.pause_s:.3g} s each time); "
+            + ("never pays" if np.isinf(planned.pays_from) else f"pays from {planned.pays_from:.3g} steps on")
         )
         assumes = "pauses are collections, and as long behind the optimizer, where the longest counts"
         yield _Saved(COLLECTIONS, plan, assumes, now_s - planned.step_s)

@@ -49,7 +49,7 @@ def test_a_title_in_other_words_than_the_columns_has_those_in_brackets() -> None
     ("verdict", "jobs_slow", "p_value", "said"),
     [
         ("measured", 1, 0.5, "slow: measured in 2 jobs"),
-        ("measured", 3, 0.001, "slow: measured in 2 jobs; by their number alone it could be chance (14.5 %)"),
+        ("measured", 3, 0.001, "slow: measured in 2 jobs (their number alone could be chance: 14.5 %)"),
         (
             "measured_and_recurs",
             3,
