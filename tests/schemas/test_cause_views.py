@@ -183,6 +183,7 @@ def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
 def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
     everywhere = [worker(host, 0.1, lost_s=lost_s) for host, lost_s in (("x", 4.0), ("y", 3.0), ("z", 3.0))]
     on_two = [worker("x", 0.1, lost_s=5.0), worker("y", 0.1, lost_s=3.0), worker("z", 0.1, lost_s=2.0)]
+    on_unknown = [worker(host, 0.1, lost_s=lost_s) for host, lost_s in ((None, 6.0), ("x", 2.0), ("y", 2.0))]
     rows = answer(
         "SELECT * FROM fix_first",
         {
@@ -190,6 +191,7 @@ def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
                 cause("a", DAY, 8.0, 10.0, cause="pause", culprits=everywhere),
                 cause("b", DAY, 10.0, 10.0, cause="pause", culprits=on_two),
                 cause("c", DAY, 1.0, 1.0, culprits=everywhere),
+                cause("c", DAY, 6.0, 7.0, cause="pause", culprits=on_unknown),
             ],
             JOB_SLOWDOWN: UNITS,
         },
@@ -198,6 +200,7 @@ def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
         (row.cause, *row.job_ids, row.host): (row.lost_gpu_hours, row.recoverable_gpu_hours) for row in rows
     }
     assert found.pop(("pause", "a", None)) == pytest.approx((8.0, 10.0))
+    assert found.pop(("pause", "c", None)) == pytest.approx((6.0, 7.0))
     assert found.keys() == {
         (name, job, host) for name, job in (("pause", "b"), ("slow_worker", "c")) for host in "xyz"
     }
