@@ -394,6 +394,24 @@ def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_
     assert fixed.came_fraction == pytest.approx(0.2)
 
 
+def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
+    """The cause went on that day, in a run that had it: it is not gone again on the day after."""
+    days = (DAY, NEXT_DAY, DAY + timedelta(days=2))
+    held, gone, beside, after = [
+        cause("a", day, 0.0, 0.0, lost_fraction=lost, is_cause=lost > 0.0) | {"run_id": run}
+        for day, run, lost in (
+            (days[0], "r1", 0.2),
+            (days[1], "r1", 0.0),
+            (days[1], "r2", 0.0),
+            (days[2], "r3", 0.0),
+        )
+    ]
+    causes = [held, gone, beside, after]
+    units = [{name: row[name] for name in ("job_id", "log_date", "run_id")} for row in causes]
+    news = answer("SELECT * FROM cause_news", {JOB_CAUSES: causes, JOB_SLOWDOWN: units})
+    assert [(row.log_date, row.run_id, row.change) for row in news] == [(NEXT_DAY, "r1", "gone")]
+
+
 @pytest.mark.parametrize(
     ("steps_s", "verdict", "came", "said"),
     [
