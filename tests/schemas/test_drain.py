@@ -148,11 +148,11 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
     tables = fleet({"a": "xxxxxx"})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         tables[name] += [row | {"job_id": "silent"} for row in tables[name]]
-    for row in tables[JOB_SLOWDOWN]:
-        if row["job_id"] == "silent" or row["log_date"] < DAY + timedelta(2):
-            row["gpu_hours"] = None
-    for row, share in zip(tables[JOB_CAUSES], (0.3, 0.3, 0.1, 0.2, 0.1, 0.2), strict=False):
-        row["time_saved_fraction"] = share
+    for unit in tables[JOB_SLOWDOWN]:
+        if unit["job_id"] == "silent" or unit["log_date"] < DAY + timedelta(2):
+            unit["gpu_hours"] = None
+    for named, share in zip(tables[JOB_CAUSES], (0.3, 0.3, 0.1, 0.2, 0.1, 0.2), strict=False):
+        named["time_saved_fraction"] = share
     (row,) = answer(drain_by(TERMS), tables)
     assert (row.share_lost, row.share_saved) == pytest.approx((0.1, 0.15))
     # Four days are known: their shares scatter by 0.0577.
