@@ -54,7 +54,7 @@ def usual(root: str) -> str:
 def said_by(error: BaseException) -> str:
     """Text of an error of a store's client on one line; of an answer in XML its sentence."""
     said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
-    return with_reason(_ANSWER.sub(r"\1", said)[:_LONGEST])
+    return with_reason(_ANSWER.sub(r"\1", said))[:_LONGEST]
 
 
 def with_reason(said: str) -> str:
