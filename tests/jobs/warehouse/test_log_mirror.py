@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from obstore.store import MemoryStore
 
 from jobs.runtime import objects
@@ -23,7 +23,7 @@ def mirrors(monkeypatch: pytest.MonkeyPatch) -> list[LogMirror]:
 
 
 def add(mirror: LogMirror, log: DeltaTable, name: str) -> None:
-    actions = [AddAction(name, 1, {}, 0, data_change=True, stats="{}")]
+    actions: list[AddAction | RemoveAction] = [AddAction(name, 1, {}, 0, data_change=True, stats="{}")]
     mirror.commit(lambda: log.create_write_transaction(actions, "append", log.schema(), []), is_alone=False)
 
 
