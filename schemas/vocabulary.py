@@ -204,8 +204,9 @@ FIXABLE_CAUSES: Final = CAUSES[:-1]
 LOGGED_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.only_where)
 """A unit has rows of these only where its log records what shows them."""
 MACHINE_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.of_machine)
-SPREAD_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.is_of_job_if_spread)
 """Causes that another machine would not have, if their culprit is one; others lie in the job."""
+SPREAD_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.is_of_job_if_spread)
+"""Causes that lie in the job, and in no host, where no host has half of them."""
 
 CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
 """How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""

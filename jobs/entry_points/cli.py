@@ -14,8 +14,8 @@ from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
 from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
 from jobs.runtime.errors import PlainError
-from jobs.runtime.filesystems import StoreError, is_of_store, said_by
-from jobs.runtime.places import check_bucket, is_url, with_reason
+from jobs.runtime.filesystems import StoreError, is_of_store
+from jobs.runtime.places import check_bucket, is_url, said_by, with_reason
 from jobs.runtime.progress import working
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
@@ -101,13 +101,13 @@ def _by_its_store(root: str) -> Iterator[None]:
         raise
     except Exception as error:
         is_far = isinstance(error, Py4JJavaError | PythonException)  # with the lines of a whole traceback
-        said = one_line(error) if is_far else said_by(error)
+        said = with_reason(one_line(error)) if is_far else said_by(error)
         if not is_url(root) or not is_of_store(error, said):
             raise
         check_bucket(root, said)
         raise StoreError(
-            f"the store of {root} did not do what was asked: {with_reason(said)}; readers see the tables as "
-            "last published: run the command again"
+            f"the store of {root} did not do what was asked: {said}; readers see the tables as last "
+            "published: run the command again"
         ) from error
 
 

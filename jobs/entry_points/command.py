@@ -14,7 +14,7 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import first_line
 from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
-from jobs.runtime.places import check_bucket, with_reason
+from jobs.runtime.places import check_bucket
 from jobs.runtime.settings import Settings, load_settings
 from jobs.warehouse.reader import AnswerError, Reader, TableReader, Tables
 
@@ -85,9 +85,8 @@ def opened(settings: Settings) -> Database:
     try:
         database.check_exists()
     except AnswerError as error:
-        said = with_reason(str(error))
-        check_bucket(paths.warehouse, said)
-        raise AnswerError(said) from error
+        check_bucket(paths.warehouse, str(error))
+        raise
     return database
 
 

@@ -62,6 +62,6 @@ def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     if has_rows:
         raise NoLandingError(
             f"the landing {landing.root} has no folder of {day}, but the warehouse has rows of that day, "
-            f"which stay: {nearest}. To remove them, leave an empty folder log_date={day} there"
+            f"which stay: {nearest}. To remove them, leave log_date={day}/_SUCCESS there and nothing else"
         )
     return f"nothing to ingest: no run folder of {day} in {landing.root}; {nearest}"

@@ -18,7 +18,7 @@ from pyspark.errors import PythonException
 from jobs.gates.checks import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
-from jobs.runtime.filesystems import said_by
+from jobs.runtime.places import said_by
 from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE

@@ -12,14 +12,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from jobs.runtime.errors import PlainError
-from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, usual, with_reason
+from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, said_by, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
 """Imported where a file of a store is opened, which an install need not reach."""
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
-"""Clients colour their words, and draw arrows from a reason to the next."""
-_ANSWER: Final = re.compile(r"(?:<\?xml[^>]*> ?)?<Error>.*?<Message>(.*?)</Message>.*?</Error>")
-_LONGEST: Final = 1000
 _OF_STORE: Final = re.compile(r"Generic \w+ error|AWS Error|Error performing [A-Z]+ ")
 WHOLE_BYTES: Final = 4 << 20
 """Files of a store up to this size are read whole."""
@@ -105,15 +101,9 @@ def delivering(url: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise StoreError(
-            f"{url} could not be read from its store: {with_reason(said_by(error))}; run the command again, "
-            "with address and credentials in the environment"
+            f"{url} could not be read from its store: {said_by(error)}; run the command again, with "
+            "address and credentials in the environment"
         ) from None
-
-
-def said_by(error: BaseException) -> str:
-    """Text of an error of a store's client on one line; of an answer in XML its sentence."""
-    said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
-    return _ANSWER.sub(r"\1", said)[:_LONGEST]
 
 
 def is_of_store(error: BaseException, said: str) -> bool:

@@ -12,7 +12,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
-from jobs.runtime.places import MOST_RETRIES, RETRIED_S, storage_options, usual, with_reason
+from jobs.runtime.places import MOST_RETRIES, RETRIED_S, said_by, storage_options, usual
 
 _AT_A_TIME: Final = 16
 _RETRIES: Final[Any] = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRIED_S)}
@@ -27,8 +27,7 @@ def _asking() -> Iterator[None]:
     except (FileNotFoundError, AlreadyExistsError, PreconditionError):
         raise
     except BaseError as error:
-        said = " ".join(str(error).split())
-        raise OSError(with_reason(said.partition(" Debug source:")[0])) from None
+        raise OSError(said_by(error)) from None
 
 
 class Object(NamedTuple):

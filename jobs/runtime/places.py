@@ -23,6 +23,10 @@ _INSTANCE: Final = "169.254.169.254"
 _NO_KEYS: Final = (
     "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and no role is here"
 )
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+"""Clients colour their words, and draw arrows from a reason to the next."""
+_ANSWER: Final = re.compile(r"(?:<\?xml[^>]*> ?)?<Error>.*?<Message>(.*?)</Message>.*?</Error>")
+_LONGEST: Final = 1000
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 """It makes a URL of the path: %20 means a space there, and \\ means /."""
 _NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
@@ -45,6 +49,12 @@ def usual(root: str) -> str:
         if root.startswith(spark):
             return others + root.removeprefix(spark)
     return root
+
+
+def said_by(error: BaseException) -> str:
+    """Text of an error of a store's client on one line; of an answer in XML its sentence."""
+    said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
+    return with_reason(_ANSWER.sub(r"\1", said))[:_LONGEST]
 
 
 def with_reason(said: str) -> str:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from sqlglot import exp
 
 from jobs.runtime.errors import DamagedError
-from jobs.runtime.places import check_warehouse, is_url, not_readable, storage_options, usual
+from jobs.runtime.places import check_warehouse, is_url, not_readable, said_by, storage_options, usual
 from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
 from jobs.warehouse.reader import AnswerError, QuestionError
 from jobs.warehouse.stored import opened, vacuum
@@ -41,10 +41,6 @@ LATEST_PUBLICATION: Final = "_latest_publication"
 _IN_STORE: Final = "in_store_"
 """Prefix of the names of datasets of tables in a store; no question can use it."""
 _REACH: Final = "give address and credentials in the environment"
-_INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
-"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
-_XML: Final = re.compile(r".*<\?xml.*?<Message>(.*?)</Message>.*", re.DOTALL)
-"""What a store answers, with the sentence in it."""
 _PATTERN: Final = re.compile(r"[*?[]")
 """Characters that make a pattern of a path, which may match other files, unless they are in brackets."""
 KEPT_HOURS: Final = 7 * 24
@@ -218,8 +214,7 @@ class DeltaTables:
             yield
         except OSError as error:
             if self._is_store:
-                reasons = _XML.sub(r"\1", _INDENT.sub(": ", str(error).strip()))
-                raise AnswerError(f"{self.root}: {reasons}; {_REACH}") from error
+                raise AnswerError(f"{self.root}: {said_by(error)}; {_REACH}") from error
             raise
 
 

@@ -61,10 +61,11 @@ class LogMirror:
         is_alone : raise CommitFailedError where another was first
         """
         with self._lock:
+            known = self.newest
             while not self._put(make):
                 if is_alone:
                     raise CommitFailedError(f"{self._path}: another has committed since this process read it")
-                self.at(None)
+                self._bring(self.at(None).version(), known)  # delta-rs looks for conflicts in each
 
     def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
         """Find or delete files that no version of the last hours needs: delta-rs goes by names and times."""
@@ -96,12 +97,15 @@ class LogMirror:
         if self.newest is None or (version or 0) > self.newest:  # else a late commit of another became known
             self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
 
-    def _bring(self, version: int) -> None:
-        """Read what the mirror lacks of a version: the last checkpoint before it, and commits since."""
+    def _bring(self, version: int, known: int | None = None) -> None:
+        """Read what the mirror lacks of a version: the last checkpoint before it, and commits since.
+
+        known : all commits after this one, too
+        """
         before = max((each for each in self._checkpoints if each <= version), default=None)
         names = [] if before is None else [f"{_LOG}/{before:020}.{_CHECKPOINT}"]
         first = 0 if before is None else min(before + 1, version)  # a commit needs that of the version before
-        names += map(_commit, range(first, version + 1))
+        names += map(_commit, range(first if known is None else min(first, known + 1), version + 1))
         names = [each for each in names if not (self.folder / each).exists()]
         for name, content in zip(names, objects.contents(self._path, names), strict=True):
             (self.folder / name).write_bytes(content)

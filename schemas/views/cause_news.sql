@@ -1,9 +1,9 @@
 -- New and gone causes: one row per run, log date and cause that holds and did not on the replayed day before (new), or
 -- held then and no longer does (gone), if its loss changed by at least $news_fraction of the recorded time.
 -- lost_fraction, lost_gpu_hours and culprits, named as in culprit_history, are those of the day on which it holds:
--- log_date for a new cause, day_before for one that is gone. The first day of a run is compared with the run before it of the
--- same job (run_before, else the run itself), if either was its job's only one on its day, with as many workers and as many
--- ops a step; else it has no rows.
+-- log_date for a new cause, day_before for one that is gone. The first day of a run is compared with its job's last replayed day
+-- before (run_before is the run of that day, else the run itself), if neither day has another run of the job, and both have as
+-- many workers and as many ops a step; else it has no rows.
 WITH replayed AS (
     SELECT
         log_date, job_id, run_id, workers,
@@ -14,15 +14,15 @@ WITH replayed AS (
     WHERE status IN ($replayed_statuses)
 ),
 
-alone AS (
+in_turn AS (
     SELECT
         *,
-        lag(log_date) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_day,
-        lag(run_id) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_run,
-        lag(workers) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_workers,
-        lag(ops_a_step) OVER (PARTITION BY job_id ORDER BY log_date) AS earlier_ops_a_step
+        lag(log_date) OVER (PARTITION BY job_id ORDER BY log_date, run_id) AS earlier_day,
+        lag(run_id) OVER (PARTITION BY job_id ORDER BY log_date, run_id) AS earlier_run,
+        lag(runs_of_day) OVER (PARTITION BY job_id ORDER BY log_date, run_id) AS earlier_runs,
+        lag(workers) OVER (PARTITION BY job_id ORDER BY log_date, run_id) AS earlier_workers,
+        lag(ops_a_step) OVER (PARTITION BY job_id ORDER BY log_date, run_id) AS earlier_ops_a_step
     FROM replayed
-    WHERE runs_of_day = 1
 ),
 
 units AS (
@@ -33,8 +33,9 @@ units AS (
     UNION ALL
 
     SELECT log_date, job_id, run_id, earlier_day AS day_before, earlier_run AS run_before
-    FROM alone
-    WHERE own_day_before IS NULL AND earlier_workers = workers AND earlier_ops_a_step = ops_a_step
+    FROM in_turn
+    WHERE own_day_before IS NULL AND runs_of_day = 1 AND earlier_runs = 1
+        AND earlier_workers = workers AND earlier_ops_a_step = ops_a_step
 ),
 
 changed AS (

@@ -50,7 +50,7 @@ host_days AS (
         log_date,
         datediff(as_of_day, log_date) AS age,
         sum(gpu_hours) AS gpu_hours,
-        CASE WHEN count_if(lost_fraction > 0 AND gpu_hours IS NULL) = 0 THEN sum(gpu_hours * coalesce(lost_fraction, 0D)) END
+        CASE WHEN count_if(lost_fraction > 0 AND gpu_hours IS NOT NULL) > 0 THEN sum(gpu_hours * coalesce(lost_fraction, 0D)) END
             AS lost_gpu_hours,
         sum(gpu_hours * coalesce(saved_fraction, 0D)) AS saved_gpu_hours,
         sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
@@ -170,7 +170,7 @@ slow AS (
         stddev_samp(try_divide(saved_gpu_hours, gpu_hours)) FILTER (
             WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL
         ) AS share_spread,
-        count_if(place_alike <= 7) AS share_days
+        count(lost_gpu_hours) FILTER (WHERE place_alike <= 7) AS share_days
     FROM states
     WHERE is_slow
     GROUP BY host
@@ -217,7 +217,7 @@ chances AS (
         *,
         (hosts_alike * part_slow + $prior_hosts * prior) / (hosts_alike + $prior_hosts) AS probability,
         share_saved * gpu_hours_per_day AS a_day,
-        coalesce(try_divide(share_spread, share_saved), 0.3D) / sqrt(share_days) AS share_error
+        try_divide(coalesce(try_divide(share_spread, share_saved), 0.3D), sqrt(share_days)) AS share_error
     FROM hosts
 ),
 

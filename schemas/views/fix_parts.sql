@@ -46,7 +46,8 @@ placed AS (
         *,
         CASE
             WHEN cause IN ($spread_causes)
-                AND max(host_share) OVER (PARTITION BY log_date, job_id, run_id, cause) < 0.5 THEN NULL
+                AND max(CASE WHEN culprit_host IS NOT NULL THEN host_share END)
+                    OVER (PARTITION BY log_date, job_id, run_id, cause) < 0.5 THEN NULL
             ELSE culprit_host
         END AS host
     FROM (

@@ -10,13 +10,11 @@ from obstore.store import MemoryStore
 
 from jobs import query
 from jobs.entry_points.cli import entry_point
-from jobs.reading.database import Database
 from jobs.runtime import objects
 from jobs.runtime.places import PlaceError, storage_options
 from jobs.warehouse import lease as module
 from jobs.warehouse.lease import leased
 from jobs.warehouse.lock import LOCK_NAME, this_process
-from jobs.warehouse.reader import AnswerError
 from tests.jobs.conftest import Ask
 
 ROOT = "s3://bucket/warehouse"
@@ -76,13 +74,13 @@ def test_an_address_without_its_scheme_is_one_line(monkeypatch: pytest.MonkeyPat
     ("said", "status", "message"),
     [
         (NO_BUCKET, 2, f"the warehouse {ROOT}: its store has no such bucket; give another"),
-        (NO_KEYS, 1, "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and no role"),
+        (NO_KEYS, 1, f"{ROOT}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"),
     ],
 )
 def test_a_question_says_what_its_store_lacks(
     monkeypatch: pytest.MonkeyPatch, call: Ask, said: str, status: int, message: str
 ) -> None:
-    monkeypatch.setattr(Database, "check_exists", lambda _: raising(AnswerError(said)))
+    monkeypatch.setattr(objects, "content", lambda *_: raising(OSError(said)))
     found = call(query.main, "--warehouse", ROOT, "SELECT 1")
     assert found.status == status
     assert found.err.startswith(f"query: error: {message}")

@@ -183,6 +183,7 @@ def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
 def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
     everywhere = [worker(host, 0.1, lost_s=lost_s) for host, lost_s in (("x", 4.0), ("y", 3.0), ("z", 3.0))]
     on_two = [worker("x", 0.1, lost_s=5.0), worker("y", 0.1, lost_s=3.0), worker("z", 0.1, lost_s=2.0)]
+    on_unknown = [worker(host, 0.1, lost_s=lost_s) for host, lost_s in ((None, 6.0), ("x", 2.0), ("y", 2.0))]
     rows = answer(
         "SELECT * FROM fix_first",
         {
@@ -190,6 +191,7 @@ def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
                 cause("a", DAY, 8.0, 10.0, cause="pause", culprits=everywhere),
                 cause("b", DAY, 10.0, 10.0, cause="pause", culprits=on_two),
                 cause("c", DAY, 1.0, 1.0, culprits=everywhere),
+                cause("c", DAY, 6.0, 7.0, cause="pause", culprits=on_unknown),
             ],
             JOB_SLOWDOWN: UNITS,
         },
@@ -198,6 +200,7 @@ def test_pauses_of_which_no_host_has_half_lie_in_the_job() -> None:
         (row.cause, *row.job_ids, row.host): (row.lost_gpu_hours, row.recoverable_gpu_hours) for row in rows
     }
     assert found.pop(("pause", "a", None)) == pytest.approx((8.0, 10.0))
+    assert found.pop(("pause", "c", None)) == pytest.approx((6.0, 7.0))
     assert found.keys() == {
         (name, job, host) for name, job in (("pause", "b"), ("slow_worker", "c")) for host in "xyz"
     }
@@ -389,6 +392,24 @@ def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_
     )
     assert (fixed.verdict, fixed.run_before) == ("came", before["run_id"])
     assert fixed.came_fraction == pytest.approx(0.2)
+
+
+def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
+    """The cause went on that day, in a run that had it: it is not gone again on the day after."""
+    days = (DAY, NEXT_DAY, DAY + timedelta(days=2))
+    held, gone, beside, after = [
+        cause("a", day, 0.0, 0.0, lost_fraction=lost, is_cause=lost > 0.0) | {"run_id": run}
+        for day, run, lost in (
+            (days[0], "r1", 0.2),
+            (days[1], "r1", 0.0),
+            (days[1], "r2", 0.0),
+            (days[2], "r3", 0.0),
+        )
+    ]
+    causes = [held, gone, beside, after]
+    units = [{name: row[name] for name in ("job_id", "log_date", "run_id")} for row in causes]
+    news = answer("SELECT * FROM cause_news", {JOB_CAUSES: causes, JOB_SLOWDOWN: units})
+    assert [(row.log_date, row.run_id, row.change) for row in news] == [(NEXT_DAY, "r1", "gone")]
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,25 @@ def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
     assert (row.verdict, row.share_lost, row.share_saved) == ("unknown", None, None)
 
 
+def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
+    """Two jobs are slowed each day and one of them states no hours; on the first two days neither does."""
+    tables = fleet({"a": "xxxxxx"})
+    for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
+        tables[name] += [row | {"job_id": "silent"} for row in tables[name]]
+    for unit in tables[JOB_SLOWDOWN]:
+        if unit["job_id"] == "silent" or unit["log_date"] < DAY + timedelta(2):
+            unit["gpu_hours"] = None
+    for named, share in zip(tables[JOB_CAUSES], (0.3, 0.3, 0.1, 0.2, 0.1, 0.2), strict=False):
+        named["time_saved_fraction"] = share
+    (row,) = answer(drain_by(TERMS), tables)
+    assert (row.share_lost, row.share_saved) == pytest.approx((0.1, 0.15))
+    # Four days are known: their shares scatter by 0.0577.
+    p, of_share = row.probability, (0.1 / sqrt(3) / 0.15) ** 2 / 4
+    spread = log(1 + of_share + (1 - p) / (p * (PRIOR_HOSTS + 1)))
+    low = row.expected_gpu_hours * exp(-spread / 2 - 1.645 * sqrt(spread))
+    assert row.expected_low == pytest.approx(low)
+
+
 def test_who_is_not_asked_about() -> None:
     """Never slow; gone for a week; slow for what another machine would do too."""
     tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})

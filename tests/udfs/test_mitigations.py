@@ -11,6 +11,7 @@ from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import ThermalThrottling, WeakGpu
 from jobs.synthetic.run_events import Part, RunHabits, run_through
+from jobs.synthetic.shape import JobShape
 from schemas.mitigations import (
     CAUSE_OF,
     CHECKPOINTS,
@@ -23,7 +24,7 @@ from schemas.mitigations import (
     REPLICA_REMOVED,
     SEQUENCES,
 )
-from schemas.vocabulary import JOB_CAUSES, MITIGATIONS, OP_CODES
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MITIGATIONS, OP_CODES
 from tests.evaluation.exchanged_microbatches import Exchanged
 from tests.evaluation.mitigated_runs import OtherWeights
 from tests.evaluation.mitigations import judge, main
@@ -191,6 +192,22 @@ def test_heavy_microbatches_of_one_stage_may_be_slow_gpus() -> None:
     assert "with one stage, heavy data look like a slower GPU" in of_stage[SEQUENCES]
     assert OVER_DP_RANKS in of_stage
     assert SEQUENCES not in found(replace(SEQUENCES_OF_ALL, spread=0.3)).without
+
+
+@pytest.mark.parametrize(
+    ("op_type", "stages"), [("forward-compute", 1), ("backward-compute", 4)], ids=["a stage", "a direction"]
+)
+def test_computes_that_take_no_time_say_nothing_of_heavy_data(op_type: str, stages: int) -> None:
+    uneven = job(SEQUENCES_OF_ALL, shape=JobShape(dp_size=4, pp_size=4, microbatches=1, steps=3))
+    rows = uneven.rank_steps.to_pylist()
+    for row in rows:
+        takes_none = [op == OP_CODES[op_type] and row["pp_rank"] < stages for op in row["op"]]
+        row["duration_us"] = [
+            0.0 if none else took for none, took in zip(takes_none, row["duration_us"], strict=True)
+        ]
+    table = pa.Table.from_pylist(rows, schema=uneven.rank_steps.schema)
+    (status,) = simulate_job(table, uneven.manifest)[JOB_SLOWDOWN]["status"].to_pylist()
+    assert status == "too_few_steps"
 
 
 def test_slow_workers_are_mitigated() -> None:

@@ -119,14 +119,9 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
         return [], {}
     is_on_path, before_s = longest_path(whole, chain)
     waited_for_s = np.where(is_on_path, whole.end_s - whole.start_s, 0.0)
-    figures = {
-        "busy_s": whole.busy_s,
-        "waiting_s": _waiting_s(whole),
-        "waited_for_s": waited_for_s,
-    }
-    most_s = waited_for_s.max(axis=0)
-    is_waited_for = np.zeros(is_on_path.shape, dtype=bool)
-    is_waited_for[waited_for_s.argmax(axis=0), np.arange(len(most_s))] = most_s > 0
+    most = np.arange(len(roles))[:, None] == waited_for_s.argmax(axis=0)
+    is_waited_for = most & (waited_for_s > 0.0)
+    figures = {"busy_s": whole.busy_s, "waiting_s": _waiting_s(whole), "waited_for_s": waited_for_s}
     rows = [
         {
             "role": roles[role],

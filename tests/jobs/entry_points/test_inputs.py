@@ -114,7 +114,10 @@ def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Pat
     assert (
         f"the landing {landing} has no folder of 2026-02-05, but the warehouse has rows of that day" in said
     )
-    (landing / "log_date=2026-02-05").mkdir()
+    assert "leave log_date=2026-02-05/_SUCCESS there" in said, "a store has no empty folders"
+    marker = landing / "log_date=2026-02-05" / "_SUCCESS"
+    marker.parent.mkdir()
+    marker.touch()
     with pytest.raises(pytest.fail.Exception, match="a session was made"):
         run_nightly.main([*DAY, *where])
 

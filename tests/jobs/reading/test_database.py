@@ -118,7 +118,7 @@ def test_what_a_store_answers_in_xml_becomes_its_sentence(monkeypatch: pytest.Mo
         )
 
     monkeypatch.setattr("jobs.runtime.objects.content", content)
-    with pytest.raises(AnswerError, match=r"^s3://none/warehouse: no such bucket; give address and"):
+    with pytest.raises(AnswerError, match=r"^s3://none/warehouse: S3 error: 404: no such bucket; give "):
         Database("s3://none/warehouse").stated()
 
 

@@ -280,12 +280,9 @@ def slow_series(
     known : as of `significant`.
     """
     found = np.zeros_like(own)
-    slow_ones = np.argwhere(significant(own, error, healthy, known)).tolist()
-    if not slow_ones:
-        return found
     typical = np.sqrt(np.square(error).mean(axis=1))
     own_noise = typical if noise is None else noise
-    for p, k, d in slow_ones:
+    for p, k, d in np.argwhere(significant(own, error, healthy, known)).tolist():
         series = own[p, k, order, d]
         course = course_of(series, float(own_noise[k]))
         least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))

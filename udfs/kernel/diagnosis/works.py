@@ -142,12 +142,13 @@ def are_workers_known(factors: Factors) -> bool:
 def _lasting(factors: Factors) -> Floats:
     """What each worker takes beside its work in all, a factor; shape (p, k, 1, 1, 1, d).
 
-    By time: of microbatches that hardly take any, what is left is a multiple and says nothing.
+    By time: of microbatches that hardly take any, what is left is a multiple and says nothing. Nor does a
+    worker whose computes take none: 1.
     """
     axes = (2, 3, 4)
     work_s = factors.work_s.sum(axis=axes, keepdims=True)
     of_all_s: Floats = (factors.work_s * factors.noise).sum(axis=axes, keepdims=True)
-    return np.asarray(of_all_s / np.maximum(work_s, TINY_S))
+    return np.where(of_all_s > 0.0, of_all_s / np.maximum(work_s, TINY_S), 1.0)
 
 
 def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:

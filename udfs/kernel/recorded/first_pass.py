@@ -14,12 +14,12 @@ from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError
 from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
 from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
-from udfs.kernel.recorded.ends import recorded_ends
+from udfs.kernel.recorded.ends import Ends, recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
 from udfs.kernel.recorded.gaps import longest_gaps
 from udfs.kernel.recorded.nobody_late import nobody_late
 from udfs.kernel.recorded.rows import StageRows
-from udfs.kernel.recorded.settle import settle
+from udfs.kernel.recorded.settle import Settled, settle
 from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.swing import Computing, ComputingSums
@@ -199,72 +199,61 @@ class _Reading(NamedTuple):
         listener : hears what they say about the clocks, where these are not known yet.
         clocks   : those to correct.
         """
-        blocks: list[Block] = []
-        moments: list[Moments] = []
-        compute_ns: list[Floats] = []
-        times_s = np.empty((2, self.rows.number_of_steps))
-        actual_s, began_s = times_s
-        waits_s = np.zeros((2, self.layout.pp_size, self.rows.number_of_steps))
-        computing = ComputingSums()
-        counted = np.zeros(3, dtype=np.int64)
-        odd: list[Exchanged] = []
+        blocks, moments, compute_ns, odd = list[Block](), list[Moments](), list[Floats](), list[Exchanged]()
+        steps = self.rows.number_of_steps
+        times_s, waits_s = np.empty((2, steps)), np.zeros((2, self.layout.pp_size, steps))
+        computing, counted = ComputingSums(), np.zeros(3, dtype=np.int64)
         listening = listener if clocks is None else None
         for first, end in self.spans:
             trace = self._trace(range(first, end))
-            # A rank keeps its place for the whole job: the first steps suffice.
             ends = [recorded_ends(block) for block in trace.blocks]
-            if not first:
+            if not first:  # a rank keeps its place for the whole job: the first steps suffice
                 is_shared = listening is not None
                 odd = exchanged(trace.blocks[0], ends[0] if is_shared else ends[0].of_steps(slice(STEPS)))
             if listening is not None:
                 for block, its_ends in zip(trace.blocks, ends, strict=True):
                     listening.hear(block, its_ends, first)
-                if end == len(actual_s):
+                if end == steps:
                     clocks = listening.clocks()
             by_one_clock = [_by_one_clock(block, listener, clocks, first) for block in trace.blocks]
             if clocks is not None and clocks.is_corrected:
                 ends = [recorded_ends(block) for block in by_one_clock]
             for recorded, its_ends in zip(by_one_clock, ends, strict=True):
-                # What is laid out keeps what was recorded.
-                own_s = recorded.duration_s.copy() if self.laid else recorded.duration_s
-                block = recorded._replace(duration_s=own_s)
-                clock = self.rows.clock[:, first + block.steps]
-                settled = settle(
-                    block,
-                    its_ends,
-                    self.layout,
-                    clock,
-                    times_s[:, first:],
-                    computing,
-                    diagnosed=self.diagnosed,
-                )
-                steps, graph, duration_s = first + block.steps, block.graph, block.duration_s
-                blocks.append(
-                    Block(steps, graph, duration_s, block.microbatch, settled.diagnosed, settled.unknown)
-                )
+                done, settled = self._settled(recorded, its_ends, first, times_s, computing)
+                blocks.append(done)
                 counted += settled.counted
-                waits_s[:, :, first + block.steps] = settled.waits_s
+                waits_s[:, :, done.steps] = settled.waits_s
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
-        correlation = np.array([each.correlation() for each in moments])
         transfers, sends, delays = counted.tolist()
         return Recorded(
             blocks,
-            actual_s,
-            began_s,
+            times_s[0],
+            times_s[1],
             computing.of_all_steps(),
             np.concatenate(compute_ns, axis=1),
-            correlation,
+            np.array([each.correlation() for each in moments]),
             transfers,
             sends,
             delays,
             len(self.graphs),
             clocks,
             odd,
-            nobody_late(waits_s, actual_s),
+            nobody_late(waits_s, times_s[0]),
             partial(self._replace(at_hand={}, laid={}).gaps, listener, clocks),
         )
+
+    def _settled(
+        self, recorded: StepBlock, ends: Ends, first: int, times_s: Floats, computing: ComputingSums
+    ) -> tuple[Block, Settled]:
+        """Settle the times of a block whose steps count from `first`; the others as of `settle`."""
+        # What is laid out keeps what was recorded.
+        own_s = recorded.duration_s.copy() if self.laid else recorded.duration_s
+        block, steps = recorded._replace(duration_s=own_s), first + recorded.steps
+        clock, of_span_s = self.rows.clock[:, steps], times_s[:, first:]
+        found = settle(block, ends, self.layout, clock, of_span_s, computing, diagnosed=self.diagnosed)
+        return Block(steps, block.graph, own_s, block.microbatch, found.diagnosed, found.unknown), found
 
     def gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
         """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
