@@ -127,12 +127,12 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
         return Variation(chunk, level, weight, np.zeros(k), calm, nothing, luck, even, is_single=True)
     apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
     error, _ = _scatter(apart, has_long=True)
+    least = np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))
     if d == 2:
-        data = _of_two(level, apart)
+        data = _of_two(level, apart, least)
     else:
         shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
         data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
-    least = np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))
     if d > 1 and not (data > least).all():
         data = _of_few_long(level, error)
     is_uneven = bool((data > least).all()) and d > 1
@@ -141,19 +141,22 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
     return Variation(chunk, level, weight, error, calm, of_data, luck, np.full(s, is_uneven), is_single=True)
 
 
-def _of_two(level: Floats, apart: Tensor) -> Floats:
+def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
     """Standard deviation of single microbatches' work, by the differences of two dp ranks; shape (k,).
 
     Of two, one is the other's peer in each step: what either has beyond it would be 0 half of the time.
-    Data make now the one slower and now the other. A slow dp rank is never the faster one.
+    Data make now the one slower and now the other; of one that is slow now and then no step is below the
+    middle: then it is 0.
 
     level : shape (p, k, s, d). apart : changes from step to step, over sqrt 2, shape (p, k, 1, 1, s, d).
+    least : by which data differ in some steps both ways, shape (k,).
     """
     changes, between = (np.diff(each)[..., 0] / np.sqrt(2.0) for each in (apart, level[:, :, None, None]))
     of_changes = MAD_TO_SIGMA * medians_along(np.abs(_weight(changes[..., None])[0, :, 0, 0, :, 0]), 1)
     series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
     low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
-    return np.minimum(of_changes, np.minimum(high - middle, middle - low))
+    is_both_ways = np.minimum(high - middle, middle - low) > least
+    return np.where(is_both_ways, of_changes, 0.0)
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
