@@ -95,7 +95,8 @@ def gathered_first(graph: OpGraph, start_s: Floats, end_s: Floats) -> dict[int, 
             continue
         gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
         own = max((op for op in graph.waits_for[base] if op in gathers), default=gathers.start - 1)
-        later = [op for op in gathers[own + 1 - gathers.start :] if (end_s[op] <= start_s[base] + SAME_S).all()]
+        begins_s = start_s[base] + SAME_S
+        later = [op for op in range(own + 1, gathers.stop) if (end_s[op] <= begins_s).all()]
         if later:
             found[base] = later[-1]
     return found

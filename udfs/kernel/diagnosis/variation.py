@@ -156,7 +156,8 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
     series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
     low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
     is_both_ways = np.minimum(high - middle, middle - low) > least
-    return np.where(is_both_ways, of_changes, 0.0)
+    found: Floats = np.where(is_both_ways, of_changes, 0.0)
+    return found
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
@@ -169,7 +170,8 @@ def _of_few_long(level: Floats, error: Floats) -> Floats:
     """
     over = (level - medians_along(level, 3, low=True)[..., None])[:, :, None, None]
     shared = _weight(over)[0, :, 0, 0]
-    is_long = (shared > np.maximum(LEAST_LONG, ERRORS_OF_LONG * error)[:, None, None]).all(axis=0)
+    least = np.maximum(LEAST_LONG, ERRORS_OF_LONG * error)[:, None, None]
+    is_long: Mask = np.asarray((shared > least).all(axis=0))
     number = np.count_nonzero(is_long, axis=0)
     often = is_long[:, (number > 0) & (number <= MOST_LONG * len(is_long))].astype(np.int64)
     both = often.T @ often
@@ -177,7 +179,8 @@ def _of_few_long(level: Floats, error: Floats) -> Floats:
     is_apart = (both < own[:, None]) & (both < own[None])
     if not is_apart.any():
         return np.zeros(len(error))
-    return np.sqrt(np.square(np.where(is_long, shared, 0.0)).mean(axis=(1, 2)))
+    found: Floats = np.sqrt(np.square(np.where(is_long, shared, 0.0)).mean(axis=(1, 2)))
+    return found
 
 
 def _weight(varied: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def test_a_call_that_would_wait_for_itself_changes_nothing() -> None:
 def test_a_first_compute_that_always_begins_after_all_gathers_waits_for_them(
     begins_s: float, saves: float
 ) -> None:
-    """Of two chunks, gathered from 0 to 1 s and 1 to 2; what is later than the last that it waits for is late."""
+    """Of two chunks, gathered from 0 to 1 s and 1 to 2; late is what begins after the last of these."""
     ops: Ops = [("params-all-gather", 0, 1, -1, 0), ("params-all-gather", 1, 1, -1, 1)]
     kinds = (("forward-compute", 0), ("forward-compute", 1), ("backward-compute", 1), ("backward-compute", 0))
     ops += [(name, begins_s + 2 * turn, 2, 0, chunk) for turn, (name, chunk) in enumerate(kinds)]
