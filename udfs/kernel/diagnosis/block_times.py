@@ -1,7 +1,7 @@
 """Blocks of steps as the diagnosis replays them, and the durations of all computes as one tensor."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
-from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls, gathered_first
+from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
 from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
@@ -85,13 +85,12 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
     """
     graph = block.graph
     calls = find_calls(graph, block.start_s, end_s, block.duration_s)
-    gathered = gathered_first(graph, block.start_s, end_s)
     return BlockTimes(
-        graph=call_graph(graph, calls, gathered),
+        graph=call_graph(graph, calls),
         duration_s=block.duration_s,
         microbatch=block.microbatch,
         calls=calls,
-        delays=_kept_delays(graph, block.start_s, end_s, began_s, layout, gathered),
+        delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
         steps=block.steps,
         cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
         entries=_entries(graph, block.start_s, end_s, layout),
@@ -99,12 +98,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def _kept_delays(
-    graph: OpGraph,
-    start_s: Floats,
-    end_s: Floats,
-    began_s: Floats,
-    layout: Layout,
-    gathered: Mapping[int, int],
+    graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
     """Launch delays of first forward-computes and data-loads, and of all-gathers that wait for nothing.
 
@@ -124,7 +118,7 @@ def _kept_delays(
             ops += [op for op in gathers if not graph.waits_for[op]]
     delays = []
     for op in ops:
-        sources = [*graph.waits_for[op], *([gathered[op]] if op in gathered else [])]
+        sources = graph.waits_for[op]
         ready_s = _latest(end_s, sources) if sources else began_s[:, None]
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))

@@ -5,9 +5,8 @@ what-if model each member waits for its peer alone (model, section 2), so that a
 would look like a slow transfer of the others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain, pairwise
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,10 +21,6 @@ SAME_S: Final = 1e-7
 
 SAME_LANES: Final = 0.95
 """Share of steps and dp ranks in which ops of one call must coincide."""
-
-
-NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
-"""No first forward-compute waits for another chunk's gather."""
 
 
 class Calls(NamedTuple):
@@ -79,45 +74,16 @@ def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) ->
     return [pair for pair, coincide in zip(pairs, joins.tolist(), strict=True) if coincide]
 
 
-def gathered_first(graph: OpGraph, start_s: Floats, end_s: Floats) -> dict[int, int]:
-    """Last gather that ended before each worker's first forward-compute, in all steps and dp ranks.
-
-    Where all chunks' parameters are gathered before the first of them computes, it waits for all gathers;
-    where they are gathered meanwhile, only for its own.
-
-    start_s, end_s : float64, shape (op, step, dp). [s]
-    returns : first forward-compute -> gather, where it is not that of its own chunk.
-    """
-    found: dict[int, int] = {}
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        if firsts[ot.FORWARD_COMPUTE + 1] == firsts[ot.FORWARD_COMPUTE]:
-            continue
-        gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
-        own = max((op for op in graph.waits_for[base] if op in gathers), default=gathers.start - 1)
-        begins_s = start_s[base] + SAME_S
-        later = [op for op in range(own + 1, gathers.stop) if (end_s[op] <= begins_s).all()]
-        if later:
-            found[base] = later[-1]
-    return found
-
-
-def call_graph(graph: OpGraph, calls: Calls, gathered: Mapping[int, int] = NOTHING) -> OpGraph:
+def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
     """Graph in which members of a call start together and a wait for one waits for all.
 
     The unchanged graph if that would be a cycle.
-
-    gathered : first forward-computes that wait for a gather too, as of `gathered_first`.
     """
-    if not calls.members and not gathered:
-        return graph
-    return _call_graph(graph, calls.members, tuple(gathered.items())) or graph
+    return (_call_graph(graph, calls.members) if calls.members else None) or graph
 
 
 @once_per_graph
-def _call_graph(
-    graph: OpGraph, calls: tuple[tuple[int, ...], ...], gathered: tuple[tuple[int, int], ...]
-) -> OpGraph | None:
+def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
     """Return the graph with these calls, each given by its ops; None if that would make a cycle."""
     call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
@@ -131,8 +97,6 @@ def _call_graph(
         awaited = tuple(source for source in joined if source not in call)
         for op in call:
             waits_for[op] = awaited
-    for compute, gather in gathered:
-        waits_for[compute] = (*waits_for[compute], gather)
     try:
         return reordered(graph, waits_for)
     except TraceDefectError:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from tests.support.replays import replay
-from tests.udfs.kernel.diagnosis.generated import causes_of
-from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
@@ -97,18 +95,3 @@ def test_a_call_that_would_wait_for_itself_changes_nothing() -> None:
     """The send waits for the backward, which waits for the recv."""
     crossed = graph_of(((), (RECV,), (BACKWARD,), ()), (FORWARD, RECV, BACKWARD, SEND))
     assert call_graph(crossed, TOGETHER) is crossed
-
-
-@pytest.mark.parametrize(("begins_s", "saves"), [(2.0, 0.0), (1.0, 0.0), (2.5, 0.5)])
-def test_a_first_compute_that_always_begins_after_all_gathers_waits_for_them(
-    begins_s: float, saves: float
-) -> None:
-    """Of two chunks, gathered from 0 to 1 s and 1 to 2; late is what begins after the last of these."""
-    ops: Ops = [("params-all-gather", 0, 1, -1, 0), ("params-all-gather", 1, 1, -1, 1)]
-    kinds = (("forward-compute", 0), ("forward-compute", 1), ("backward-compute", 1), ("backward-compute", 0))
-    ops += [(name, begins_s + 2 * turn, 2, 0, chunk) for turn, (name, chunk) in enumerate(kinds)]
-    ops += [("grads-reduce-scatter", begins_s + 8 + turn, 1, -1, 1 - turn) for turn in range(2)]
-    lines = [line(step, dp_rank, 0, ops) for step in range(10) for dp_rank in range(2)]
-    rows = causes_of(rank_steps(*lines), manifest(dp_size=2, vpp_size=2))
-    saved = rows["launch_delay"]["time_saved_fraction"]
-    assert saved == pytest.approx(saves / (begins_s + 10))
