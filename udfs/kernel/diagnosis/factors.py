@@ -107,7 +107,7 @@ def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
     workers, usual, weight = slow_workers(logs, hosts, order)
     rest = logs - (workers.log_factor() + usual)
     pauses = _pauses(rest - weight)
-    if logs.shape[0] > 1 and logs.shape[2] * logs.shape[3] == 1:
+    if logs.shape[0] * logs.shape[1] > 1 and logs.shape[2] * logs.shape[3] == 1:
         # Of single microbatches few steps may be uneven, and too few to say so.
         pauses &= ~_is_shared(rest - weight)
     data = _data(rest, usual, weight, pauses, workers)

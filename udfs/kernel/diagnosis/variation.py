@@ -10,7 +10,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, QUANTILE_TO_SIGMA, USUAL_STEPS
-from udfs.kernel.selection import median_of_all, medians_along, quantile_of_all
+from udfs.kernel.selection import median_of_all, medians_along, quantile, quantile_of_all
 
 LEAST_STEPS: Final = 4
 """With fewer steps it is unknown how single ops vary."""
@@ -29,6 +29,14 @@ LEAST_SPREAD: Final = 0.01
 ERRORS_OF_SHARED: Final = 3.0
 """Steps in which single ones show nothing uneven are uneven together if the part that two halves share
 scatters by this log, and is this multiple of the part shared by chance."""
+
+ONE_SIGMA: Final = 0.1587
+"""Quantile of normal values one standard deviation below their mean."""
+
+LEAST_LONG: Final = 0.03
+ERRORS_OF_LONG: Final = 5.0
+MOST_LONG: Final = 0.5
+"""Single microbatches are long by this log and this many standard errors, in at most this share of steps."""
 
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
@@ -118,13 +126,61 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
         luck = np.zeros((k, s, d))
         return Variation(chunk, level, weight, np.zeros(k), calm, nothing, luck, even, is_single=True)
     apart = np.diff(level, axis=2)[:, :, None, None] / np.sqrt(2.0)
-    shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
     error, _ = _scatter(apart, has_long=True)
-    data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
-    is_uneven = bool((data > np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))).all()) and d > 1
+    least = np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))
+    if d == 2:
+        data = _of_two(level, apart, least)
+    else:
+        shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
+        data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
+    if d > 1 and not (data > least).all():
+        data = _of_few_long(level, error)
+    is_uneven = bool((data > least).all()) and d > 1
     of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
     luck = np.broadcast_to(of_data[..., None], (k, s, d))
     return Variation(chunk, level, weight, error, calm, of_data, luck, np.full(s, is_uneven), is_single=True)
+
+
+def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
+    """Standard deviation of single microbatches' work, by the differences of two dp ranks; shape (k,).
+
+    Of two, one is the other's peer in each step: what either has beyond it would be 0 half of the time.
+    Data make now the one slower and now the other; of one that is slow now and then no step is below the
+    middle: then it is 0.
+
+    level : shape (p, k, s, d). apart : changes from step to step, over sqrt 2, shape (p, k, 1, 1, s, d).
+    least : by which data differ in some steps both ways, shape (k,).
+    """
+    changes, between = (np.diff(each)[..., 0] / np.sqrt(2.0) for each in (apart, level[:, :, None, None]))
+    of_changes = MAD_TO_SIGMA * medians_along(np.abs(_weight(changes[..., None])[0, :, 0, 0, :, 0]), 1)
+    series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
+    low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
+    is_both_ways = np.minimum(high - middle, middle - low) > least
+    found: Floats = np.where(is_both_ways, of_changes, 0.0)
+    return found
+
+
+def _of_few_long(level: Floats, error: Floats) -> Floats:
+    """Root mean square of what single microbatches take longer in few steps, in several dp ranks; (k,).
+
+    Most steps are alike then, and no median shows it. A slow replica or host is slow in its own steps; data
+    are heavy now here, now there, on all stages and in both directions. Zeros where that is not seen.
+
+    level : shape (p, k, s, d). error : of one of them, shape (k,).
+    """
+    over = (level - medians_along(level, 3, low=True)[..., None])[:, :, None, None]
+    shared = _weight(over)[0, :, 0, 0]
+    least = np.maximum(LEAST_LONG, ERRORS_OF_LONG * error)[:, None, None]
+    is_long: Mask = np.asarray((shared > least).all(axis=0))
+    number = np.count_nonzero(is_long, axis=0)
+    often = is_long[:, (number > 0) & (number <= MOST_LONG * len(is_long))].astype(np.int64)
+    both = often.T @ often
+    own = np.diagonal(both)
+    is_apart = (both < own[:, None]) & (both < own[None])
+    if not is_apart.any():
+        return np.zeros(len(error))
+    found: Floats = np.sqrt(np.square(np.where(is_long, shared, 0.0)).mean(axis=(1, 2)))
+    return found
 
 
 def _weight(varied: Tensor) -> Tensor:

@@ -101,7 +101,9 @@ def slow_workers(
         known = known | (own > np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None])
     slow = slow_series(own, error, apart_when_healthy(own), order, noise, known, is_single=found.is_single)
     stage_error = np.maximum(of_step, scatter_over_steps(usual.stage[..., None])[:, None])
-    stage = slow_series(usual.stage[..., None], stage_error, np.zeros(len(error)), order)[..., 0]
+    stage = slow_series(
+        usual.stage[..., None], stage_error, np.zeros(len(error)), order, is_single=found.is_single
+    )[..., 0]
     if stage.any():
         is_fast = own < -np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
         slow = np.where(is_fast & (stage > 0.0)[..., None], own, slow)
