@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from jobs.runtime.project import PROJECT
 from tests.dags.test_spark_submit import environment, write_script
@@ -42,9 +43,13 @@ def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path
         assert appears(stopped)
 
 
-def test_a_spark_that_does_not_end_when_asked_is_ended(environment: Path, tmp_path: Path) -> None:
+def test_a_spark_that_does_not_end_when_asked_is_ended(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same when a task is cleared while it runs: its next try must be the only writer."""
     started = tmp_path / "started"
+    write_script(environment / "sleep", 'exec /bin/sleep "$1e-1"')  # patience of a tenth
+    monkeypatch.setenv("PATH", f"{environment}:{os.environ['PATH']}")
     write_script(
         environment / "spark-submit", f"trap '' TERM; echo $$ > {started}.; mv {started}. {started}\n{HANG}"
     )
