@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode
+from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
@@ -25,7 +26,7 @@ def of_fleet() -> bytes:
     return fleet_page(drawn, publication(drawn))
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], bytes]] = {
     "fleet": of_fleet,
     "job": lambda: job_page(sick_job()),
     "list of reports": lambda: templates.page("index.html", LIST),
