@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             first, second = (runs[place] for place in _pair(number))
             waits = number % 2 == 1
             apart_s = random.Random(f"{args.seed} {number}").uniform(0.0, 3.0)  # noqa: S311  # nothing secret
-            wrong = _together(first, second, f"{root}/warehouse-{number}", apart_s, waits=waits)
+            wrong = at_a_time(first, second, f"{root}/warehouse-{number}", apart_s, waits=waits)
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
             verdict = wrong or "as it should be"
@@ -52,7 +52,7 @@ def _pair(number: int) -> tuple[int, int]:
     return _PAIRS[(number - 1) % len(_PAIRS)]
 
 
-def _together(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
+def at_a_time(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
     """Do two runs at a time; returns the errors."""
     copied(first.before, warehouse)
     one = start(first, warehouse)

@@ -25,6 +25,8 @@ _LEAST: Final = 2**28
 """A question gets at least this much memory: with less, loading a library ends the process. [B]"""
 _GRACE_S: Final = 1.0
 """Time that an engine may take to stop: some of its steps check for an interrupt only at their end."""
+_AGAIN_S: Final = 0.1
+"""Time between two interrupts: one that comes before the engine has begun is without effect."""
 _GB: Final = 1e9
 _HEAP: Final = "spark.driver.memory"
 _HEAP_SIZE: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
@@ -86,7 +88,7 @@ def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
     until_s = time.monotonic() + _GRACE_S
     while asked.is_alive() and time.monotonic() < until_s:
         engine.stop()
-        asked.join(_GRACE_S / 10)
+        asked.join(_AGAIN_S)
 
 
 class _Asked(threading.Thread, Generic[Found]):

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -41,6 +41,8 @@ QUICK = {
     "SPARK_SUBMIT_OPTS": SHORT_LIVED,
 }
 """These settings shorten the test: runs lost by a dead scheduler are found in half a minute, not in five."""
+
+Found = TypeVar("Found")
 
 BOUND_S = 1200
 """Longest wait for anything."""
@@ -92,11 +94,13 @@ def ask(airflow: LocalAirflow, what: str, method: str = "GET", body: object = No
     return airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
+def wait_for(asked: Callable[[], Found]) -> Found:
+    """Ask until the answer is not empty; returns it, because the next one may be empty again."""
     deadline = time.monotonic() + BOUND_S
-    while not is_so():
+    while not (found := asked()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(1)
+    return found
 
 
 def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
@@ -122,11 +126,10 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
         writers.append(sum(each["pool"] == POOL for each in running))
         return all(each["state"] == "success" for each in found)
 
-    wait_until(lambda: bool(lost()))
-    ((day, started),) = lost()
+    ((day, started),) = wait_for(lost)
     airflow.kill("scheduler")
     airflow.start("scheduler")
-    wait_until(is_over)
+    wait_for(is_over)
     again = [each for each in tasks_of(airflow) if each["task_id"] == "simulate_what_if"]
     assert started not in {each["start_date"] for each in again if each["logical_date"] == day}
     assert max(writers) == 1

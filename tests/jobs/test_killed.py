@@ -1,6 +1,8 @@
 """Runs that are really killed, and runs that are started together: a few of many."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -9,12 +11,27 @@ from tests import kills, together
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("where", [(), ("--store",)], ids=["folder", "store"])
-def test_whatever_is_killed_readers_see_a_publication_and_the_next_run_completes_it(
-    where: Sequence[str],
-) -> None:
-    assert kills.main(["--kills", "1", "--seed", "2", *where]) == 0
+@pytest.fixture(scope="module")
+def in_store() -> Iterator[tuple[kills.Run, str]]:
+    """A backfill that nobody disturbed in a store, and the root of its warehouses."""
+    with kills.ground(store=True) as (folder, root):
+        yield next(kills.scenario(folder, root)), root
 
 
-def test_two_runs_together_in_a_store_leave_what_they_leave_in_turn() -> None:
-    assert together.main(["--times", "1", "--store"]) == 0
+def test_whatever_is_killed_readers_see_a_publication_and_the_next_run_completes_it() -> None:
+    assert kills.main(["--kills", "1", "--seed", "2"]) == 0
+
+
+def test_whatever_is_killed_in_a_store(in_store: tuple[kills.Run, str]) -> None:
+    run, root = in_store
+    for number in count(1):
+        draw = random.Random(f"2 {number}")  # noqa: S311  # nothing secret
+        verdicts = list(kills.disturbed(run, f"{root}/killed-{number}", draw, most=1))
+        assert not any(wrong for _, wrong in verdicts), verdicts
+        if len(verdicts) > 1:  # else the run ended before it could be killed
+            break
+
+
+def test_two_runs_together_in_a_store_leave_what_they_leave_in_turn(in_store: tuple[kills.Run, str]) -> None:
+    run, root = in_store
+    assert together.at_a_time(run, run, f"{root}/together", apart_s=1.8, waits=True) == ""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from jobs.report import files as report_files
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
 from jobs.report.links import INDEX_NAME, job_page_path
+from jobs.report.rows import FleetTables
 from jobs.report.wording import hours
 from tests.evaluation.coverage import sums
 from tests.jobs.conftest import Demo
@@ -26,7 +28,6 @@ from tests.support.examples import culprit
 
 pytestmark = pytest.mark.slow
 
-FLEET = fleet(runs=60, days=40)
 FLEET_CHARTS = ("trend", "waste", "sizes", "op-types")
 JOB_CHARTS = ("workers", "step-map", "steps", "op-types", "power")
 MARKS = """
@@ -62,6 +63,12 @@ CELLS = """
 """
 
 
+@cache
+def random_fleet() -> FleetTables:
+    """A random fleet, made where a test needs it: files are collected more often than run."""
+    return fleet(runs=60, days=40)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with started_browser() as started:
@@ -72,7 +79,8 @@ def browser() -> Iterator[Browser]:
 def drawn_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of a random fleet, with names that are markup."""
     root = tmp_path_factory.mktemp("report")
-    folder = report_files.replace_publication(root, LAST, {INDEX_NAME: fleet_page(FLEET, publication(FLEET))})
+    page = fleet_page(random_fleet(), publication(random_fleet()))
+    folder = report_files.replace_publication(root, LAST, {INDEX_NAME: page})
     return folder / INDEX_NAME
 
 
@@ -188,17 +196,17 @@ def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_mak
     browser.open(drawn_fleet)
     assert browser.run("return document.getElementById('found-jobs').hidden")
     _search(browser, "RAIN-0004")
-    units = FLEET.units.to_pandas()
+    units = random_fleet().units.to_pandas()
     days = sorted(units[units.job_id == "pretrain-0004"].log_date.astype(str), reverse=True)
     assert [cells[:2] for cells in _cells(browser, "found")] == [
         ["pretrain-0004", f"job, {day}"] for day in days
     ]
     assert f"--job-id=pretrain-0004 --run-id=r1 --log-date {days[0]}" in browser.text("found")
-    host = FLEET.fixes.to_pandas().host.dropna().iloc[0]
+    host = random_fleet().fixes.to_pandas().host.dropna().iloc[0]
     _search(browser, host)
     (row,) = _cells(browser, "found")
     assert row == [host, "host", "open"]
-    lost = FLEET.parts.to_pandas().query("host == @host").lost_gpu_hours.sum()
+    lost = random_fleet().parts.to_pandas().query("host == @host").lost_gpu_hours.sum()
     assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
     _search(browser, "no such name")
     assert "no job or host of the period has this name" in browser.text("found")
@@ -341,7 +349,7 @@ def _cells(browser: Browser, table: str) -> list[list[str]]:
 
 def _left(filters: dict[str, str]) -> pd.DataFrame:
     """Parts that the filters leave, chosen by hand."""
-    units, parts = FLEET.units.to_pandas(), FLEET.parts.to_pandas()
+    units, parts = random_fleet().units.to_pandas(), random_fleet().parts.to_pandas()
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))
     is_in &= day.between(filters.get("from", ""), filters.get("to", "9999"))

@@ -32,7 +32,9 @@ def test_the_printed_code_writes_what_was_run(tmp_path: Path) -> None:
                 time.sleep(0.001)
 
     names["train_step"] = train_step
+    begun_s = time.monotonic()
     exec(loop, names)  # noqa: S102  # our own page
+    most_us = 1e6 * (time.monotonic() - begun_s)
     path = next(tmp_path.rglob("rank-00017.jsonl"))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [100, 101, 102]
@@ -42,7 +44,7 @@ def test_the_printed_code_writes_what_was_run(tmp_path: Path) -> None:
             [0, 1],
             [1, 1],
         )
-        assert all(SLEPT_US <= duration < 1e6 for duration in line["duration_us"])
+        assert all(SLEPT_US <= duration < most_us for duration in line["duration_us"])
         assert line["start_us"][1] >= line["start_us"][0] + line["duration_us"][0]
     log_date = path.parts[-4].removeprefix("log_date=")
     assert "2026-01-05" in end_of_day

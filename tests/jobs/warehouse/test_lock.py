@@ -123,11 +123,12 @@ with writing(settings, root, "run_nightly", wait=False) as spark:
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     open_input = spark.sparkContext._gateway.proc.stdin.fileno()  # the JVM ends when no process holds it
     child = subprocess.Popen(["sleep", "600"], pass_fds=[open_input])  # without Python's lock
-    nap = "java_method('java.lang.Thread', 'sleep', cast(8000 as bigint))"
+    nap = "java_method('java.lang.Thread', 'sleep', cast(6000 as bigint))"
     rows = spark.range(1).selectExpr("id", f"cast({nap} as string) AS nap")
     save = rows.write.format("delta").save
     threading.Thread(target=save, args=(f"{root}/late",), daemon=True).start()
-    time.sleep(4)  # it has begun
+    while not spark.sparkContext.statusTracker().getActiveStageIds():
+        time.sleep(0.01)
     print(jvm, child.pid, flush=True)
     time.sleep(600)
 """
@@ -146,7 +147,7 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
     monkeypatch.setattr("socket.gethostname", lambda: "another-container")
     commit, refused = tmp_path / "late" / "_delta_log" / f"{0:020}.json", 0
     try:
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + 300
         while not commit.exists() and time.monotonic() < until_s:
             with (
                 pytest.raises(LockedError),
@@ -160,7 +161,7 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
     finally:
         child.kill()  # with it the JVM's input ends, and so does the JVM
     with locked_folder(str(tmp_path), this_process("backfill"), wait=True):
-        jvm.wait(60)
+        jvm.wait(300)
 
 
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child")
