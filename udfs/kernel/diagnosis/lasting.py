@@ -51,9 +51,7 @@ def lasting_levels(
     within      : as luck, by the middle half of its microbatches, shape (d,); None: they are few.
     """
     steps, dp_ranks = shared.shape
-    # A single peer has luck too, and no other shows how much.
-    chance = MEDIAN_ERROR * np.sqrt(2.0 if peers.size == 1 else 1.0)
-    error = chance * medians_along(luck, 0)
+    error = MEDIAN_ERROR * medians_along(luck, 0)
     first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
     at = np.arange(steps)[:, None]
     inside = (at >= first) & (at < end)
@@ -61,10 +59,12 @@ def lasting_levels(
     level = np.array([median_of_all(each) if each.size else 0.0 for each in sampled])
     number = np.array([max(each.size, 1) for each in sampled])
     seen = _seen(shared)
-    of_all = np.minimum(error, seen)
+    # Over all steps a single peer has luck too, and no other shows how much.
+    luckier = np.sqrt(2.0) if peers.size == 1 else 1.0
+    of_all = np.minimum(luckier * error, seen)
     if within is not None:
         # Where microbatches and steps say so, each by itself, the scatter of few steps is no chance.
-        of_all = np.minimum(of_all, np.maximum(chance * within, seen / MOST_OF_SEEN))
+        of_all = np.minimum(of_all, np.maximum(luckier * MEDIAN_ERROR * within, seen / MOST_OF_SEEN))
     elif np.isfinite(seen).all():
         # Few microbatches hardly show what data give: as much, at least, as a dp rank scatters.
         of_all = np.maximum(of_all, seen / MOST_OF_SEEN)
