@@ -196,6 +196,9 @@ def main(settings: Settings, args: Arguments) -> None:
         with working("diff: reading both sides"):
             a, b = (source(each) for each in _asked(args))
             found, notes = run(a, b, args.confidence)
+            if args.date is not None:
+                job_id = a.side.days[0].unit.job_id
+                notes.append(f"Days on which causes came or went: straggler changes --job-id {job_id}")
             if args.page is not None:
                 _write_page(args.page, page(found, notes, a, b))
     _print(found, notes, args)

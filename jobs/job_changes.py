@@ -2,15 +2,17 @@
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
 what it loses or a cause is on another level. Without a job, of all. Nothing is written: the table job_changes
-has what each night found of its own jobs.
+has what each night found of its own jobs. What comes and goes within days is no level: sentences
+name the days on which causes are new or gone, as in the view cause_news.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
-from typing import Final
+from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.report.news_words import news_text, with_onsets
 from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
 from jobs.runtime.fitting import complain_fitting
@@ -21,7 +23,7 @@ from jobs.warehouse.reader import QuestionError, Reader
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOBS, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOBS, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
@@ -29,6 +31,8 @@ _MOST_DAYS: Final = 14
 """Most days of a job without a change that are listed, the last ones."""
 _LEAST_SHOWN: Final = 0.01
 """Least part of the step that is listed as lost to a cause."""
+_MOST_NEWS: Final = 10
+"""Most new and gone causes that are listed, the last ones."""
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
@@ -46,12 +50,42 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
     return sorted(found, key=lambda change: change.since, reverse=True), max(jobs, key=len, default=[])
 
 
+def news(reader: Reader, args: Arguments) -> Iterator[str]:
+    """Name the days on which causes are new or gone, the latest first; of new ones also when they began."""
+    rows = reader.rows(f"SELECT * FROM cause_news WHERE {_selected(args)}").to_pylist()
+    last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
+    days = ", ".join(sorted({f"DATE'{row['log_date']}'" for row in last if row["change"] == "new"}))
+    jobs = sql_strings(sorted({row["job_id"] for row in last}))
+    where = f"is_cause AND job_id IN ({jobs}) AND log_date IN ({days})"
+    held = (
+        reader.rows(
+            f"SELECT {', '.join(UNIT_KEY)}, cause, culprits FROM {JOB_CAUSES} WHERE {where}"
+        ).to_pylist()
+        if days
+        else []
+    )
+    culprits = {_of(row): row["culprits"] for row in held}
+    for row in last:
+        said = with_onsets(row, culprits[_of(row)] or ()) if row["change"] == "new" else row
+        yield f"{row['log_date']} {news_text(said)}"
+    if len(rows) > len(last):
+        yield f"and {len(rows) - len(last)} more new or gone causes: SELECT * FROM cause_news"
+
+
+def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in (*UNIT_KEY, "cause"))
+
+
 def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
     """SQL for the rows of a table that the arguments select."""
+    return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {_selected(args)}"
+
+
+def _selected(args: Arguments) -> str:
     wanted = ["true"] if args.job_id is None else [f"job_id = {sql_strings([args.job_id])}"]
     wanted += [f"log_date >= DATE'{args.first}'"] if args.first is not None else []
     wanted += [f"log_date <= DATE'{args.last}'"] if args.last is not None else []
-    return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {' AND '.join(wanted)}"
+    return " AND ".join(wanted)
 
 
 def none_found(points: Sequence[Point], job_id: str | None) -> Iterator[str]:
@@ -96,6 +130,8 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     if not found:
         for line in none_found(points, args.job_id):
             complain_fitting(line)
+    for line in news(reader, args):
+        complain_fitting(line)
 
 
 if __name__ == "__main__":

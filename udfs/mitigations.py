@@ -125,7 +125,8 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
         LIGHTER_REPLICA: one if layout.dp_size == 1 else f"{none_slow}, or another replica is as slow",
-        OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
+        OVERLAP: "too little of any communication lengthens steps, or it is transfers that run beside "
+        "computes already (the next stage waits for their data), or several of one call",
         CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, "
         "or a loop of crashes",
     }

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, WORKER_SLOWDOWN
+from schemas.unit import Unit
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
 
 Risen = tuple[str, float, float, int]
 """A value that rises above its past: name, value, median of the past, days of it."""
@@ -28,6 +29,17 @@ class Slowed(NamedTuple):
     cause: str | None
 
 
+def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit, str]:
+    """Return the cause whose fix saves most, of each unit of these days in which one holds."""
+    causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
+    held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
+    columns = [*UNIT_KEY, "cause", "time_saved_fraction"]
+    return {
+        Unit(*(row[name] for name in UNIT_KEY)): row["cause"]
+        for row in held.select(columns).sort_by("time_saved_fraction").to_pylist()
+    }
+
+
 def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dict[str, Slowed]:
     """Return the run that each of these hosts slowed most on a day."""
     of_day = warehouse.rows(TABLES[WORKER_SLOWDOWN], [log_date])
@@ -35,15 +47,9 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
         pc.is_in(of_day["host"], pa.array(hosts, pa.string()))
     )
     most = {row["host"]: row for row in of_hosts.sort_by("slowdown").to_pylist()}  # the slowest one stays
-    causes = warehouse.rows(TABLES[JOB_CAUSES], [log_date])
-    held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
-    columns = ["job_id", "run_id", "cause", "time_saved_fraction"]
-    worst = {
-        (row["job_id"], row["run_id"]): row["cause"]
-        for row in held.select(columns).sort_by("time_saved_fraction").to_pylist()
-    }
+    worst = largest_causes(warehouse, [log_date])
     return {
-        host: Slowed(row["job_id"], row["run_id"], worst.get((row["job_id"], row["run_id"])))
+        host: Slowed(row["job_id"], row["run_id"], worst.get(Unit(log_date, row["job_id"], row["run_id"])))
         for host, row in most.items()
     }
 

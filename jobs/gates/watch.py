@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from jobs.gates.audit import warnings
 from jobs.gates.owners import owner_changes
-from jobs.gates.slow_hosts import Risen, slow_host_texts, slowed_by
+from jobs.gates.slow_hosts import Risen, largest_causes, slow_host_texts, slowed_by
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
+from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, JOBS, SLOWER_THAN_BEFORE, UNIT_KEY, Status
 
 RULE_BROKEN: Final = "rule_broken"
@@ -57,8 +59,9 @@ def night_warnings(
     for each in zip(*(column.to_pylist() for column in host_days.columns), strict=True):
         hosts[each[1]].append(each)
     job_slowdown = warehouse.rows(TABLES[JOB_SLOWDOWN], log_dates)
+    slower = slower_of(job_slowdown.select(_OF_SLOWER).to_pylist())
     of_units = (
-        slower_units(job_slowdown.select(_OF_SLOWER).to_pylist()),
+        slower_units(slower, largest_causes(warehouse, log_dates) if slower else {}),
         _of_rules(warehouse, log_dates),
         of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
         _of_failures(job_slowdown),
@@ -73,19 +76,32 @@ def night_warnings(
     return found
 
 
-def slower_units(units: Iterable[Mapping[str, Any]]) -> defaultdict[date, list[Notice]]:
-    """Name units that are slower than on earlier days but not analysed, the slowest first.
+def slower_of(units: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Units that are slower than on earlier days but not analysed. units : rows of job_slowdown."""
+    return [
+        row
+        for row in units
+        if row["status"] != Status.ANALYSED and (row["slower_than_usual"] or 0.0) >= SLOWER_THAN_BEFORE
+    ]
 
-    units : rows of job_slowdown.
+
+def slower_units(
+    units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]
+) -> defaultdict[date, list[Notice]]:
+    """Name units that are slower than on earlier days, the slowest first, and what is known of why.
+
+    units  : of slower_of.
+    causes : the largest that holds, by unit.
     """
     by_day: dict[date, list[Mapping[str, Any]]] = defaultdict(list)
     for row in units:
-        if row["status"] != Status.ANALYSED and (row["slower_than_usual"] or 0.0) >= SLOWER_THAN_BEFORE:
-            by_day[row["log_date"]].append(row)
+        cause = causes.get(Unit(*(row[name] for name in UNIT_KEY)))
+        known = "no cause is known" if cause is None else f"its largest cause is {OF_CAUSE[cause].words}"
+        by_day[row["log_date"]].append({**row, "known": known})
     found: defaultdict[date, list[Notice]] = defaultdict(list)
     text = (
         "{log_date}: a step of job {job_id}, run {run_id}, takes {slower_than_usual:.2f} times as long as "
-        "before, and no cause is known ({status})"
+        "before, and {known} ({status})"
     )
     for day, rows in by_day.items():
         worst = sorted(rows, key=lambda row: (-row["slower_than_usual"], row["job_id"], row["run_id"]))

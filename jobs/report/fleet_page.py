@@ -152,6 +152,7 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
             "step_s": row["actual_step_s"],
             "usual_s": row["usual_step_s"],
             "gpu_hours": row["slower_gpu_hours"],
+            "cause": OF_CAUSE[row["cause"]].words if row["cause"] else "not known",
             "why": Status(row["status"]).words,
         }
         for unit, row in zip(_keys(slower), slower.to_pylist(), strict=True)

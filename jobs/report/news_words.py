@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
+from jobs.report.culprit_words import course, identity
 from jobs.report.wording import counted, hours, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
@@ -17,6 +18,8 @@ _OUTCOMES: Final = {
 MOST_NEWS: Final = 5
 """Most news that are listed one by one, for new and for gone causes."""
 _MOST_CULPRITS: Final = 3
+_ONSETS: Final = ("from", "grows")
+"""Courses of culprits that begin within their unit and last to its end."""
 
 
 def news_of(log_date: date) -> str:
@@ -48,13 +51,27 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]
-        texts += [_text(row) for row in chosen[:MOST_NEWS]]
+        texts += [news_text(row) for row in chosen[:MOST_NEWS]]
         if len(chosen) > MOST_NEWS:
             texts.append(f"{change}: and {len(chosen) - MOST_NEWS} more")
     return texts
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row of news whose culprits say since when within the day they are slow.
+
+    culprits : of job_causes, of the same unit and cause.
+    """
+    onsets = {
+        identity(each): f", {course(each, 0)}"
+        for each in culprits
+        if each["course"] in _ONSETS and each["first_step"] is not None
+    }
+    return {**row, "culprits": [f"{name}{onsets.get(name, '')}" for name in row["culprits"] or ()]}
+
+
+def news_text(row: Mapping[str, Any]) -> str:
+    """Return one sentence on a new or gone cause."""
     where = f" ({', '.join(_first(row['culprits']))})" if row["culprits"] else ""
     share = percent(row["lost_fraction"])
     known = row["lost_gpu_hours"] is not None

@@ -182,7 +182,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
                 CASE WHEN lost_s IS NOT NULL THEN actual_total_s END AS analysed_s, lost_s, lost_fraction
             FROM job_days WHERE {period} ORDER BY {_KEY}""",
         "slower": f"""
-            SELECT {_KEY}, status, slower_than_usual, actual_step_s, usual_step_s, slower_gpu_hours
+            SELECT {_KEY}, status, cause, slower_than_usual, actual_step_s, usual_step_s, slower_gpu_hours
             FROM slower_than_before WHERE {period} ORDER BY slower_than_usual DESC, {_KEY}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s,

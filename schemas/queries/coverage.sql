@@ -1,13 +1,12 @@
--- How much of the fleet the figures cover (section 3): jobs and GPU-hours by the furthest status of a run.
--- In the paper, less than half of the jobs and more than half of the GPU-hours are left.
-WITH runs AS ($runs)
-
+-- How much of the fleet the figures cover (section 3): job-days and GPU-hours by status, each day of a run by its own.
+-- In the paper, less than half of the jobs and more than half of the GPU-hours are left; straggling counts by run.
 SELECT
     status,
-    count(*) AS jobs,
-    count(*) / sum(count(*)) OVER () AS jobs_share,
+    count(*) AS job_days,
+    count(*) / sum(count(*)) OVER () AS job_days_share,
     sum(gpu_hours) AS gpu_hours,
     try_divide(sum(gpu_hours), sum(sum(gpu_hours)) OVER ()) AS gpu_hours_share
-FROM runs
+FROM job_slowdown
+WHERE $in_period
 GROUP BY status
 ORDER BY array_position($statuses, status)

@@ -44,30 +44,68 @@ served AS (
     GROUP BY log_date, job_id, run_id, host
 ),
 
+unit_days AS (
+    SELECT
+        *,
+        max(CASE WHEN is_now AND lost_fraction > 0 THEN 1 ELSE 0 END) OVER (PARTITION BY host) AS was_slow_in_now
+    FROM (
+        SELECT
+            log_date, job_id, run_id, host, workers_there, gpu_hours, world_size, workers,
+            lost_fraction, saved_fraction, is_flagged,
+            datediff(as_of_day, log_date) AS age,
+            max(log_date) OVER (PARTITION BY host, job_id) = as_of_day AS is_now
+        FROM served
+        JOIN (
+            SELECT log_date, job_id, run_id, gpu_hours, world_size, workers
+            FROM job_slowdown
+            WHERE $is_analysed AND $in_period
+        ) AS units USING (log_date, job_id, run_id)
+        LEFT JOIN lost USING (log_date, job_id, run_id, host)
+        CROSS JOIN today
+        WHERE datediff(as_of_day, log_date) < $history_days
+    ) AS of_units
+),
+
 host_days AS (
     SELECT
-        host,
-        log_date,
-        datediff(as_of_day, log_date) AS age,
+        host, log_date, age,
         sum(gpu_hours) AS gpu_hours,
-        CASE WHEN count_if(lost_fraction > 0 AND gpu_hours IS NOT NULL) > 0 THEN sum(gpu_hours * coalesce(lost_fraction, 0D)) END
-            AS lost_gpu_hours,
-        sum(gpu_hours * coalesce(saved_fraction, 0D)) AS saved_gpu_hours,
         sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
         count_if(is_flagged) > 0 AS is_flagged,
         sum(world_size) AS job_gpus,
         max(world_size * workers_there / workers) AS gpus,
         array_sort(collect_set(job_id)) AS job_ids
-    FROM served
-    JOIN (
-        SELECT log_date, job_id, run_id, gpu_hours, world_size, workers
-        FROM job_slowdown
-        WHERE $is_analysed AND $in_period
-    ) AS units USING (log_date, job_id, run_id)
-    LEFT JOIN lost USING (log_date, job_id, run_id, host)
-    CROSS JOIN today
-    WHERE datediff(as_of_day, log_date) < $history_days
-    GROUP BY host, log_date, as_of_day
+    FROM unit_days
+    GROUP BY host, log_date, age
+),
+
+shared_days AS (
+    SELECT
+        host,
+        sum(gpu_hours) AS gpu_hours,
+        CASE WHEN count_if(lost_fraction > 0 AND gpu_hours IS NOT NULL) > 0 THEN sum(gpu_hours * coalesce(lost_fraction, 0D)) END
+            AS lost_gpu_hours,
+        sum(gpu_hours * coalesce(saved_fraction, 0D)) AS saved_gpu_hours,
+        row_number() OVER (PARTITION BY host ORDER BY log_date DESC) AS place
+    FROM unit_days
+    WHERE is_now OR was_slow_in_now = 0
+    GROUP BY host, log_date
+    HAVING sum(coalesce(lost_fraction, 0D)) > 0
+),
+
+shares AS (
+    SELECT
+        host,
+        try_divide(sum(lost_gpu_hours), sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL)) AS share_lost,
+        try_divide(
+            sum(saved_gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL),
+            sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL)
+        ) AS share_saved,
+        stddev_samp(try_divide(saved_gpu_hours, gpu_hours)) FILTER (WHERE lost_gpu_hours IS NOT NULL) AS share_spread,
+        count(lost_gpu_hours) AS share_days
+    FROM shared_days
+    WHERE place <= 7
+    GROUP BY host
 ),
 
 ends AS (
@@ -137,8 +175,7 @@ states AS (
             WHEN spells = 1 THEN 'quiet_after_one'
             ELSE 'quiet_after_more'
         END AS state,
-        row_number() OVER (PARTITION BY host ORDER BY log_date DESC) AS place,
-        row_number() OVER (PARTITION BY host, is_slow ORDER BY log_date DESC) AS place_alike
+        row_number() OVER (PARTITION BY host ORDER BY log_date DESC) AS place
     FROM stretches
 ),
 
@@ -158,19 +195,7 @@ slow AS (
         host,
         count(*) AS days_slow,
         max(log_date) AS last_slow,
-        count_if(is_flagged) AS days_flagged,
-        try_divide(
-            sum(lost_gpu_hours) FILTER (WHERE place_alike <= 7),
-            sum(gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL)
-        ) AS share_lost,
-        try_divide(
-            sum(saved_gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL),
-            sum(gpu_hours) FILTER (WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL)
-        ) AS share_saved,
-        stddev_samp(try_divide(saved_gpu_hours, gpu_hours)) FILTER (
-            WHERE place_alike <= 7 AND lost_gpu_hours IS NOT NULL
-        ) AS share_spread,
-        count(lost_gpu_hours) FILTER (WHERE place_alike <= 7) AS share_days
+        count_if(is_flagged) AS days_flagged
     FROM states
     WHERE is_slow
     GROUP BY host
@@ -191,6 +216,7 @@ hosts AS (
     SELECT
         states.*,
         slow.* EXCEPT (host),
+        shares.* EXCEPT (host),
         load.gpu_hours_per_day,
         (load.job_gpus * ($restart_minutes + $redone_minutes) / 60D + load.gpus * $spare_hours) AS cost_gpu_hours,
         coalesce(hosts_alike, 0) AS hosts_alike,
@@ -207,6 +233,7 @@ hosts AS (
         END / $drain_days AS prior
     FROM states
     JOIN slow ON slow.host = states.host
+    JOIN shares ON shares.host = states.host
     JOIN load ON load.host = states.host
     LEFT JOIN alike ON alike.state = states.state
     WHERE place = 1

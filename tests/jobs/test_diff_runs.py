@@ -144,7 +144,8 @@ def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
     assert said.status == Exit.SLOWER
     assert [len(found[side]["units"]) for side in "ab"] == [2, 2]
     assert [found[side]["steps"] for side in "ab"] == [24, 24]
-    (note,) = found["notes"]
+    note, days = found["notes"]
+    assert days == "Days on which causes came or went: straggler changes --job-id llm"
     assert note == (
         "Not divided by op type, stage and host: llm before 2026-01-07: its recorded ops are no longer stored"
     )

@@ -1,7 +1,7 @@
 """The command changes, over a warehouse of results; and its evaluation."""
 
 import json
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -10,11 +10,19 @@ from pyspark.sql import SparkSession
 from jobs.job_changes import main
 from jobs.night.aggregate import changes_so_far
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import CAUSES, JOB_CAUSES, JOB_CHANGES, JOBS, STEP_SLOWDOWN, WORKER_SLOWDOWN
+from schemas.vocabulary import (
+    CAUSES,
+    JOB_CAUSES,
+    JOB_CHANGES,
+    JOB_SLOWDOWN,
+    JOBS,
+    STEP_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
 from tests.evaluation import changes
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
-from tests.support.examples import DAY, table_rows
+from tests.support.examples import DAY, culprit, table_rows
 
 COLUMNS = [
     *("job_id", "since", "run_id", "until", "days_before", "days", "of", "before", "after", "change"),
@@ -27,6 +35,8 @@ ANYWAY = (
     f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}"
 )
 Row = dict[str, Any]
+REPAIRED: tuple[float, ...] = (1.77, 2.00, 2.11, 1.77)
+"""Step times of a job of four days whose host is slow from the noon of the second to the end of the third."""
 
 
 def grown_slow() -> dict[str, list[Row]]:
@@ -48,9 +58,28 @@ def grown_slow() -> dict[str, list[Row]]:
     return rows
 
 
+def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Add job atlas, of too few days and too unlike ones for a level."""
+    tables[JOB_SLOWDOWN] = []
+    for number, step_s in enumerate(REPAIRED):
+        key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}
+        lost = 1 - REPAIRED[0] / step_s
+        onset = {"course": "from", "first_step": 69942, "first_time": datetime(2026, 1, 6, 10, tzinfo=UTC)}
+        named = culprit(0.3, host="hx-07", **(onset if number == 1 else {}))
+        saved = {"lost_fraction": lost, "lost_gpu_hours": 1_000 * lost}
+        saved |= {"attributed_fraction": lost, "time_saved_fraction": lost}
+        tables[JOBS].append(key)
+        tables[JOB_SLOWDOWN].append(key)
+        tables[STEP_SLOWDOWN] += [key | {"step": step, "actual_step_s": step_s} for step in range(10)]
+        tables[JOB_CAUSES].append(
+            key | {"cause": "slow_worker", "is_cause": lost > 0, "culprits": [named] if lost else []} | saved
+        )
+    return tables
+
+
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tables = {name: table_rows(name, each) for name, each in grown_slow().items()}
+    tables = {name: table_rows(name, each) for name, each in repaired(grown_slow()).items()}
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
 
@@ -106,11 +135,23 @@ def test_of_one_job_and_a_period(ask: Ask) -> None:
     assert all(line.endswith(" s a step, 20.0 % lost to slow worker") for line in slow[1:])
     steady = ask(main, "--to", "2026-01-08").err
     assert steady.startswith("no change found: the job with most days of runs has 4 days, in ")
-    assert steady.endswith(f"{ANYWAY}\n"), "days of one job among others say nothing"
+    assert steady.splitlines()[0].endswith(ANYWAY)
+    assert "a step, " not in steady, "days of one job among others say nothing"
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
     status, out, err = ask(main, "--job-id", "lm")
     assert (status, out, err) == (2, "", "job_changes: error: no job lm: did you mean llm?\n")
+
+
+def test_a_fault_of_days_is_named_by_the_days_on_which_its_cause_came_and_went(ask: Ask) -> None:
+    onset = "since step 69942, 10:00 UTC"
+    came = f"2026-01-06 new: slow worker in atlas (hx-07, {onset}) loses 115 GPU-hours (11.5 %)"
+    went = "2026-01-08 gone: slow worker in atlas (hx-07) lost 161 GPU-hours (16.1 %) on 2026-01-07"
+    status, out, err = ask(main, "--job-id", "atlas", "--format", "json")
+    assert (status, out) == (0, "[]\n")
+    assert err.splitlines()[-2:] == [went, came]
+    assert ask(main, "--format", "json").err.splitlines() == [went, came], "beside the changes of others"
+    assert went not in ask(main, "--to", "2026-01-07").err
 
 
 def test_the_evaluation_knows_the_day(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,6 +132,22 @@ def test_what_another_cause_hides_does_not_come_back() -> None:
     assert rows["b"].verdict == "no"
 
 
+def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
+    """It slows its new job by 10 %, its old one by 30 %; another is not yet slow where it is now."""
+    tables = fleet({"a": "xxxx", "b": "xxx."})
+    for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
+        for row in tables[name]:
+            if row["log_date"] < DAY + timedelta(3):
+                row["job_id"] = f"old {row['job_id']}"
+                if row.get("is_cause"):
+                    row |= {"lost_fraction": 0.3, "lost_gpu_hours": 300.0, "time_saved_fraction": 0.3}
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert [rows[host].share_lost for host in "ab"] == pytest.approx([0.1, 0.3])
+    assert [rows[host].share_saved for host in "ab"] == pytest.approx([0.1, 0.3])
+    assert rows["a"].expected_gpu_hours == pytest.approx(0.1 * HOURS * 7 * rows["a"].probability)
+    assert rows["a"].days_slow == 4
+
+
 def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
     """Its healthy job of the next day states them, and so does another job of the same day."""
     tables = fleet({"a": "x."})

@@ -103,8 +103,8 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "coverage": [
-        *({"status": status, "jobs": jobs} for status, jobs in known.LEFT_OUT.items()),
-        {"status": "analysed", "jobs": 200, "jobs_share": 0.5, "gpu_hours_share": 2 / 3},
+        *({"status": status, "job_days": number} for status, number in known.LEFT_OUT.items()),
+        {"status": "analysed", "job_days": 200, "job_days_share": 0.5, "gpu_hours_share": 2 / 3},
     ],
     # Of 200 wastes in order the 180th is 0.16 and the 181st 0.3: the 90th percentile is a tenth between.
     "waste_distribution": [
@@ -207,7 +207,10 @@ def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> N
     assert figures(row, "jobs", "analysed", "straggling") == (2, 2, 1)
     (workers,) = ask(tables, "slow_workers")
     assert figures(workers, "worker_driven", "worker_driven_slowdown") == (1, 1.1)
-    assert [(row.status, row.jobs) for row in ask(tables, "coverage")] == [("analysed", 2)]
+    covered = ask(tables, "coverage")
+    assert [(row.status, row.job_days) for row in covered] == [("no_ops", 1), ("analysed", 3)]
+    hours = [row.gpu_hours_share for row in covered if row.status == "analysed"]
+    assert hours == [row.analysed_gpu_hours_share]
 
 
 def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:

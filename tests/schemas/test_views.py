@@ -229,10 +229,19 @@ def test_units_slower_than_before_are_those_that_no_analysis_explains() -> None:
                 slower | {"job_id": "d", "slower_than_usual": None},
                 slower | {"job_id": "e", "slower_than_usual": 2.0},
                 slower | {"job_id": "f", "log_date": NEXT_DAY, "gpu_hours": None},
-            ]
+            ],
+            JOB_CAUSES: [
+                {"job_id": "e", "cause": cause, "is_cause": holds, "time_saved_fraction": saved}
+                for cause, holds, saved in (
+                    ("launch_delay", True, 0.2),
+                    ("pause", True, 0.1),
+                    ("slow_worker", False, 0.3),
+                    ("unexplained", True, 0.4),
+                )
+            ],
         },
     )
-    assert [row.job_id for row in rows] == ["a", "e", "f"]
+    assert [(row.job_id, row.cause) for row in rows] == [("a", None), ("e", "launch_delay"), ("f", None)]
     first, second, last = rows
     assert first.usual_step_s == pytest.approx(first.actual_step_s / 1.25)
     assert (first.slower_gpu_hours, second.slower_gpu_hours) == pytest.approx((20.0, 50.0))

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
-from jobs.synthetic.mechanisms.transfers import FlappingLink
 from jobs.synthetic.mechanisms.work import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import ThermalThrottling, WeakGpu
 from jobs.synthetic.run_events import Part, RunHabits, run_through
@@ -25,10 +24,13 @@ from schemas.mitigations import (
     SEQUENCES,
 )
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, MITIGATIONS, OP_CODES
+from tests.evaluation.blocking.draw import EVERY, simulated_job
+from tests.evaluation.blocking.workers import BACKWARD, FORWARD
 from tests.evaluation.exchanged_microbatches import Exchanged
 from tests.evaluation.mitigated_runs import OtherWeights
 from tests.evaluation.mitigations import judge, main
 from tests.support.mitigated import SEQUENCES_OF_ALL, SHAPE, answer, found, job, step_s
+from tests.udfs.kernel.diagnosis.test_slow_links import Link, job_of, times_of
 from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.mitigations import assigned
@@ -170,12 +172,24 @@ def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -
     assert {SEQUENCES, HOST_EXCHANGED}.isdisjoint(found(SEQUENCES_OF_ALL, slow[0]).without)
 
 
-@pytest.mark.parametrize("chunks", [1, 2], ids=["both ways", "one way"])
-def test_of_calls_that_wait_for_several_transfers_none_is_overlapped(chunks: int) -> None:
-    """Which of them takes long is not known, nor for whom it waits."""
-    link = FlappingLink(direction="both", pp_rank=1, extra_s=0.05, step_share=1.0, transfer_share=0.5)
-    assert "-pp-comm beside computes" in answer(found(link), OVERLAP).plan
-    assert OVERLAP in found(link, shape=replace(SHAPE, vpp_size=chunks, batched=True)).without
+@pytest.mark.parametrize(
+    ("blocking", "is_fused", "is_overlapped"),
+    [(EVERY, False, True), (frozenset[str](), False, False), (EVERY, True, False)],
+    ids=["blocking", "streams", "calls"],
+)
+def test_transfers_are_overlapped_where_workers_wait_for_them_one_by_one(
+    blocking: frozenset[str], *, is_fused: bool, is_overlapped: bool
+) -> None:
+    """Beside computes they run already; of a call of several it is not known which takes long."""
+    linked = job_of(4, blocking)._replace(microbatches=4, is_fused=is_fused)
+    run = simulated_job(linked, times_of(linked, [Link(FORWARD, 0), Link(BACKWARD, 1)]))
+    of = mitigated(run.rank_steps, run.manifest)
+    assert bool(simulate_job(run.rank_steps, run.manifest)[JOB_SLOWDOWN]["blocking"][0].as_py()) == bool(
+        blocking
+    )
+    assert (OVERLAP not in of.without) == is_overlapped
+    if is_overlapped:
+        assert "-pp-comm beside computes" in answer(of, OVERLAP).plan
 
 
 def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
@@ -365,7 +379,8 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
         HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
         REPLICA_REMOVED: "no worker is slow",
         LIGHTER_REPLICA: "no worker is slow, or another replica is as slow",
-        OVERLAP: "too little of any communication lengthens steps, or a call has several transfers",
+        OVERLAP: "too little of any communication lengthens steps, or it is transfers that run beside "
+        "computes already (the next stage waits for their data), or several of one call",
         CHECKPOINTS: "its events show no interval, fewer than 2 failures, or a loop of crashes",
     }
     alone = found(layers=[8], shape=replace(SHAPE, dp_size=1, pp_size=1))

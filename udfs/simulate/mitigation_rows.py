@@ -24,6 +24,7 @@ from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.op_type import TRANSFERS
 from udfs.kernel.replay.exposed import ALL
+from udfs.kernel.replay.scenario_rows import TYPE_GROUP
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
@@ -191,10 +192,12 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
 def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
     """Overlap of the op type for which it saves most, if that is worthwhile.
 
-    Transfers of a pipeline are left out where one call waits for several: which takes long is not known.
+    Transfers of a pipeline are left out where one call waits for several: which takes long is not known;
+    and those that block no worker: they run beside computes already, and the next stage waits for their data.
     """
-    unknown = {ALL, *(TRANSFERS if found.has_calls else ())}
-    of_types = [each for each in found.exposed if each.scenario[0] not in unknown and each.scenario[1] == ALL]
+    held = () if found.has_calls else found.recorded.blocking.chosen.types
+    without = {ALL, *(TYPE_GROUP[each] for each in TRANSFERS)} - {TYPE_GROUP[each] for each in held}
+    of_types = [each for each in found.exposed if each.scenario[0] not in without and each.scenario[1] == ALL]
     best = max(of_types, key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= least_s:
         name = OP_TYPES[best.scenario[0]]

@@ -214,6 +214,7 @@ function showPeriod(data) {
     ["step [s]", true, (unit) => digits(unit.step_s), (unit) => unit.step_s],
     ["before [s]", true, (unit) => digits(unit.usual_s), (unit) => unit.usual_s],
     ["GPU-hours longer", true, (unit) => digits(unit.gpu_hours), (unit) => unit.gpu_hours ?? -1],
+    ["largest cause", false, (unit) => unit.cause, (unit) => unit.cause],
     ["why not analysed", false, (unit) => unit.why, (unit) => unit.why],
   ], data.slower, "none is", { sort: ["times as long", "down"] });
   fillTable("left-out", [

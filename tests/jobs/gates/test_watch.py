@@ -10,12 +10,13 @@ from pyspark.sql import SparkSession
 
 from jobs.gates import owners
 from jobs.gates.slow_hosts import Slowed, slow_host_texts, slowed_by
-from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_units
+from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_of, slower_units
 from jobs.night.night_summary import COUNTED, night_summary, summary_lines
 from jobs.runtime.settings import REPORT, load_settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     FLEET_DAY,
     JOB_CAUSES,
@@ -181,10 +182,15 @@ def test_units_slower_than_before_are_named_unless_they_are_analysed() -> None:
         usual | {"job_id": "i", "slower_than_usual": None},
         usual | {"job_id": "j", "slower_than_usual": 1.05},
     ]
-    found = slower_units([*rows, *others])
+    slower = slower_of([*rows, *others])
+    found = slower_units(slower, {Unit(DAY, "f", "r1"): "launch_delay"})
     assert list(found) == [DAY]
     assert [each.kind for each in found[DAY]] == ["slower_than_before"] * 6
-    assert "job g, run r1, takes 1.80 times as long as before" in found[DAY][0].text
+    assert (
+        "job g, run r1, takes 1.80 times as long as before, and no cause is known (high_"
+        in found[DAY][0].text
+    )
+    assert "1.70 times as long as before, and its largest cause is late starts" in found[DAY][1].text
     assert found[DAY][-1].text.endswith("and 2 more units")
 
 

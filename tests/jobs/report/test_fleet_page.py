@@ -345,10 +345,16 @@ def test_runs_that_are_slower_than_before_and_not_analysed_are_listed() -> None:
         _unit("b", LAST) | slower | {"slower_than_usual": 2.0},
         _unit("c", LAST) | slower | {"status": "analysed"},
     ]
-    tables = asked({JOB_SLOWDOWN: units}, LAST)
+    held = {
+        "job_id": "b",
+        "log_date": LAST,
+        "cause": "launch_delay",
+        "is_cause": True,
+    }
+    tables = asked({JOB_SLOWDOWN: units, JOB_CAUSES: [held]}, LAST)
     listed = fleet_data(tables, publication(tables))["slower"]
-    assert [(row["job_id"], row["times"], row["gpu_hours"]) for row in listed] == [
-        ("b", 2.0, pytest.approx(50.0)),
-        ("a", 1.25, pytest.approx(20.0)),
+    assert [(row["job_id"], row["times"], row["gpu_hours"], row["cause"]) for row in listed] == [
+        ("b", 2.0, pytest.approx(50.0), "late starts"),
+        ("a", 1.25, pytest.approx(20.0), "not known"),
     ]
-    assert b"without a known cause" in fleet_page(tables, publication(tables))
+    assert b"Slower than before, and not analysed" in fleet_page(tables, publication(tables))
