@@ -218,7 +218,8 @@ def _time(found: Analysis) -> Iterator[str]:
 def _rejects(found: Analysis) -> Iterator[str]:
     rejects = found.read.rejects.select(["reason", "detail", "source_file", "line"]).to_pylist()
     if not rejects:
-        yield "Rejects: none; every line was read."
+        is_read = any(file.lines for file in found.read.account.files)
+        yield f"Rejects: none; {'every' if is_read else 'no'} line was read."
         return
     counts = Counter(row["reason"] for row in rejects).most_common()
     listed = ", ".join(f"{count:,} {name}" for name, count in counts)

@@ -278,6 +278,30 @@ def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, ana
     assert f"Not read because of their names: notes.log, {second.name}.tmp, rank0.jsonl. A rank's log" in said
 
 
+def test_logs_of_which_none_has_the_right_name_are_named(run: Path, analyse: Analyse) -> None:
+    logs = sorted(run.glob("rank-*.jsonl"))
+    for log in logs:
+        log.rename(log.with_suffix(".txt"))
+    said = analyse(run).out
+    assert f"Not read because of their names: {logs[0].stem}.txt, " in said
+    assert "Rejects: none; no line was read." in said
+
+
+def test_a_manifest_that_is_no_json_is_one_mistake_and_a_broken_line_another(
+    run: Path, analyse: Analyse, tmp_path: Path
+) -> None:
+    folder = tmp_path / "another-name"
+    shutil.copytree(run, folder)
+    (folder / "job.json").write_text('{\n  "job_id": "j",\n}')
+    log, *_ = sorted(folder.glob("rank-*.jsonl"))
+    log.write_text('{"format":"rank-\n' + log.read_text())
+    said = analyse(folder).out
+    assert "Not analysed: job.json is not JSON: " in said
+    assert "(line 3, column 1): correct it." in said
+    assert "could be read" not in said
+    assert "Rejects, lines or files: 1 unreadable_file, 1 not_json" in said
+
+
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:
     folders = run_folders(landing)
     jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in folders]

@@ -84,7 +84,12 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
             "night: error: gate refused, nothing of this phase was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
-        (KeyboardInterrupt(), 130, "failed", "night: interrupted: readers see the tables as last published; "),
+        (
+            KeyboardInterrupt(),
+            130,
+            "failed",
+            "night: interrupted: readers see the tables as last published; ",
+        ),
     ],
     ids=["settings", "gate", "surprise", "Ctrl-C"],
 )
