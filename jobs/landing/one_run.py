@@ -84,17 +84,20 @@ class ReadRun(NamedTuple):
 def runs_in(path: Path) -> list[Run]:
     """Return the runs in or below a folder, or the run of a single file.
 
-    Raises NoRunError if it has none, or if the file is one of several of a run.
+    Raises NoRunError if it has none, or if the file is one of several of a run, PermissionError where the
+    folder cannot be listed.
     """
     if not path.exists():
         raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
+    store = store_of(str(root))
+    store.folders()  # raises PermissionError where nothing of it would be found
     if path != root:
         _check_whole(path)
     by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
     others: dict[tuple[str, ...], list[str]] = {}
     seen = []
-    for entry in store_of(str(root)).walk("."):
+    for entry in store.walk("."):
         *folders, name = (spelled(each) for each in entry.names)
         if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
             continue

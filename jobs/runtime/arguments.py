@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
@@ -175,6 +176,10 @@ class Command(click.Command):
             raise
         except KeyboardInterrupt:
             return end_interrupted()
+        except PermissionError as error:
+            place = os.fsdecode(error.filename) if error.filename else "a file"
+            message = f"{place} cannot be used by this user: {error.strerror}"
+            status = Exit.WRONG_SETTINGS
         except Exception as error:
             if self._explain is None or missing(error):
                 raise

@@ -369,6 +369,19 @@ def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_
     assert list((tmp_path / "here").iterdir()) == []
 
 
+def test_an_answer_whose_page_cannot_be_written_is_an_answer(
+    run: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody named the folder beside the logs, which may be read-only."""
+    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Denied")))
+    status, out, said = call(main, run)
+    assert (status, "Page:" in out, said.count("\n")) == (0, False, 1)
+    assert "no page written (" in said
+    assert said.endswith(": Denied): --page names another place\n")
+    status, out, _ = call(main, run, "--format", "json")
+    assert (status, json.loads(out)[0]["page"]) == (0, None)
+
+
 def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, analyse: Analyse) -> None:
     status, out, said = analyse(run, "--page", str(run / "none" / "page.html"))
     assert (status, out, "--page" in said) == (2, "", True)

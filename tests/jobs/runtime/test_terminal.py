@@ -68,6 +68,16 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
     assert capsys.readouterr().err == "answer: interrupted\n"
 
 
+def test_what_this_user_may_not_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    @command("answer", explain=str)
+    def answer(_args: Arguments) -> None:
+        """Answer."""
+        raise PermissionError(errno.EACCES, "Permission denied", "/data")
+
+    assert run(answer, []) == Exit.WRONG_SETTINGS
+    assert capsys.readouterr().err == "answer: error: /data cannot be used by this user: Permission denied\n"
+
+
 PRINTERS = (
     "jobs/runtime/terminal.py",
     "jobs/runtime/printing.py",
