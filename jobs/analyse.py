@@ -76,33 +76,43 @@ def main(args: Arguments) -> int:
         found = analysis(run)
         check_known(run, found.read)
         page = args.page or _beside(args.folder) / _file_name(found.unit)
-        if args.format:
-            write(_for_programs(found, page), args.format, sys.stdout)
-        else:
+        if not args.format:
             say_fitting(*_answer(run, found))
             _write_causes(found)
             say_fitting(*_time(found), *_trust(found), *_rejects(found))
         content = alone(job_page(found.tables, None), library.result())
-    try:
-        page.write_bytes(content)
-    except OSError as error:
-        complain(f"{called()}: error: --page: {page}: {error.strerror}")
+    failure = _not_written(page, content)
+    if failure and args.page:
+        complain(f"{called()}: error: --page: {failure}")
         return Exit.WRONG_SETTINGS
-    if not args.format:
+    if args.format:
+        write(_for_programs(found, None if failure else page), args.format, sys.stdout)
+    if failure:
+        complain(f"{called()}: no page written ({failure}): --page names another place")
+    elif not args.format:
         say("", f"Page: {page.resolve()}")
-    if args.open:
+    if args.open and not failure:
         webbrowser.open(page.resolve().as_uri())
     return Exit.DONE if found.tables.workers else Exit.FAILED
 
 
-def _for_programs(found: Analysis, page: Path) -> Result:
+def _not_written(page: Path, content: bytes) -> str:
+    """Write the page; returns why it could not be written, empty if it was."""
+    try:
+        page.write_bytes(content)
+    except OSError as error:
+        return f"{page}: {error.strerror}"
+    return ""
+
+
+def _for_programs(found: Analysis, page: Path | None) -> Result:
     """The unit's row of job_slowdown, its causes and rejects as in the tables, and the path of the page."""
     (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
     causes = [
         {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes
     ]
     rejects = found.read.rejects.select(["source_file", "line", "reason", "detail"]).to_pylist()
-    beside = {JOB_CAUSES: causes, REJECTS: rejects, "page": str(page.resolve())}
+    beside = {JOB_CAUSES: causes, REJECTS: rejects, "page": str(page.resolve()) if page else None}
     values = {**found.unit._asdict(), **row, **beside}
     return Result([*values], [[*values.values()]])
 
@@ -218,7 +228,8 @@ def _time(found: Analysis) -> Iterator[str]:
 def _rejects(found: Analysis) -> Iterator[str]:
     rejects = found.read.rejects.select(["reason", "detail", "source_file", "line"]).to_pylist()
     if not rejects:
-        yield "Rejects: none; every line was read."
+        is_read = any(file.lines for file in found.read.account.files)
+        yield f"Rejects: none; {'every' if is_read else 'no'} line was read."
         return
     counts = Counter(row["reason"] for row in rejects).most_common()
     listed = ", ".join(f"{count:,} {name}" for name, count in counts)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.runtime.arguments import Command, run
+from jobs.runtime.arguments import Command, end_interrupted, run
 
 
 class _Entry(NamedTuple):
@@ -112,6 +112,14 @@ class _Console(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the named command; while its module is imported too, an interruption is one line."""
+        try:
+            status: int = super().invoke(ctx)
+        except KeyboardInterrupt:
+            return end_interrupted()
+        return status
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's
         for purpose, entries in GROUPS.items():

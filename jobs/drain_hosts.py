@@ -51,7 +51,15 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         if row["verdict"] not in NO_VERDICT:
             complain_fitting(drain_text(row, terms.days))
     if not rows:
-        complain_fitting(_NONE)
+        complain_fitting(_before(reader, args) or _NONE)
+
+
+def _before(reader: Reader, args: Arguments) -> str:
+    """Say so where the warehouse begins later than the day asked for."""
+    first = reader.ask("SELECT min(log_date) AS first FROM job_slowdown", 1).rows[0][0]
+    if args.as_of is None or first is None or args.as_of >= first:
+        return ""
+    return f"no host to drain: there is no data up to {args.as_of}; the first day is {first}"
 
 
 if __name__ == "__main__":

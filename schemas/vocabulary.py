@@ -335,7 +335,8 @@ NOT_STATED: Final = "(not stated)"
 class Exit:
     """Exit statuses of every entry point; a retry can help only after FAILED.
 
-    SLOWER belongs to `diff` alone. UNREAD is as of a process that SIGPIPE ends: its reader stopped.
+    SLOWER belongs to `diff` alone. INTERRUPTED and UNREAD are as of a process that SIGINT (Ctrl-C) or SIGPIPE
+    ends: its reader stopped.
     """
 
     DONE: Final = 0
@@ -343,6 +344,7 @@ class Exit:
     WRONG_SETTINGS: Final = 2
     GATE_REFUSED: Final = 3
     SLOWER: Final = 4
+    INTERRUPTED: Final = 130
     UNREAD: Final = 141
 
 

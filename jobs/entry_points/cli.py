@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Final
 
 import click
 from py4j.protocol import Py4JJavaError
@@ -12,7 +13,15 @@ from pyspark.sql import SparkSession
 from jobs.entry_points import inputs
 from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
-from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
+from jobs.runtime.arguments import (
+    INTERRUPTED,
+    NO_WAIT,
+    WHERE,
+    Arguments,
+    Command,
+    command,
+    end_interrupted,
+)
 from jobs.runtime.errors import PlainError
 from jobs.runtime.filesystems import StoreError, is_of_store
 from jobs.runtime.places import check_bucket, is_url, said_by, with_reason
@@ -21,6 +30,7 @@ from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
 from jobs.runtime.terminal import log_to_terminal
 from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import Exit
 
 Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
@@ -29,6 +39,9 @@ Reads = Callable[[Settings, Arguments], str | None]
 """Checks the input of an entry point, before it creates anything or starts Spark."""
 
 logger = logging.getLogger(__name__)
+
+_INTERRUPTED: Final = f"{INTERRUPTED}: readers see the tables as last published; run the command again"
+"""Of what writes tables: each phase publishes its own at its end."""
 
 
 def own_warehouse(settings: Settings, _args: Arguments) -> str:
@@ -48,9 +61,9 @@ def entry_point(
 ) -> Callable[[Body], Command]:
     """Make a command from a function that works in a session; its docstring is the description.
 
-    Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback
-    in the log. What went wrong is the last line of standard error. The function finds the arguments as typed
-    in `args.arguments`.
+    Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 130 interrupted; 1 anything else,
+    with its traceback in the log. What went wrong is the last line of standard error. The function finds the
+    arguments as typed in `args.arguments`.
 
     where : arguments that name landing, warehouse and settings
     writes_to : root of the warehouse that these arguments write: it is then locked, and the run
@@ -62,21 +75,25 @@ def entry_point(
     lock = (NO_WAIT,) if writes_to else ()
 
     def of(body: Body) -> Command:
-        def work(args: Arguments) -> None:
+        def work(args: Arguments) -> int:
             log_to_terminal()
             for chatty in ("py4j", "great_expectations"):
                 logging.getLogger(chatty).setLevel(logging.WARNING)
             settings = load_settings(args.settings, args.landing, args.warehouse)
             settings = with_spark_conf(settings, spark_conf or {})
             root = writes_to(settings, args) if writes_to else None
-            with _by_its_store(root or settings.paths.warehouse):
-                nothing_to_do = reads(settings, args)
-                if dry_run is not None and args.dry_run:
-                    dry_run(settings, args)
-                elif nothing_to_do and root is not None:
-                    _record_nothing(root, name, args, nothing_to_do)
-                else:
-                    _run(name, body, settings, args, root)
+            try:
+                with _by_its_store(root or settings.paths.warehouse):
+                    nothing_to_do = reads(settings, args)
+                    if dry_run is not None and args.dry_run:
+                        dry_run(settings, args)
+                    elif nothing_to_do and root is not None:
+                        _record_nothing(root, name, args, nothing_to_do)
+                    else:
+                        _run(name, body, settings, args, root)
+            except KeyboardInterrupt:
+                return end_interrupted(_INTERRUPTED if root else INTERRUPTED)
+            return Exit.DONE
 
         return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
             work

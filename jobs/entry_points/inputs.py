@@ -47,13 +47,15 @@ def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Check the landing like `a_landing`; returns a message if the log date has no run folders.
 
     None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
-    NoLandingError where the day has rows and no folder: the landing may be the wrong one, or not mounted.
+    NoLandingError where no day has a folder, or where the day has rows and no folder: the landing may be the
+    wrong one, or not mounted.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse
     landing = Landing(settings.paths.landing, [day])
     if landing.units:
         return None
+    landing.check_days()
     tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if is_stored(path)]
     has_rows = any(has_rows_of(path, day) for path in tables)
     if has_rows and day in landing.all_days:

@@ -4,7 +4,9 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -41,6 +43,8 @@ _SOME_UNIT: Final = Unit(date.min, "?", "?")
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
+_TRIED: Final = 3
+"""Logs, and lines of each, of which one states the ids: a line may break off."""
 _LISTED: Final = 5
 """Most files that the error names if none is a log."""
 
@@ -80,17 +84,20 @@ class ReadRun(NamedTuple):
 def runs_in(path: Path) -> list[Run]:
     """Return the runs in or below a folder, or the run of a single file.
 
-    Raises NoRunError if it has none, or if the file is one of several of a run.
+    Raises NoRunError if it has none, or if the file is one of several of a run, PermissionError where the
+    folder cannot be listed.
     """
     if not path.exists():
         raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
+    store = store_of(str(root))
+    store.folders()  # raises PermissionError where nothing of it would be found
     if path != root:
         _check_whole(path)
     by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
     others: dict[tuple[str, ...], list[str]] = {}
     seen = []
-    for entry in store_of(str(root)).walk("."):
+    for entry in store.walk("."):
         *folders, name = (spelled(each) for each in entry.names)
         if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
             continue
@@ -202,16 +209,24 @@ def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
 
 
 def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
-    """Yield the readable fields of the manifest, then of the first line of the first rank log."""
+    """Yield the readable fields of the manifest, then of the first readable line of the rank logs' first."""
     manifests = [file for file in files if file.is_one_of(MANIFEST)]
     logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
-    for file in (*manifests, *logs[:1]):
-        if file.defect:
-            continue
-        try:
-            with gzip.open(file.path) if file.name.endswith(".gz") else Path(file.path).open("rb") as opened:
-                found = json.loads(opened.read() if file in manifests else opened.readline(_LONGEST_LINE))
-        except (OSError, EOFError, ValueError, RecursionError):  # the reader reports the mistake
-            continue
-        if isinstance(found, dict):
-            yield found
+    yield from islice(filter(None, map(_fields, manifests)), 1)
+    yield from islice(filter(None, map(_fields, logs[:_TRIED])), 1)
+
+
+def _fields(file: LandedFile) -> dict[str, Any] | None:
+    """Fields of a manifest, or of a log's first line with some; None where the reader reports mistakes."""
+    if file.defect:
+        return None
+    with suppress(OSError, EOFError):
+        with gzip.open(file.path) if file.name.endswith(".gz") else Path(file.path).open("rb") as opened:
+            is_log = not file.is_one_of(MANIFEST)
+            texts = [opened.readline(_LONGEST_LINE) for _ in range(_TRIED)] if is_log else [opened.read()]
+        for text in texts:
+            with suppress(ValueError, RecursionError):
+                found = json.loads(text)
+                if isinstance(found, dict):
+                    return found
+    return None

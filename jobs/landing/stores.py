@@ -130,6 +130,10 @@ class _Folder(Store):
         try:
             with os.scandir(self._top + b"/" + _bytes(name)) as found:
                 return sorted(_text(each.name) for each in found if each.is_dir())
+        except PermissionError:
+            if not name:
+                raise
+            return []
         except OSError:
             return []
 

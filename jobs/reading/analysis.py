@@ -4,6 +4,7 @@ And what keeps a run from it, in words: files of which nothing was read, a manif
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -148,19 +149,25 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Describe the files of which every line was rejected, with the first reason."""
-    first = {row["source_file"]: row["detail"] for row in reversed(read.rejects.to_pylist())}
-    unread = [each for each in read.account.files if each.rejects and not each.rows]
+    """Describe the logs of which every line was rejected, with the most frequent reason."""
+    rejects: dict[str, list[Row]] = {}
+    for row in read.rejects.to_pylist():
+        rejects.setdefault(row["source_file"], []).append(row)
+    unread = [each for each in read.account.files if each.rejects and not each.rows and each.file.is_log]
     for each in unread[:_MOST_FILES]:
+        rows = rejects[each.file.source_file]
+        ((reason, count),) = Counter(row["reason"] for row in rows).most_common(1)
         lines = "nothing of it" if each.lines is None else f"none of its {each.lines:,} lines"
-        yield f"{each.file.name}: {lines} could be read: {first[each.file.source_file]}"
+        part = f", {count:,} of them" if count < len(rows) else ""
+        detail = next(row["detail"] for row in rows if row["reason"] == reason)
+        yield f"{each.file.name}: {lines} could be read{part}: {detail}"
     if len(unread) > _MOST_FILES:
         yield f"and {len(unread) - _MOST_FILES:,} more such files"
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
-    """Name the files that are not read, where the lines of some workers are missing."""
-    if run.ignored and found.tables.job["status"] == Status.MISSING_WORKERS:
+    """Name the files that are not read, where the lines of some workers are missing, or all."""
+    if run.ignored and found.tables.job["status"] in (Status.MISSING_WORKERS, Status.NO_OPS):
         more = len(run.ignored) - _MOST_FILES
         named = ", ".join(run.ignored[:_MOST_FILES]) + (f" and {more:,} more" if more > 0 else "")
         yield f"Not read because of their names: {named}. A rank's log is named rank-00000.jsonl."

@@ -3,6 +3,7 @@
 It lies in a folder of this machine, or in a store that deltalake reaches.
 """
 
+import os
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -155,7 +156,8 @@ def needed(names: Collection[str]) -> set[str]:
 def _instead(root: Path) -> str:
     """Suggest a warehouse beside this folder, or what to do."""
     beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
-    names = [each.name for each in beside if any((each / name).is_dir() for name in TABLES)]
+    mine = [each for each in beside if os.access(each, os.X_OK)]
+    names = [each.name for each in mine if any((each / name).is_dir() for name in TABLES)]
     near = close_match(root.name, names)
     if near:
         return f"{near.removesuffix('?')} in {root.parent}?"

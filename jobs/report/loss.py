@@ -127,8 +127,10 @@ def headline(job: Row) -> str:
     if status != Status.ANALYSED:
         is_replayed = status in REPLAYED_STATUSES
         what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
-        detail = f" ({job['status_detail']})" if job["status_detail"] else ""
-        return f"{what}: {status.words}{detail}."
+        detail = job["status_detail"] or ""
+        if detail.startswith("job.json is"):  # there is one, which the words of the status deny
+            return f"{what}: {detail}."
+        return f"{what}: {status.words}{f' ({detail})' if detail else ''}."
     if lost is None:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
@@ -102,6 +103,15 @@ def option(
     return click.Option(names, help=meaning, **how)
 
 
+INTERRUPTED: Final = "interrupted"
+
+
+def end_interrupted(message: str = INTERRUPTED) -> int:
+    """Say that the running command was interrupted, which click would say by an empty line."""
+    complain(f"{called()}: {message}")
+    return Exit.INTERRUPTED
+
+
 class Command(click.Command):
     """A command: called with arguments, or those of the process, it runs and returns the exit status.
 
@@ -164,6 +174,12 @@ class Command(click.Command):
             message, status = str(error), error.exit_status
         except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
             raise
+        except KeyboardInterrupt:
+            return end_interrupted()
+        except PermissionError as error:
+            place = os.fsdecode(error.filename) if error.filename else "a file"
+            message = f"{place} cannot be used by this user: {error.strerror}"
+            status = Exit.WRONG_SETTINGS
         except Exception as error:
             if self._explain is None or missing(error):
                 raise

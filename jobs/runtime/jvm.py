@@ -3,10 +3,12 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+import psutil
 import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -63,10 +65,25 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
     _set_environment(conf)
     options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
     arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
+    earlier = set(psutil.Process().children(recursive=True))
     try:
         return launch_gateway(arguments, {"stderr": errors})
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+    except KeyboardInterrupt:
+        _end_started_since(earlier)
+        raise
+
+
+def _end_started_since(earlier: Collection[psutil.Process]) -> None:
+    """End a JVM that is still starting: the interruption reaches this process alone.
+
+    It would stay, without the file that was to say how it is reached. spark-submit is replaced by its JVM.
+    """
+    for child in psutil.Process().children(recursive=True):
+        if child not in earlier:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 def has_ended(error: Exception) -> bool:

@@ -56,7 +56,13 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
     handler = logging.StreamHandler()
     handler.setLevel(level)
     handler.setFormatter(LineFormatter(form))
+    handler.addFilter(_is_no_interruption)
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Whether a record is not py4j's of Ctrl-C, with its traceback: the command says it in one line."""
+    return not record.exc_info or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 def warn_on_terminal() -> None:

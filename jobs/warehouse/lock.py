@@ -25,6 +25,7 @@ from pydantic import Field, TypeAdapter
 
 from jobs.runtime.errors import PlainError
 from jobs.runtime.places import is_url, not_writable
+from schemas.vocabulary import Exit
 
 LOCK_NAME: Final = "_lock"
 JVM_LOCK_NAME: Final = "_lock_jvm"
@@ -210,17 +211,27 @@ class NotWritableError(PlainError):
     """Raised before any work if a warehouse cannot be written; the message says which and why."""
 
 
+class NoWarehouseError(NotWritableError):
+    """Raised where no later try can help: another folder has to be named, or its permissions changed."""
+
+    exit_status = Exit.WRONG_SETTINGS
+
+
 def check_writable(root: str) -> None:
     """Try to write a file into a local warehouse. Raises NotWritableError."""
     if root.startswith("file://"):
-        raise NotWritableError(f"the warehouse {root} cannot be written by a URL: name its folder")
+        raise NoWarehouseError(f"the warehouse {root} cannot be written by a URL: name its folder")
     if is_url(root):
         return
     if odd := not_writable(root):
-        raise NotWritableError(f"the warehouse {root} cannot be written: {odd}")
+        raise NoWarehouseError(f"the warehouse {root} cannot be written: {odd}")
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=root) as file:
             file.write(b"\0" * _PROBED_BYTES)
-    except OSError as error:
+    except (FileExistsError, NotADirectoryError):
+        raise NoWarehouseError(f"the warehouse {root} is a file, not a folder") from None
+    except PermissionError as error:
+        raise NoWarehouseError(f"the warehouse {root} cannot be written: {error.strerror}") from None
+    except OSError as error:  # as of a full disk: later it may be
         raise NotWritableError(f"the warehouse {root} cannot be written: {error.strerror}") from None

@@ -278,6 +278,30 @@ def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, ana
     assert f"Not read because of their names: notes.log, {second.name}.tmp, rank0.jsonl. A rank's log" in said
 
 
+def test_logs_of_which_none_has_the_right_name_are_named(run: Path, analyse: Analyse) -> None:
+    logs = sorted(run.glob("rank-*.jsonl"))
+    for log in logs:
+        log.rename(log.with_suffix(".txt"))
+    said = analyse(run).out
+    assert f"Not read because of their names: {logs[0].stem}.txt, " in said
+    assert "Rejects: none; no line was read." in said
+
+
+def test_a_manifest_that_is_no_json_is_one_mistake_and_a_broken_line_another(
+    run: Path, analyse: Analyse, tmp_path: Path
+) -> None:
+    folder = tmp_path / "another-name"
+    shutil.copytree(run, folder)
+    (folder / "job.json").write_text('{\n  "job_id": "j",\n}')
+    log, *_ = sorted(folder.glob("rank-*.jsonl"))
+    log.write_text('{"format":"rank-\n' + log.read_text())
+    said = analyse(folder).out
+    assert "Not analysed: job.json is not JSON: " in said
+    assert "(line 3, column 1): correct it." in said
+    assert "could be read" not in said
+    assert "Rejects, lines or files: 1 unreadable_file, 1 not_json" in said
+
+
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:
     folders = run_folders(landing)
     jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in folders]
@@ -343,6 +367,19 @@ def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_
         (page,) = folder.parents[0 if folder is alone else 3].glob("*.html")
         assert (status, out.splitlines()[-1]) == (0, f"Page: {page}")
     assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_an_answer_whose_page_cannot_be_written_is_an_answer(
+    run: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody named the folder beside the logs, which may be read-only."""
+    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Denied")))
+    status, out, said = call(main, run)
+    assert (status, "Page:" in out, said.count("\n")) == (0, False, 1)
+    assert "no page written (" in said
+    assert said.endswith(": Denied): --page names another place\n")
+    status, out, _ = call(main, run, "--format", "json")
+    assert (status, json.loads(out)[0]["page"]) == (0, None)
 
 
 def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, analyse: Analyse) -> None:

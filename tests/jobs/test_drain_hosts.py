@@ -80,7 +80,7 @@ def test_no_host_to_drain_is_said(ask: Ask, tmp_path: Path, monkeypatch: pytest.
     tables = {name: table_rows(name, rows) for name, rows in healthy.items()}
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
     assert "no host to drain" in ask(main).err
-    assert "no host to drain" in ask(main, "--as-of", "0001-01-01").err
+    assert "there is no data up to 0001-01-01; the first day is 20" in ask(main, "--as-of", "0001-01-01").err
 
 
 def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> None:

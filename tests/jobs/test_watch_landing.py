@@ -56,7 +56,7 @@ def folders(tmp_path: Path) -> list[str]:
 def test_a_round_that_fails_is_followed_by_the_next(
     rounds: list[float], folders: list[str], call: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert call(watch_landing.main, *folders, "--every", "1h").status == 1
+    assert call(watch_landing.main, *folders, "--every", "1h").status == 130
     assert caplog.text.count("the next one catches up: the store does not answer") == len(rounds) == 2
     assert all(0 < seconds <= 3600 for seconds in rounds)
 

@@ -129,7 +129,7 @@ def manifest_fields(content: bytes, nesting: int) -> object:
     try:
         return parse(content.removeprefix(b"\xef\xbb\xbf"), nesting)
     except StrictJsonError as error:
-        raise ManifestError(str(error)) from None
+        raise ManifestError(f"job.json is {error}: correct it") from None
 
 
 def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Bounds().workers) -> Row:

@@ -44,7 +44,9 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
         if is_cut:
             what = f"it breaks off: {what}" if error.doc.strip() else "it is empty"
-        raise StrictJsonError(f"not JSON: {what} (character {error.pos + 1})") from None
+        is_line = "\n" not in error.doc.rstrip()
+        place = f"character {error.pos + 1}" if is_line else f"line {error.lineno}, column {error.colno}"
+        raise StrictJsonError(f"not JSON: {what} ({place})") from None
     except RecursionError:
         raise TooDeepError(nesting) from None
     if _depth(found) > nesting:

@@ -35,7 +35,7 @@ sys.exit(main())
 """
 
 
-def failing_with(error: Exception) -> Body:
+def failing_with(error: BaseException) -> Body:
     def body(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
         raise error
 
@@ -84,14 +84,20 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
             "night: error: gate refused, nothing of this phase was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "failed",
+            "night: interrupted: readers see the tables as last published; ",
+        ),
     ],
-    ids=["settings", "gate", "surprise"],
+    ids=["settings", "gate", "surprise", "Ctrl-C"],
 )
 def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    error: Exception,
+    error: BaseException,
     status: int,
     outcome: str,
     message: str,

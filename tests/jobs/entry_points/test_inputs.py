@@ -93,11 +93,17 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
     assert (row["outcome"], row["log_date"]) == ("done", date(2026, 2, 5))
 
 
-def test_a_folder_above_the_landing_is_named(
-    landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "below", ["", "landing/log_date=2026-02-01", "landing/log_date=2026-02-01/job_id=llm"]
+)
+def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
+    call: Ask, below: str, landing: Path, tmp_path: Path
 ) -> None:
-    assert run_nightly.main([*DAY, *folders(landing=tmp_path, warehouse=tmp_path / "warehouse")]) == 0
-    assert f"it has no folder log_date=DATE at all: did you mean {tmp_path}/landing?" in caplog.text
+    """A day without logs is done; but a scheduler with a wrong landing would be green for ever."""
+    where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
+    status, _, said = call(run_nightly.main, *DAY, *where)
+    assert (status, said.count("\n")) == (2, 1)
+    assert f"has no folder log_date=DATE at all: did you mean {landing}?" in said
 
 
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The session: its settings, what workers find, and the ways in which it can be started."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from jobs.runtime import delta_jars
+from jobs.runtime import delta_jars, jvm
 from jobs.runtime import session as module
 from jobs.runtime.package import write_zip
 from jobs.runtime.project import PROJECT
@@ -201,3 +202,25 @@ def test_an_error_of_a_living_jvm_while_its_session_stops_is_raised(
     monkeypatch.setattr(module, "make_session", lambda *_: Stopping(OF_THE_JVM))
     with pytest.raises(Py4JError, match=r"o1\.stop"), session(test_settings, "test"):
         pass
+
+
+def test_a_jvm_that_was_still_starting_when_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is known to nobody else, and it waits for nobody else to end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(*_: object) -> None:
+        started.append(subprocess.Popen(["/bin/sleep", "60"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jvm, "launch_gateway", interrupted)
+    monkeypatch.setattr(jvm, "_set_environment", lambda _: None)
+    others = subprocess.Popen(["/bin/sleep", "60"])
+    try:
+        with Path("/dev/null").open("wb") as errors, pytest.raises(KeyboardInterrupt):
+            jvm.launch_jvm({}, errors)
+        assert others.poll() is None
+        assert started[0].wait(5) < 0
+    finally:
+        for each in (others, *started):
+            each.kill()
+            each.wait()

@@ -51,6 +51,33 @@ def test_an_answer_that_nobody_reads_to_its_end_ends_quietly(
     assert capsys.readouterr().err == ""
 
 
+def test_ctrl_c_is_one_line_without_py4js_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+
+    @command("answer")
+    def answer(_args: Arguments) -> None:
+        """Answer."""
+        log_to_terminal()
+        interrupted = KeyboardInterrupt()
+        logging.getLogger().error("KeyboardInterrupt while sending command.", exc_info=interrupted)
+        raise interrupted
+
+    assert run(answer, []) == Exit.INTERRUPTED == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "answer: interrupted\n"
+
+
+def test_what_this_user_may_not_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    @command("answer", explain=str)
+    def answer(_args: Arguments) -> None:
+        """Answer."""
+        raise PermissionError(errno.EACCES, "Permission denied", "/data")
+
+    assert run(answer, []) == Exit.WRONG_SETTINGS
+    assert capsys.readouterr().err == "answer: error: /data cannot be used by this user: Permission denied\n"
+
+
 PRINTERS = (
     "jobs/runtime/terminal.py",
     "jobs/runtime/printing.py",

@@ -1,5 +1,6 @@
 """The lock of a warehouse: one writer, named to waiting ones, and released with it."""
 
+import errno
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from jobs.warehouse.lock import (
     this_process,
 )
 from jobs.warehouse.reader import QuestionError
+from schemas.vocabulary import Exit
 
 LOCK = """
 import sys, time
@@ -257,6 +259,22 @@ def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(errno.EACCES, Exit.WRONG_SETTINGS), (errno.ENOSPC, Exit.FAILED)]
+)
+def test_a_retry_helps_where_a_disk_is_full_and_not_where_a_folder_is_wrong(
+    error: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotWritableError, match="file is a file, not a folder") as refused:
+        check_writable(str(tmp_path / "file"))
+    assert refused.value.exit_status == Exit.WRONG_SETTINGS
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(error, "no")))
+    with pytest.raises(NotWritableError, match="cannot be written: no") as refused:
+        check_writable(str(tmp_path))
+    assert refused.value.exit_status == status
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a\nb", "a\\b"])
