@@ -47,8 +47,8 @@ def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Check the landing like `a_landing`; returns a message if the log date has no run folders.
 
     None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
-    NoLandingError where no day has a folder, or where the day has rows and no folder: the landing may be the
-    wrong one, or not mounted.
+    NoLandingError where the landing is a folder above or below, or where the day has rows and no folder: the
+    landing may be the wrong one, or not mounted.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse

@@ -203,19 +203,21 @@ class Landing:
         return f"not read, as their names are no days such as log_date=2026-01-05: {named}" if wrong else ""
 
     def check_days(self) -> None:
-        """Raise NoLandingError where no day has a folder: it is another folder than the landing."""
+        """Raise NoLandingError where no day has a folder, and the landing is a folder above or below."""
         if self.all_days:
             return
         inner = [name for name in self._store.folders() if any(map(_DAY.match, self._store.folders(name)))]
         above = re.split(r"/+(?=(?:log_date|job_id|run_id)=)", self.root, maxsplit=1)
         meant = above[0] if len(above) > 1 else f"{self.root}/{inner[0]}" if inner else ""
-        raise NoLandingError(
-            f"the landing {self.root} has no folder log_date=DATE at all"
-            f"{f': did you mean {meant}?' if meant else ''}"
-        )
+        if meant:
+            raise NoLandingError(
+                f"the landing {self.root} has no folder log_date=DATE at all: did you mean {meant}?"
+            )
 
     def nearest_days(self, day: date) -> str:
         """Name the days with a folder that are nearest to this day, which has none."""
+        if not self.all_days:
+            return "it has no folder log_date=DATE at all"
         nearest = sorted(self.all_days, key=lambda each: abs(each - day))[:_NEAREST]
         return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
 

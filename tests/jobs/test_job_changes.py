@@ -64,7 +64,11 @@ def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}
         lost = 1 - REPAIRED[0] / step_s
-        onset = {"course": "from", "first_step": 69942, "first_time": datetime(2026, 1, 6, 10, tzinfo=UTC)}
+        onset: Row = {
+            "course": "from",
+            "first_step": 69942,
+            "first_time": datetime(2026, 1, 6, 10, tzinfo=UTC),
+        }
         named = culprit(0.3, host="hx-07", **(onset if number == 1 else {}))
         saved = {"lost_fraction": lost, "lost_gpu_hours": 1_000 * lost}
         saved |= {"attributed_fraction": lost, "time_saved_fraction": lost}

@@ -106,6 +106,14 @@ def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
     assert f"has no folder log_date=DATE at all: did you mean {landing}?" in said
 
 
+def test_an_empty_landing_is_an_empty_night(
+    call: Ask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = folders(landing=tmp_path, warehouse=tmp_path / "warehouse")
+    assert call(run_nightly.main, *DAY, *where).status == 0
+    assert "it has no folder log_date=DATE at all" in caplog.text
+
+
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
     """A folder that is missing may be in another landing: then they stay, and no session is made."""
     path = str(tmp_path / "warehouse" / JOBS)
