@@ -35,7 +35,7 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit, write
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit, Status
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
@@ -168,6 +168,8 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield from unread_files(found.read)
     yield from ignored_files(run, found)
     yield from other_day(run, found)
+    if advice := Status(job["status"]).advice:
+        yield f"What to do: {advice.format(again='analyse them again')}."
     yield from manifest_template(found)
     if job["launch_slowdown"] is not None:
         names = ("actual", "simulated", "ideal")

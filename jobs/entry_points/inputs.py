@@ -7,6 +7,7 @@ from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.places import is_url
 from jobs.runtime.settings import Settings, SettingsError
+from jobs.warehouse.reader import NO_TABLES
 from jobs.warehouse.stored import is_stored
 from jobs.warehouse.table_log import has_rows_of
 from schemas.vocabulary import PIPELINE_RUNS, PUBLISHED_TABLES
@@ -17,9 +18,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
     for root in filter(None, (settings.paths.warehouse, settings.paths.ingested)):
         if is_url(root):
             if not is_stored(f"{root}/{PIPELINE_RUNS}"):
-                raise SettingsError(
-                    f"the warehouse {root} has no tables: run a night first, or name another warehouse"
-                )
+                raise SettingsError(f"the warehouse {root} has no tables: {NO_TABLES}")
         elif not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
     return None

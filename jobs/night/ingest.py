@@ -82,7 +82,7 @@ def run(
         phase.done = of_units(landed.accounts, settings)
         rows = phase.publish(tables)
     if rows[REJECTS]:
-        _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
+        _LOG.warning("rejected lines or files: %d; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
     return rows | {ROWS_IN: lines}
 

@@ -17,6 +17,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import Exit
 
 COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
+WARNED: Final = "warning: "
+"""Begins the lines of a summary that warn."""
 _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _LEADS: Final = ("changes", "drain", "mitigations")
 """Kinds of sentences at the beginning of a summary."""
@@ -74,7 +76,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         f"{day}: {_figures(summary)}",
         *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
         f"{day}: rows: {rows}",
-        *(f"warning: {warning['text']}" for warning in summary["warnings"]),
+        *(f"{WARNED}{warning['text']}" for warning in summary["warnings"]),
         f"data docs: {summary['data_docs']}",
     ]
     report = [f"report: {summary['report']}"] if summary["report"] else []

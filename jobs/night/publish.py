@@ -20,7 +20,7 @@ from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import record
 from jobs.history.records import Records
-from jobs.night.night_summary import COUNTED, night_summary, summary_lines
+from jobs.night.night_summary import COUNTED, WARNED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.cause_words import mitigation_texts, mitigations_of
 from jobs.report.news_words import drain_texts, news_of, news_texts, outcome_texts, outcomes_of
@@ -111,4 +111,5 @@ def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
     write_docs(warehouse, replace(page, figures=figures, warnings=texts))
     for line in summary_lines(summary):
-        _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
+        warned = line.removeprefix(WARNED)  # the log says of each line how grave it is
+        _LOG.log(logging.INFO if warned == line else logging.WARNING, warned)

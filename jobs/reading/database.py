@@ -17,7 +17,7 @@ from jobs.runtime.nearest import close_match
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
 from jobs.warehouse.dialect import SETTINGS, WHOLE
-from jobs.warehouse.reader import QuestionError
+from jobs.warehouse.reader import NO_TABLES, QuestionError
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
@@ -161,4 +161,4 @@ def _instead(root: Path) -> str:
     near = close_match(root.name, names)
     if near:
         return f"{near.removesuffix('?')} in {root.parent}?"
-    return "run a night first, or name another warehouse"
+    return NO_TABLES

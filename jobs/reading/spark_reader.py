@@ -23,7 +23,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings
 from jobs.warehouse import upkeep
-from jobs.warehouse.reader import AnswerError, OutOfMemoryError, QuestionError, Reader
+from jobs.warehouse.reader import NO_TABLES, AnswerError, OutOfMemoryError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import mentioned
@@ -81,7 +81,7 @@ class SparkReader:
         asked = question(sql)
         names = mentioned(" ".join(asked.reads))
         if not self._warehouse.register_views(names - self._registered):
-            raise QuestionError(f"no tables in {self.root}: run a night first, or name another warehouse")
+            raise QuestionError(f"no tables in {self.root}: {NO_TABLES}")
         self._registered |= names
         try:
             with working("asking Spark"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.progress import working
-from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
+from jobs.warehouse.reader import NO_TABLES, AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_KEY
@@ -44,7 +44,7 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None)
     if not units:
         names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
         if not names:
-            raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another warehouse")
+            raise NoSuchUnitError(f"no jobs in {reader.root}: {NO_TABLES}")
         raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
     fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
     if not fitting:

@@ -262,6 +262,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         "jobs": _listed(row["job_ids"], _MOST_JOBS),
         "verdict": verdicts.get(row["host"], ""),
         "explained_by": row["explained_by"],
+        "last_day": row["last_day"],
         "without": row["days_without"] and wording.counted(row["days_without"], "day"),
         "lost": loss.amount(row[measure.lost], totals[measure.of], measure),
     }

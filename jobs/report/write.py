@@ -20,7 +20,7 @@ from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import REPORT, Settings, SettingsError
-from jobs.warehouse.reader import QuestionError, Reader
+from jobs.warehouse.reader import NO_TABLES, QuestionError, Reader
 from schemas.unit import Unit
 from schemas.vocabulary import Phase
 
@@ -156,7 +156,7 @@ def first_day(settings: Settings, last_day: date) -> date:
 def _no_rows(reader: Reader, log_date: date) -> str:
     days = days_with_rows(reader)
     if not days:
-        return f"no rows in {reader.root}: run a night first, or name another warehouse"
+        return f"no rows in {reader.root}: {NO_TABLES}"
     near = [max((day for day in days if day < log_date), default=None)]
     near.append(min((day for day in days if day > log_date), default=None))
     named = " and ".join(str(day) for day in near if day)

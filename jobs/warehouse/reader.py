@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from itertools import groupby
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -12,6 +12,9 @@ from jobs.runtime.printing import Result
 from jobs.runtime.settings import SettingsError
 from schemas.table import Table, sql_strings
 from schemas.unit import Unit
+
+NO_TABLES: Final = "run a night first, or name another by --warehouse DIR"
+"""What to do about a warehouse without tables."""
 
 
 class QuestionError(SettingsError):

@@ -250,6 +250,9 @@ def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Anal
     status, said, _ = analyse(run)
     assert status == 1
     assert "Not analysed: no manifest (job.json)" in said
+    assert (
+        "What to do: put a job.json beside the logs, with the job's layout, and analyse them again.\n" in said
+    )
     (template,) = [each for each in said.splitlines() if each.startswith("  {")]
     assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
     assert "Rejects: none" in said
