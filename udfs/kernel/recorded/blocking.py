@@ -64,14 +64,13 @@ class Sample(NamedTuple):
     """A sample of steps that can be laid out for any choice of blocking transfers.
 
     steps   : their positions, ascending.
-    actual_s, plain_s : float64, shape (step,); recorded step times, and replayed if nothing blocks. [s]
+    plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
     lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
     clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
     is_probed : whether one step is tried before the others are laid out, which takes far longer.
     """
 
     steps: Sequence[int]
-    actual_s: Floats
     plain_s: Floats
     lay_out: Callable[[Blocking, Sequence[int]], list[StepBlock]]
     clock: Callable[[StepBlock], Ints]
@@ -90,9 +89,12 @@ def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
     return median_of_all(apart)
 
 
-def choose(sample: Sample, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose the transfer types that block. stated : what the manifest says, which rules; None: nothing."""
-    nonblocking = discrepancy(sample.plain_s, sample.actual_s)
+def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
+    """Choose the transfer types that block.
+
+    nonblocking : discrepancy of the same steps where none does.
+    stated      : what the manifest says, which rules; None: nothing.
+    """
     nothing = BlockingFound(nonblocking=nonblocking)
     if stated is None:
         blocks = _promising(sample, nonblocking)
@@ -132,25 +134,22 @@ def _is_shown(sample: Sample, found: BlockingFound) -> bool:
     return begin_at_once(plain, waiting)
 
 
-def choose_by_all_and_far(sample: Sample, stated: tuple[int, ...] | None) -> BlockingFound:
+def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
     """Choose blocking types by all steps, else by the steps whose replay is far from the recorded time.
 
-    stated : as of `choose`.
+    actual_s : recorded step times, shape (step,). [s]
     """
-    of_all = choose(sample, stated)
+    of_all = choose(sample, discrepancy(sample.plain_s, actual_s), stated)
     if of_all.chosen.types or stated is not None:
         return of_all
-    apart = np.abs(sample.actual_s - sample.plain_s)
-    at = np.flatnonzero(apart > np.maximum(NOTABLE, FAR * of_all.nonblocking) * sample.actual_s)
+    apart = np.abs(actual_s - sample.plain_s)
+    at = np.flatnonzero(apart > np.maximum(NOTABLE, FAR * of_all.nonblocking) * actual_s)
     if at.size < 2:
         return of_all
     far = sample._replace(
-        steps=[sample.steps[each] for each in at.tolist()],
-        actual_s=sample.actual_s[at],
-        plain_s=sample.plain_s[at],
-        is_probed=True,
+        steps=[sample.steps[each] for each in at.tolist()], plain_s=sample.plain_s[at], is_probed=True
     )
-    chosen = choose(far, None).chosen
+    chosen = choose(far, discrepancy(far.plain_s, actual_s[at]), None).chosen
     found = _tried(sample, chosen.types, chosen.eager, of_all.nonblocking) if chosen.types else None
     is_as_close = found is not None and found.blocking <= of_all.nonblocking + LEAST_GAIN / 2
     return found if found is not None and is_as_close else of_all
@@ -223,12 +222,8 @@ def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float
 
 
 def _may_gain(sample: Sample) -> bool:
-    """Whether a typical step's replay gets notably longer if all its transfers block.
-
-    Typical is the step of the median discrepancy, which decides: in others a pause may hide every wait.
-    """
-    apart = (sample.actual_s - sample.plain_s) / np.where(sample.actual_s > 0.0, sample.actual_s, np.nan)
-    at = int(np.argsort(np.abs(apart), kind="stable")[apart.size // 2])
+    """Whether a middle step's replay gets notably longer if all its transfers block."""
+    at = len(sample.steps) // 2
     try:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     except TraceDefectError:

@@ -290,11 +290,8 @@ class _Reading(NamedTuple):
             return blocks
 
         is_probed = self.rows.ops * len(at) > PROBED_OPS * len(found.actual_s)
-        actual_s = found.actual_s[at]
-        sample = Sample(
-            at, actual_s, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps], is_probed
-        )
-        return choose_by_all_and_far(sample, stated)
+        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps], is_probed)
+        return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
         whole = self.laid.get(range(self.rows.number_of_steps))
