@@ -188,10 +188,13 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
         every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps)
     except TraceDefectError:
         every = sample.lay_out(Blocking(), sample.steps)
+        is_whole = False
     else:
-        if _is_ruled_out(every, sample, nonblocking):
+        replays = _replays(every, sample.clock)
+        if _is_ruled_out(every, replays, sample, nonblocking):
             return []
-    return every if is_probed or _may_gain(sample) else []
+        is_whole = _is_near_in_all(replays)
+    return every if is_probed or is_whole or _may_gain(sample) else []
 
 
 def _may_be_seen(sample: Sample) -> bool:
@@ -208,17 +211,24 @@ def _may_be_seen(sample: Sample) -> bool:
     return begin_at_once(plain, waiting, least=1)
 
 
-def _is_ruled_out(every: Sequence[StepBlock], sample: Sample, nonblocking: float) -> bool:
+def _is_ruled_out(
+    every: Sequence[StepBlock], replays: "_Replays", sample: Sample, nonblocking: float
+) -> bool:
     """Whether no choice of types can bring the replay near enough to the record to count as blocking.
 
     Sends that are eager may: they take as long as recorded, which no bound holds for.
 
-    every : the steps with all transfers blocking.
+    every : the steps with all transfers blocking, and replays : their replays.
     """
-    replays = _replays(every, sample.clock)
     least = least_discrepancy(every, replays, sample.plain_s)
     is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
     return not is_near and not are_eager(SENDS, every, sample.clock)
+
+
+def _is_near_in_all(replays: "_Replays") -> bool:
+    """Whether every step is replayed as recorded, so that waits show though a middle step has none."""
+    apart = np.abs(replays.actual_s - replays.replayed_s)
+    return bool((apart <= LEAST_GAIN / 2 * replays.actual_s).all())
 
 
 def _may_gain(sample: Sample) -> bool:
