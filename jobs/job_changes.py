@@ -66,7 +66,7 @@ def news(reader: Reader, args: Arguments) -> Iterator[str]:
     )
     culprits = {_of(row): row["culprits"] for row in held}
     for row in last:
-        said = with_onsets(row, culprits[_of(row)] or ()) if row["change"] == "new" else row
+        said = with_onsets(row, culprits.get(_of(row)) or ()) if row["change"] == "new" else row
         yield f"{row['log_date']} {news_text(said)}"
     if len(rows) > len(last):
         yield f"and {len(rows) - len(last)} more new or gone causes: SELECT * FROM cause_news"
