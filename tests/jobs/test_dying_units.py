@@ -58,7 +58,7 @@ def test_a_unit_that_kills_its_worker_costs_itself(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     last = done.stderr + done.stdout
     for job_id in JOBS[3:]:
-        assert f"WARNING: {DAY}: job {job_id}, run r3 failed: {KILLED}" in last
+        assert f"WARNING jobs.night.publish: {DAY}: job {job_id}, run r3 failed: {KILLED}" in last
     reader = DuckDbReader(Database(str(tmp_path / "w")))
     found = reader.ask("SELECT job_id, status, status_detail FROM job_slowdown ORDER BY job_id").rows
     assert [row[:2] for row in found] == [(name, "failed" if name[0] == "k" else "analysed") for name in JOBS]
