@@ -9,6 +9,7 @@
 # make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
 # make real-run             trains small models in processes and replays their logs: 8 minutes; the first time
 #                           it downloads torch with CUDA and megatron-core (3 GB) into .venv-torch
+# make help                 this list
 # make lock pins the packages named in pyproject.toml and conf/*.in; other pins change only where they must
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
@@ -28,11 +29,14 @@ LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 
 # starts in 1.7 s of CPU time instead of 4.0, Airflow in 2.8 instead of 5.4, and tests are collected in 17 instead of 30.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo airflow quick checked tested test test-all bench screenshots package release emitter real-run lock java jars
+.PHONY: setup help demo airflow quick checked tested test test-all bench screenshots package release emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(COMMAND) $(JARS)
 	@:
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 $(PACKAGES):
 	@for name in $(PYTHONS); do \

@@ -74,6 +74,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     lines = [
         *(f"{day}: {text}" for name in _LEADS for text in summary.get(name, ())),
         f"{day}: {_figures(summary)}",
+        *(f"{day}: {text}" for text in summary.get("not_analysed", ())),
         *(f"{day}: {_of_phase(phase)}" for phase in summary["phases"]),
         f"{day}: rows: {rows}",
         *(f"{WARNED}{warning['text']}" for warning in summary["warnings"]),

@@ -23,7 +23,15 @@ from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, WARNED, night_summary, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.cause_words import mitigation_texts, mitigations_of
-from jobs.report.news_words import drain_texts, news_of, news_texts, outcome_texts, outcomes_of
+from jobs.report.news_words import (
+    drain_texts,
+    news_of,
+    news_texts,
+    not_analysed_of,
+    not_analysed_texts,
+    outcome_texts,
+    outcomes_of,
+)
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
@@ -80,7 +88,7 @@ def summaries(
 
 
 def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
-    """Return the sentences at the beginning of a night's summary: changes, drains and mitigations."""
+    """Return sentences of a night's summary: changes, drains and mitigations, units without an analysis."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [
@@ -89,6 +97,7 @@ def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
         ],
         "drain": drain_texts(drain, settings.drain.days, _MOST_DRAINS),
         "mitigations": mitigation_texts(reader.rows(mitigations_of(day)).to_pylist(), root),
+        "not_analysed": not_analysed_texts(reader.rows(not_analysed_of(day)).to_pylist()),
     }
 
 

@@ -43,6 +43,10 @@ class Database:
 
     def check_exists(self) -> None:
         """Raise QuestionError if the warehouse has no tables."""
+        if Path(self.root).is_file():
+            raise QuestionError(
+                f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
+            )
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 

@@ -163,6 +163,7 @@ _WORDS: Final = {
     "productive": "productive",
 }
 """Figures of the view that are not causes; those have their own words."""
+_AT_LEAST: Final = "productive, at least: so may be what is not known"
 _LEAST_SHOWN: Final = 0.0005
 """Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
 _ROUNDED: Final = 0.5
@@ -184,9 +185,12 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         return []
     if "productive" not in known:
         known = {name: row for name, row in known.items() if name not in {"outside_steps", "not_known"}}
-    drawn = []
+    drawn: list[dict[str, Any]] = []
     left = 1.0
     least = min(_LEAST_SHOWN, _ROUNDED / recorded)
+    words = _WORDS
+    if "not_known" in known and known["not_known"][amounts] / recorded >= least:
+        words = _WORDS | {"productive": _AT_LEAST}
     for name, row in known.items():
         share = row[amounts] / recorded
         if not row["is_total"] and abs(share) < least:
@@ -199,7 +203,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
         drawn.append(
             {
                 "figure": name,
-                "title": _WORDS.get(name) or OF_CAUSE[name].words,
+                "title": words.get(name) or OF_CAUSE[name].words,
                 "is_total": row["is_total"],
                 "amount": wording.hours(row[amounts]) if row["is_total"] else _signed(row[amounts]),
                 "share": f"{'+' if is_more else ''}{wording.percent(share if row['is_total'] else -share)}",

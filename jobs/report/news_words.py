@@ -1,4 +1,4 @@
-"""Causes that are new or gone, and hosts that may be drained, in words."""
+"""Causes that are new or gone, units that are not analysed, and hosts that may be drained, in words."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -8,6 +8,7 @@ from jobs.report.culprit_words import course, identity
 from jobs.report.wording import counted, hours, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
+from schemas.vocabulary import Status
 
 _OUTCOMES: Final = {
     "came": "as predicted",
@@ -17,6 +18,8 @@ _OUTCOMES: Final = {
 }
 MOST_NEWS: Final = 5
 """Most news that are listed one by one, for new and for gone causes."""
+_MOST_UNITS: Final = 5
+"""Most units that are not analysed and named one by one."""
 _MOST_CULPRITS: Final = 3
 _ONSETS: Final = ("from", "grows")
 """Courses of culprits that begin within their unit and last to its end."""
@@ -84,6 +87,29 @@ def _first(names: Sequence[str]) -> list[str]:
     """Return the first names, and how many more there are."""
     more = len(names) - _MOST_CULPRITS
     return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
+
+
+def not_analysed_of(log_date: date) -> str:
+    """Return the query for units of a day without an analysis, those with the most GPU-hours first.
+
+    Failed ones have warnings of their own.
+    """
+    return f"""
+        SELECT job_id, run_id, status, status_detail FROM job_slowdown
+        WHERE log_date = DATE'{log_date}' AND status NOT IN ('{Status.ANALYSED}', '{Status.FAILED}')
+        ORDER BY gpu_hours DESC NULLS LAST, job_id, run_id
+    """
+
+
+def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence on each of the first units without an analysis, and the number left out."""
+    texts = [
+        f"not analysed: job {row['job_id']}, run {row['run_id']}: {Status(row['status']).words}"
+        + (f" ({row['status_detail']})" if row["status_detail"] else "")
+        for row in rows[:_MOST_UNITS]
+    ]
+    more = len(rows) - _MOST_UNITS
+    return [*texts, *([f"not analysed: and {counted(more, 'more unit')}"] if more > 0 else [])]
 
 
 _STATES: Final = {

@@ -41,6 +41,7 @@ _MOST_SECONDS: Final = 60.0
 """Longest time for the queries of a page, as in the command query. [s]"""
 _AGAIN_S: Final = 0.1
 
+_DAY: Final = re.compile(r"/(\d{4}-\d{2}-\d{2})/?", re.ASCII)
 _PATH: Final = re.compile(
     rf"/(?P<day>\d{{4}}-\d{{2}}-\d{{2}})/(?:(?P<folder>{JOBS_FOLDER}|{HOSTS_FOLDER})/)?(?P<name>[\w.-]{{1,200}})",
     re.ASCII,
@@ -84,9 +85,13 @@ class Pages:
         self._days: OrderedDict[date, _Day] = OrderedDict()
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
-    def latest(self) -> str:
-        """Return the path of the latest fleet's page. Raises NoPageError if no day has rows."""
-        return f"/{self._all_days()[0]}/{INDEX_NAME}"
+    def instead(self, path: str) -> str | None:
+        """Return the path of the fleet's page that the root, or a day's folder, stands for; else None.
+
+        Raises NoPageError for the root if no day has rows.
+        """
+        day = self._all_days()[0] if path == "/" else (_DAY.fullmatch(path) or ("", None))[1]
+        return None if day is None else f"/{day}/{INDEX_NAME}"
 
     def _all_days(self) -> list[date]:
         """Days with rows, the latest first."""
@@ -156,7 +161,7 @@ class Pages:
     def _day(self, day: date) -> _Day:
         """Return the data for the pages of a day; raises NoPageError for a day without rows."""
         if day not in self._known():
-            raise NoPageError("no rows of that day")
+            raise NoPageError(f"no rows of {day}; the days with rows are listed in /{INDEX_NAME}")
         if day not in self._days:
             fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
             units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]

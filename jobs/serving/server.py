@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = self.path.partition("?")[0][:_LONGEST_PATH]
         try:
-            found = self._pages.latest() if path == "/" else self._pages.page(path)
+            found = self._pages.instead(path) or self._pages.page(path)
         except NoPageError as error:
             self._say(HTTPStatus.NOT_FOUND, f"{error}; the fleet's page is /")
         except BusyError as error:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from errno import EROFS
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, Final
@@ -231,7 +232,8 @@ def check_writable(root: str) -> None:
             file.write(b"\0" * _PROBED_BYTES)
     except (FileExistsError, NotADirectoryError):
         raise NoWarehouseError(f"the warehouse {root} is a file, not a folder") from None
-    except PermissionError as error:
-        raise NoWarehouseError(f"the warehouse {root} cannot be written: {error.strerror}") from None
-    except OSError as error:  # as of a full disk: later it may be
-        raise NotWritableError(f"the warehouse {root} cannot be written: {error.strerror}") from None
+    except OSError as error:
+        # A full disk may be writable later, what this user may not write is not.
+        is_lasting = isinstance(error, PermissionError) or error.errno == EROFS
+        kind = NoWarehouseError if is_lasting else NotWritableError
+        raise kind(f"the warehouse {root} cannot be written: {error.strerror}") from None

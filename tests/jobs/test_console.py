@@ -68,6 +68,7 @@ export EMPTY/x.duckdb --warehouse EMPTY => no tables in EMPTY
 export EMPTY/none/x.duckdb => EMPTY/none/x.duckdb: no such folder
 what-if --job-id llm-a --fix TRUE --warehouse EMPTY => no tables in EMPTY
 query 'SELECT 1' --warehouse EMPTY => no tables in EMPTY
+query 'SELECT 1' --warehouse AFILE => AFILE is a file, not the folder of a warehouse; an exported file is for
 query 'SELECT 1' --warehouse WAREHOUSEx => no tables in WAREHOUSEx: did you mean wh in PARENT?
 query 'SELECT 1' --warehouse WAREHOUSEx --engine spark => no tables in WAREHOUSEx: did you mean wh in PARENT?
 query 'SELECT 1' --warehouse file://EMPTY => no tables in file://EMPTY
@@ -143,8 +144,10 @@ def test_wrong_arguments_give_one_line(
         monkeypatch.setattr(place, lambda *_: pytest.fail("a session was made"))
     monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
     before = contents(Path(warehouse))
     names = {"WAREHOUSE": warehouse, "PARENT": str(Path(warehouse).parent), "EMPTY": str(tmp_path / "empty")}
+    names["AFILE"] = str(tmp_path / "file")
     names["RELEASE"] = "release --log-date DAY --by a --because b --accept"
     names |= {"DAY": "2026-01-05", "UNIT": "--job-id llm-b --run-id r1"}
     names["GATHER"] = "op_type = 'params-all-gather'"

@@ -29,6 +29,8 @@ from udfs.kernel.what_if import WhatIf
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
+ROUNDING: Final = 1e-12
+"""Two replays of the same times differ by less than this share."""
 MOST_OF_HOST: Final = 8
 """GPUs of a host, at most; a worker of more ranks is on several."""
 LABEL: Final = "layers"
@@ -95,8 +97,8 @@ def mitigation_rows(
     answers = [*_of_causes(found.mitigated, rows, ranks), *_overlapped(found, LEAST_OVERLAP * actual_s)]
     made = []
     for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
-        fraction = each.saved_s / whole_s
-        of_gpus = fraction if each.gpu_s is None else each.gpu_s / whole_s
+        of_gpus_s = each.saved_s if each.gpu_s is None else each.gpu_s
+        fraction, of_gpus = (_without_rounding(part_s / whole_s) for part_s in (each.saved_s, of_gpus_s))
         made.append(
             {
                 "mitigation": each.mitigation,
@@ -110,6 +112,11 @@ def mitigation_rows(
             }
         )
     return sorted(made, key=lambda row: -row["time_saved_fraction"])
+
+
+def _without_rounding(saved: float) -> float:
+    """Return 0 for a share saved that is only the rounding of two replays of the same times."""
+    return 0.0 if abs(saved) < ROUNDING else saved
 
 
 def _cause_of(mitigation: str, found: WhatIf) -> str | None:

@@ -28,6 +28,7 @@ from schemas.vocabulary import (
     STATUSES,
     WORKER_SLOWDOWN,
     Phase,
+    Status,
 )
 from tests.support.examples import ROWS, table_rows
 
@@ -224,7 +225,9 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
     before = {"stage": "ingest", "seconds": 12.5}  # an earlier version did not count the work of gates
     summary = summary_of(warehouse, [Notice("host_rose", "slow")], stages=[before, work])
     leads = {"drain": ["drain node-07"], "changes": ["new: pause in a"]}
-    changed, drain, first, ingest, simulate, rows, *rest = summary_lines(summary | leads)
+    leads["not_analysed"] = ["not analysed: job b"]
+    changed, drain, first, why, ingest, simulate, rows, *rest = summary_lines(summary | leads)
+    assert why == "2026-02-10: not analysed: job b"
     assert (changed, drain) == ("2026-02-10: new: pause in a", "2026-02-10: drain node-07")
     assert first == (
         "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
@@ -279,6 +282,11 @@ def test_units_with_lines_of_other_days_are_named() -> None:
         "days: 1,280 (left out, unless all lines are)"
     )
     assert found == {DAY: [Notice("lines_of_other_days", text)]}
+
+
+def test_lines_in_another_unit_are_not_of_a_wrong_folder() -> None:
+    wrong = {"status": Status.IMPLAUSIBLE_TIMES, "log_date": DAY, "other_day_lines": 1280}
+    assert of_claims(table_rows(JOBS, [{}]), table_rows(JOB_SLOWDOWN, [NOT_REPLAYED | wrong])) == {}
 
 
 def test_only_the_first_units_are_named() -> None:

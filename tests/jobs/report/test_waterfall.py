@@ -52,6 +52,15 @@ def test_each_bar_begins_where_the_one_before_ends() -> None:
     assert (drawn["productive"]["width"], drawn["productive"]["share"]) == (60.0, "60.0 %")
 
 
+def test_what_is_not_known_may_be_productive_too() -> None:
+    for not_known, title in (
+        (0.0, "productive"),
+        (90.0, "productive, at least: so may be what is not known"),
+    ):
+        figures = ("recorded", 200.0), ("ideal", 160.0), ("not_known", not_known), ("productive", 70.0)
+        assert chain(*figures)[-1]["title"] == title
+
+
 def test_a_small_part_of_much_is_there_if_the_totals_show_that_it_lacks() -> None:
     small = ("recorded", 30_000.0), ("unexplained", 2.67), ("pause", 0.4), ("nothing_lost", 29_996.93)
     drawn = {row["figure"]: row["amount"] for row in chain(*small)}

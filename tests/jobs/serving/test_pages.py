@@ -106,6 +106,12 @@ def test_the_root_is_the_latest_fleets_page_and_earlier_days_are_listed(get: Get
     assert [each for each in listed if each.startswith(str(DAY))] == [f"{DAY}/index.html"]
 
 
+@pytest.mark.parametrize("path", [f"/{DAY}", f"/{DAY}/"])
+def test_the_folder_of_a_day_is_its_fleets_page(path: str, get: Get) -> None:
+    root = get(path)
+    assert (root.status, root.headers["Location"]) == (302, f"/{DAY}/index.html")
+
+
 def test_every_unit_of_the_period_has_a_page(get: Get) -> None:
     fleet = get(f"/{NEXT_DAY}/index.html").text
     for path in (HOSTILE, job_page_path(DAY, "llm-a", "r3"), job_page_path(NEXT_DAY, "llm-a", "r3")):

@@ -262,7 +262,12 @@ def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(errno.EACCES, Exit.WRONG_SETTINGS), (errno.ENOSPC, Exit.FAILED)]
+    ("error", "status"),
+    [
+        (errno.EACCES, Exit.WRONG_SETTINGS),
+        (errno.EROFS, Exit.WRONG_SETTINGS),
+        (errno.ENOSPC, Exit.FAILED),
+    ],
 )
 def test_a_retry_helps_where_a_disk_is_full_and_not_where_a_folder_is_wrong(
     error: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
