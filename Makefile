@@ -33,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(COMMAND) $(JARS)
-	@:
+	@[ "$(or $(MAKECMDGOALS),setup)" != setup ] || echo "setup: ready. Next: make demo, or .venv/bin/straggler --help"
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
