@@ -163,8 +163,9 @@ def _orders(factors: Factors, weight: Floats) -> Iterator[Ints]:
     error = np.log(error_of_weights(factors.noise / lasting_of_slow(factors))[0, :, 0])
     known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
     for number in range(ORDERS):
-        # The errors of others are as good as any; of none is the own one known.
-        others = np.roll(unknown.reshape(-1), number * unknown.size // ORDERS + 1).reshape(unknown.shape)
+        # The errors of others are as good as any, but a microbatch's own one is in its weight already.
+        places = min(number * unknown.size // ORDERS + 1, unknown.size - 1)
+        others = np.roll(unknown.reshape(-1), places).reshape(unknown.shape)
         yield assigned(known * np.exp(others))
 
 

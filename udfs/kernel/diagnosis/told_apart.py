@@ -31,9 +31,17 @@ def _hidden_share(places: int, struck: float) -> float:
 
     struck : share of the computes of a place that pause.
     """
+    others = places - 1
     together = np.arange(places // 2, places)
-    ways = np.array([math.comb(places - 1, other) for other in together.tolist()], dtype=np.float64)
-    return float(ways @ (struck**together * (1.0 - struck) ** (places - 1 - together)))
+    # In logarithms: the number of ways exceeds all floats from a thousand places on.
+    ways = np.array([_log_ways(others, each) for each in together.tolist()])
+    share = min(max(struck, np.finfo(float).tiny), 1.0 - np.finfo(float).eps)
+    return float(np.exp(ways + together * np.log(share) + (others - together) * np.log1p(-share)).sum())
+
+
+def _log_ways(places: int, chosen: int) -> float:
+    """Logarithm of the number of ways to choose some of the places."""
+    return math.lgamma(places + 1) - math.lgamma(chosen + 1) - math.lgamma(places - chosen + 1)
 
 
 def are_told_apart(factors: Factors) -> bool:
