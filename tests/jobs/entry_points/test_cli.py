@@ -22,6 +22,7 @@ from tests.support.commands import spark_submit, start
 DAY = ["--log-date", "2026-01-05"]
 REFUSED = GateRefusedError([Check("jobs", "jobs_world_size_in_range", 2, "at least 1")])
 
+READERS_SEE_THE_LAST = "night: interrupted: readers see the tables as last published; "
 PROGRAM = """
 import sys
 from jobs.entry_points.cli import entry_point
@@ -44,6 +45,17 @@ def failing_with(error: BaseException) -> Body:
 
 def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
     return {}
+
+
+def cancelled() -> Exception:
+    """The error with which a job ends whose rows are waited for while it is interrupted."""
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ValueError("[SPARK_JOB_CANCELLED]")
+    except ValueError as error:
+        return error
 
 
 def last_line(text: str) -> str:
@@ -84,14 +96,10 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
             "night: error: gate refused, nothing of this phase was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
-        (
-            KeyboardInterrupt(),
-            130,
-            "failed",
-            "night: interrupted: readers see the tables as last published; ",
-        ),
+        (KeyboardInterrupt(), 130, "failed", READERS_SEE_THE_LAST),
+        (cancelled(), 130, "failed", READERS_SEE_THE_LAST),
     ],
-    ids=["settings", "gate", "surprise", "Ctrl-C"],
+    ids=["settings", "gate", "surprise", "Ctrl-C", "a job that Ctrl-C cancelled"],
 )
 def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     spark: SparkSession,
