@@ -193,7 +193,8 @@ def _task(where: Where, task: bytes) -> bytes:
         done = [_landed(read_unit(store, part, where.bounds, staging)) for part in parts]
     accounts = [account for each in done for account in each.accounts]
     staged = [file for each in done for file in each.staged]
-    jobs = pa.concat_tables(each.jobs for each in done)
+    # One chunk, not one a unit: each has buffers of its own for every column, 60 kB in the driver.
+    jobs = pa.concat_tables(each.jobs for each in done).combine_chunks()
     return pickle.dumps(LandedUnits(accounts, [*staged, *staging.close()], jobs))
 
 

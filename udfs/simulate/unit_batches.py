@@ -151,7 +151,7 @@ def _packed(done: Sequence[tuple[Unit, Results]], places: Places) -> pa.RecordBa
     for name in RESULT_TABLES:
         tables = [results[name] for _, results in done]
         owners = pa.array(np.repeat(np.arange(len(done)), [table.num_rows for table in tables]))
-        rows = pa.concat_tables(tables)
+        rows = pa.concat_tables(tables).combine_chunks()  # one batch in the stream, not one a unit
         if not rows.num_rows:
             continue
         for place, (column, values) in enumerate(zip(UNIT_KEY, keys, strict=True)):

@@ -3,18 +3,23 @@
 import json
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.landing import accounts
 from jobs.landing.accounts import CONTRADICTORY, LEFT_OUT_TYPES, Outside, UnitAccount, join_parts
+from jobs.landing.files import Landing as LandedFiles
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
+from jobs.landing.read_landing import Where, read_landing
 from jobs.landing.usable import Used
 from schemas.gpu_types import MOST_TYPES
 from schemas.unit import Unit
+from tests.jobs.landing.land import OneWorker
 from tests.support.line_cases import JOB, RUN, SIZES, line
+from tests.support.night import DAY, Landing
 
 UNIT = Unit(date(2026, 1, 5), "gpt", "r1")
 
@@ -133,3 +138,16 @@ def test_only_rows_that_are_stored_refer_to_a_manifest(tmp_path: Path) -> None:
     (step,) = set(read.rows["step"].to_pylist())
     assert read.account.job["gpu_types"] == {"node-0123": "H100"}
     assert list(read.account.job["iterations"]) == [step]
+
+
+def test_manifests_come_to_the_driver_by_task(tmp_path: Path) -> None:
+    """A chunk for each unit, with buffers of its own for every column, took 60 kB of the driver a unit."""
+    made, units = Landing(tmp_path / "landing"), [f"job-{number}" for number in range(30)]
+    for job_id in units:
+        made.manifest(job_id, world_size=1)
+        made.log(job_id, "rank-00000.jsonl", [line(job_id=job_id)])
+    spark = OneWorker()
+    where = Where(str(made.root), str(tmp_path / "staging"), "run", Bounds())
+    landed = read_landing(cast("SparkSession", spark), LandedFiles(str(made.root), [DAY]), where)
+    assert sorted(landed.jobs["job_id"].to_pylist()) == sorted(units)
+    assert landed.jobs["job_id"].num_chunks <= len(spark.collect()) + 1 < len(units) / 2

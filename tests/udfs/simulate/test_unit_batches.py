@@ -48,6 +48,8 @@ def test_hundreds_of_tiny_units_share_batches() -> None:
     found = list(batches(alike(UNITS)))
     assert len(found) == -(-UNITS // UNITS_PER_BATCH) < UNITS / 50
     assert all(batch.schema.equals(RESULT_SCHEMA) for batch in found)
+    packed = (pa.ipc.open_stream(rows.as_buffer()) for batch in found for rows in batch.column("rows"))
+    assert {len(list(stream)) for stream in packed} == {1}, "each batch of a stream has its own buffers"
     tables = results_of(found)
     assert all(table.schema.equals(TABLES[name].arrow_schema) for name, table in tables.items())
     jobs = tables[JOB_SLOWDOWN]
