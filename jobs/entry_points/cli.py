@@ -24,6 +24,7 @@ from jobs.runtime.arguments import (
 )
 from jobs.runtime.errors import PlainError
 from jobs.runtime.filesystems import StoreError, is_of_store
+from jobs.runtime.interrupts import interruptible
 from jobs.runtime.places import check_bucket, is_url, said_by, with_reason
 from jobs.runtime.progress import working
 from jobs.runtime.session import session
@@ -141,28 +142,11 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
                 else writing(settings, root, name, wait=not args.no_wait)
             )
         if root is None:
-            with _interruptions():
+            with interruptible(spark):
                 body(spark, settings, args)
             return
-        with _recorded(Warehouse(spark, root), name, args) as counts, _interruptions():
+        with _recorded(Warehouse(spark, root), name, args) as counts, interruptible(spark):
             counts.update(body(spark, settings, args))
-
-
-@contextmanager
-def _interruptions() -> Iterator[None]:
-    """Raise KeyboardInterrupt for an error that only follows from one.
-
-    Spark's handler of Ctrl-C cancels all jobs, and what then waits for the rows of one raises that it was.
-    """
-    try:
-        yield
-    except Exception as error:
-        before: BaseException | None = error
-        while before is not None and not isinstance(before, KeyboardInterrupt):
-            before = before.__context__
-        if before is None:
-            raise
-        raise KeyboardInterrupt from error
 
 
 def _recorded(warehouse: Warehouse, name: str, args: Arguments) -> AbstractContextManager[dict[str, int]]:

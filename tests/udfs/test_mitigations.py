@@ -111,6 +111,7 @@ def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rounded(*given: Any) -> Layers:  # noqa: ANN401  # what it takes
         layers = split(*given)
+        assert layers is not None
         return layers._replace(step_s=layers.step_s * (1.0 + 4e-16))
 
     monkeypatch.setattr(mitigate, "layers_between_stages", rounded)

@@ -1,8 +1,13 @@
 """Entry points: arguments, exit status, one-line errors, a row in pipeline_runs."""
 
+import os
+import signal
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from threading import Event
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -47,15 +52,12 @@ def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments)
     return {}
 
 
-def cancelled() -> Exception:
-    """The error with which a job ends whose rows are waited for while it is interrupted."""
-    try:
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise ValueError("[SPARK_JOB_CANCELLED]")
-    except ValueError as error:
-        return error
+def after_ctrl_c(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
+    """Ends as what waits for a job that was cancelled, or DuckDB, which forgets the interruption."""
+    with suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+    raise RuntimeError("Query interrupted")
 
 
 def last_line(text: str) -> str:
@@ -97,9 +99,8 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
         (KeyboardInterrupt(), 130, "failed", READERS_SEE_THE_LAST),
-        (cancelled(), 130, "failed", READERS_SEE_THE_LAST),
     ],
-    ids=["settings", "gate", "surprise", "Ctrl-C", "a job that Ctrl-C cancelled"],
+    ids=["settings", "gate", "surprise", "Ctrl-C"],
 )
 def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     spark: SparkSession,
@@ -115,6 +116,18 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     assert last_line(capsys.readouterr().err).startswith(message)
     (row,) = runs(spark, tmp_path)
     assert (row.outcome, row.rows_in, row.rows_out, row.log_date) == (outcome, None, None, None)
+
+
+def test_what_ctrl_c_makes_fail_is_an_interruption_and_sparks_jobs_are_cancelled(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cancelled = Event()
+    monkeypatch.setattr(spark.sparkContext, "cancelAllJobs", cancelled.set)
+    handler = signal.getsignal(signal.SIGINT)
+    assert entry_point("night")(after_ctrl_c)(["--warehouse", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.startswith(READERS_SEE_THE_LAST)
+    assert cancelled.wait(60)
+    assert signal.getsignal(signal.SIGINT) == handler
 
 
 def test_only_a_surprise_leaves_its_traceback_in_the_log(
