@@ -35,7 +35,7 @@ from tests.udfs.kernel.diagnosis.test_slow_links import Link, job_of, times_of
 from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis import mitigate
-from udfs.kernel.diagnosis.mitigations import Layers, assigned
+from udfs.kernel.diagnosis.mitigations import Layers, assigned, layers_between_stages
 from udfs.mitigations import mitigated
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.mitigation_rows import LayersError
@@ -107,10 +107,9 @@ def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
 
 def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever rounding says: two replays of the same times may differ by it."""
-    split = mitigate.layers_between_stages
 
     def rounded(*given: Any) -> Layers:  # noqa: ANN401  # what it takes
-        layers = split(*given)
+        layers = layers_between_stages(*given)
         assert layers is not None
         return layers._replace(step_s=layers.step_s * (1.0 + 4e-16))
 
