@@ -24,7 +24,6 @@ from jobs.runtime.arguments import (
 )
 from jobs.runtime.errors import PlainError
 from jobs.runtime.filesystems import StoreError, is_of_store
-from jobs.runtime.interrupts import interruptible
 from jobs.runtime.places import check_bucket, is_url, said_by, with_reason
 from jobs.runtime.progress import working
 from jobs.runtime.session import session
@@ -142,10 +141,9 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
                 else writing(settings, root, name, wait=not args.no_wait)
             )
         if root is None:
-            with interruptible(spark):
-                body(spark, settings, args)
+            body(spark, settings, args)
             return
-        with _recorded(Warehouse(spark, root), name, args) as counts, interruptible(spark):
+        with _recorded(Warehouse(spark, root), name, args) as counts:
             counts.update(body(spark, settings, args))
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from jobs.runtime.delta_jars import resolved_jars, resolver_conf
 from jobs.runtime.errors import PlainError
+from jobs.runtime.interrupts import interruptible
 from jobs.runtime.jvm import JvmError, has_ended, is_submitted, launch_jvm
 from jobs.runtime.package import ZIP_NAME, write_zip
 from jobs.runtime.project import PROJECT, is_zip
@@ -54,14 +55,16 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
     """Yield the active session, else a new one that is stopped at the end."""
     active = SparkSession.getActiveSession()
     if active is not None:
-        yield active
+        with interruptible(active):
+            yield active
         return
     with log_on_error(settings.spark.log, app_name):
         spark = make_session(settings, app_name)
-        try:
-            yield spark
-        finally:
-            _stop(spark)
+        with interruptible(spark):
+            try:
+                yield spark
+            finally:
+                _stop(spark)
 
 
 def _stop(spark: SparkSession) -> None:

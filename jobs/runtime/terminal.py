@@ -61,8 +61,11 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Whether a record is not py4j's of Ctrl-C, with its traceback: the command says it in one line."""
-    return not record.exc_info or not isinstance(record.exc_info[1], KeyboardInterrupt)
+    """Whether a record is not of what Ctrl-C broke, with tracebacks: the command says it in one line."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is None
 
 
 def warn_on_terminal() -> None:

@@ -62,6 +62,9 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
         log_to_terminal()
         interrupted = KeyboardInterrupt()
         logging.getLogger().error("KeyboardInterrupt while sending command.", exc_info=interrupted)
+        broken = BrokenPipeError()
+        broken.__context__ = interrupted
+        logging.getLogger("py4j").error("Exception while shutting down connection", exc_info=broken)
         raise interrupted
 
     assert run(answer, []) == Exit.INTERRUPTED == 128 + signal.SIGINT
