@@ -119,6 +119,16 @@ def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
     return GeneratedJob(rank_steps(line(0, 0, 0, ops), line(1, 0, 0, ops)), manifest(cp_size=2))
 
 
+def _compute_beside_a_gather_in_one_step() -> GeneratedJob:
+    """In two steps of three all chunks are gathered before the first compute; the other shows it is late."""
+    lines = []
+    for step, begins_s in enumerate((0.4, 0.1, 0.4)):
+        ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, 0.1, -1, 1)]
+        ops += [("forward-compute", begins_s + 4 * chunk, 4, 0, chunk) for chunk in (0, 1)]
+        lines += [line(step, dp_rank, 0, ops) for dp_rank in (0, 1)]
+    return GeneratedJob(rank_steps(*lines), manifest(dp_size=2, vpp_size=2))
+
+
 def _launch_delay_clamps_of_every_step() -> GeneratedJob:
     """An optimizer that starts long before the clip has ended, in every worker and step."""
     job = generate_job(USUAL, [], seed=19, workload=NOISY)
@@ -169,6 +179,7 @@ _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
     _recv_beyond_the_last_compute,
     _transfer_clamp_in_a_late_step,
     _launch_delay_clamp_with_several_late_sources,
+    _compute_beside_a_gather_in_one_step,
     _launch_delay_clamps_of_every_step,
     _correlation_of_workers_that_hardly_have_one,
 )

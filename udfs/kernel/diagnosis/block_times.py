@@ -10,8 +10,9 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
+from udfs.kernel.diagnosis.gathers import last_gathers, since_gathers, waiting_for_gathers
 from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
-from udfs.kernel.recorded.durations import CLAMP_S
+from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 LEAST_CHUNK: Final = 0.01
@@ -54,6 +55,7 @@ class BlockTimes(NamedTuple):
     steps      : int, shape (step,); positions among the job's steps, in the order of time.
     cut        : transfers whose recv was posted so late that their length is not known.
     entries    : how late collectives and what follows them were begun, after all they wait for had ended.
+    since_gathers_s : as of `since_gathers`. [s]
     """
 
     graph: OpGraph
@@ -64,6 +66,7 @@ class BlockTimes(NamedTuple):
     steps: Ints
     cut: Cut
     entries: KeptDelays
+    since_gathers_s: Floats
 
     @property
     def entry_types(self) -> Ints:
@@ -94,7 +97,28 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         steps=block.steps,
         cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
         entries=_entries(graph, block.start_s, end_s, layout),
+        since_gathers_s=since_gathers(graph, block.start_s, end_s),
     )
+
+
+def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
+    """Let first computes wait for all gathers, if they begin after these in all steps and dp ranks.
+
+    One worker that computes while a chunk is gathered shows that the job gathers ahead: its blocks stay.
+    """
+    if any((block.since_gathers_s < -NO_OP_TOLERANCE_S).any() for block in blocks):
+        return blocks
+    found: list[BlockTimes] = []
+    for block in blocks:
+        graph = waiting_for_gathers(block.graph)
+        if graph is None:
+            return blocks
+        since_s = dict(zip(last_gathers(block.graph), block.since_gathers_s, strict=True))
+        delay_s = block.delays.delay_s.copy()
+        for place, op in enumerate(block.delays.ops.tolist()):
+            np.minimum(delay_s[place], since_s.get(op, np.inf), out=delay_s[place])
+        found.append(block._replace(graph=graph, delays=block.delays._replace(delay_s=delay_s)))
+    return found
 
 
 def _kept_delays(

@@ -14,7 +14,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.graph.build_graph import reordered
-from udfs.kernel.graph.graph import OpGraph, TraceDefectError, once_per_graph
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
 
 SAME_S: Final = 1e-7
 """Times closer than this are equal: logs store a tenth of a microsecond. [s]"""
@@ -97,7 +97,4 @@ def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph |
         awaited = tuple(source for source in joined if source not in call)
         for op in call:
             waits_for[op] = awaited
-    try:
-        return reordered(graph, waits_for)
-    except TraceDefectError:
-        return None
+    return reordered(graph, waits_for)

@@ -7,7 +7,13 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes, KeptDelays, compute_times
+from udfs.kernel.diagnosis.block_times import (
+    BlockTimes,
+    ComputeTimes,
+    KeptDelays,
+    compute_times,
+    with_gathers_first,
+)
 from udfs.kernel.diagnosis.factors import Factors, decompose
 from udfs.kernel.diagnosis.loads import SlowLoads, has_loads, slow_loads
 from udfs.kernel.diagnosis.own_ops import OwnOps, OwnTimes, late_entries, own_ops, own_times, without_own
@@ -62,6 +68,7 @@ class Found(NamedTuple):
     @classmethod
     def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
         """Measure slow computes, transfers, loads and other ops of a job."""
+        blocks = with_gathers_first(blocks)
         computes = compute_times(blocks, job.layout)
         factors = rest = None
         if computes is not None:

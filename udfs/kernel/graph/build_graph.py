@@ -50,13 +50,13 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     )
 
 
-def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
-    """Return the graph with other dependencies, in a new topological order.
-
-    raises : TraceDefectError for a cycle.
-    """
+def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph | None:
+    """Return the graph with other dependencies, in a new topological order; None for a cycle."""
     groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.nodes]
-    nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups, graph.sent_by)
+    try:
+        nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups, graph.sent_by)
+    except TraceDefectError:
+        return None
     waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
     sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
     return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), nodes=nodes, slots=slots)
