@@ -9,6 +9,17 @@ from pyspark.sql import SparkSession
 
 
 @contextmanager
+def own_handler() -> Iterator[None]:
+    """Keep the handler of Ctrl-C, which a new Spark context replaces."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def interruptible(spark: SparkSession) -> Iterator[None]:
     """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that then follows.
 

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from jobs.runtime.delta_jars import resolved_jars, resolver_conf
 from jobs.runtime.errors import PlainError
-from jobs.runtime.interrupts import interruptible
+from jobs.runtime.interrupts import interruptible, own_handler
 from jobs.runtime.jvm import JvmError, has_ended, is_submitted, launch_jvm
 from jobs.runtime.package import ZIP_NAME, write_zip
 from jobs.runtime.project import PROJECT, is_zip
@@ -97,7 +97,8 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         conf.setAll(list(_spark_conf(spark, spark.master).items()))
     if not _has_delta(gateway):
         raise SessionError(_no_delta(spark))
-    context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
+    with own_handler():
+        context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
     if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
         context.environment.update(of_stores(os.environ))
     return SparkSession(context)

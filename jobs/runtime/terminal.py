@@ -5,6 +5,7 @@ A name may begin a line that looks like one of the program's, colour it, or set 
 
 import logging
 import sys
+from pathlib import Path
 from typing import Final
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -56,16 +57,13 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
     handler = logging.StreamHandler()
     handler.setLevel(level)
     handler.setFormatter(LineFormatter(form))
-    handler.addFilter(_is_no_interruption)
+    handler.addFilter(_is_not_raised_too)
     logging.basicConfig(level=level, handlers=[handler])
 
 
-def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Whether a record is not of what Ctrl-C broke, with tracebacks: the command says it in one line."""
-    error = record.exc_info[1] if record.exc_info else None
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is None
+def _is_not_raised_too(record: logging.LogRecord) -> bool:
+    """Whether it is no traceback of py4j, which raises that error too, as after Ctrl-C."""
+    return not record.exc_info or Path(record.pathname).parent.name != "py4j"
 
 
 def warn_on_terminal() -> None:

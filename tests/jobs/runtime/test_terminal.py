@@ -7,6 +7,8 @@ import logging
 import signal
 
 import pytest
+from py4j import java_gateway
+from py4j.protocol import Py4JNetworkError
 
 from jobs.runtime.arguments import Arguments, command, option, run
 from jobs.runtime.errors import PlainError
@@ -60,12 +62,13 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
     def answer(_args: Arguments) -> None:
         """Answer."""
         log_to_terminal()
-        interrupted = KeyboardInterrupt()
-        logging.getLogger().error("KeyboardInterrupt while sending command.", exc_info=interrupted)
-        broken = BrokenPipeError()
-        broken.__context__ = interrupted
-        logging.getLogger("py4j").error("Exception while shutting down connection", exc_info=broken)
-        raise interrupted
+        for error in (KeyboardInterrupt(), Py4JNetworkError("Answer from Java side is empty")):
+            raised = (type(error), error, None)
+            said = ("Exception while sending command.", None, raised)
+            logging.getLogger().handle(
+                logging.LogRecord("root", logging.ERROR, java_gateway.__file__, 1, *said)
+            )
+        raise KeyboardInterrupt
 
     assert run(answer, []) == Exit.INTERRUPTED == 128 + signal.SIGINT
     assert capsys.readouterr().err == "answer: interrupted\n"
