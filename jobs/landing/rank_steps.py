@@ -62,7 +62,7 @@ class RankSteps:
             self._part.suspected,
         )
         is_own = file.rank is None or all(rank == file.rank for rank, _ in keys)
-        if is_own and len(found) == len(keys) and all(found.keys().isdisjoint(each) for each in known):
+        if is_own and len(found) == len(keys) and all(each.keys().isdisjoint(found) for each in known):
             self.keys.maps[0].update(found)
             return rows, []
         why = [self._judged(key, rows, place, file) for place, key in enumerate(keys)]
