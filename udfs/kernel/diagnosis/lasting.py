@@ -55,9 +55,9 @@ def lasting_levels(
     first, end = _stretch(np.where(may_be_luck, shared, 0.0), may_be_luck, error)
     at = np.arange(steps)[:, None]
     inside = (at >= first) & (at < end)
-    sampled = [shared[inside[:, d] & may_be_luck[:, d], d] for d in range(dp_ranks)]
-    level = np.array([median_of_all(each) if each.size else 0.0 for each in sampled])
-    number = np.array([max(each.size, 1) for each in sampled])
+    counted = inside & may_be_luck
+    level = _typical(shared, counted)
+    number = np.maximum(counted.sum(axis=0), 1)
     seen = _seen(shared)
     # Over all steps a single peer has luck too, and no other shows how much.
     luckier = np.sqrt(2.0) if peers.size == 1 else 1.0
@@ -69,7 +69,9 @@ def lasting_levels(
         # Few microbatches hardly show what data give: as much, at least, as a dp rank scatters.
         of_all = np.maximum(of_all, seen / MOST_OF_SEEN)
     is_whole = end - first == steps
-    sure = np.where(is_whole, ERRORS_OF_DP_RANK * of_all, ERRORS * error)
+    # Data may be uneven in those steps alone.
+    of_some = np.maximum(error, MEDIAN_ERROR * _typical(luck, counted))
+    sure = np.where(is_whole, ERRORS_OF_DP_RANK * of_all, ERRORS * of_some)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
     # Peers were chosen for being fast: the slowest of them shows how far chance goes.
     least += level[peers[is_whole[peers]]].max(initial=0.0)
@@ -79,6 +81,12 @@ def lasting_levels(
         least = np.maximum(least, ERRORS * apart)
     found: Floats = np.where(inside & (level > least), level, 0.0)
     return found
+
+
+def _typical(values: Floats, counted: Mask) -> Floats:
+    """Median over the counted steps of each dp rank, shape (d,), or 0; both given as (s, d)."""
+    each_of = zip(values.T, counted.T, strict=True)
+    return np.array([median_of_all(each[of]) if of.any() else 0.0 for each, of in each_of])
 
 
 def _deviation(values: Floats) -> float:

@@ -155,6 +155,15 @@ def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_st
         assert not found[:, [0, 2, 3]].any()
 
 
+@pytest.mark.parametrize(("level", "is_slow"), [(0.2, False), (0.5, True)])
+def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, is_slow: bool) -> None:
+    """Most steps have even data, where a level of 0.2 would be no luck at all."""
+    shared, luck, may_be_luck = np.zeros((50, 4)), np.zeros((50, 4)), np.ones((50, 4), dtype=bool)
+    shared[36:, 1], luck[36:] = level, 0.26
+    found = lasting_levels(shared, may_be_luck, luck, np.array([0, 3]), is_one_stage=True)
+    np.testing.assert_array_equal(found.any(axis=0), [False, is_slow, False, False])
+
+
 def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
     """3.5 errors of a difference of two, over 10 steps, are 0.59; of one alone they would be 0.42."""
     luck, may_be_luck = np.full((10, 2), 0.3), np.ones((10, 2), dtype=bool)
