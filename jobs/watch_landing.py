@@ -21,6 +21,7 @@ from jobs.entry_points.run_summary import SUMMARY
 from jobs.night import live
 from jobs.runtime.arguments import Arguments, option
 from jobs.runtime.errors import PlainError
+from jobs.runtime.interrupts import is_interruption
 from jobs.runtime.settings import Settings
 from jobs.warehouse.stored import STORE_ERRORS
 
@@ -57,7 +58,8 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         try:
             live.run(spark, settings, args.summary)
         except (PlainError, Py4JJavaError, PySparkException, *STORE_ERRORS) as error:
-            if args.once or isinstance(error, ConnectionError):  # the JVM has ended: no round can follow
+            # Where the JVM has ended, no round can follow.
+            if args.once or isinstance(error, ConnectionError) or is_interruption(error):
                 raise
             said = str(error) if isinstance(error, PlainError) else one_line(error)
             _LOG.warning("this round failed, and the next one catches up: %s", said)

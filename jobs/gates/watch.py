@@ -220,7 +220,7 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
     """
     refused = jobs.filter(pc.is_valid(jobs["refused_claims"])).sort_by("job_id")
     left_out = job_slowdown.filter(pc.is_in(job_slowdown["status"], _BY_MANIFEST)).sort_by("job_id")
-    # Lines in another unit are of another day, too: the unit, not the folder, is to be mended.
+    # Times in another unit of time are of another day, too: no folder is wrong.
     is_elsewhere = pc.and_(
         pc.greater(job_slowdown["other_day_lines"], 0),
         pc.not_equal(job_slowdown["status"], Status.IMPLAUSIBLE_TIMES),

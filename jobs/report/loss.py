@@ -123,14 +123,9 @@ def _after_others(causes: Sequence[Row], hidden: Row) -> str:
 def headline(job: Row) -> str:
     """Return a sentence on what the job lost, or why no fleet figure includes it."""
     lost = job["lost_fraction"]
-    status = Status(job["status"])
-    if status != Status.ANALYSED:
-        is_replayed = status in REPLAYED_STATUSES
-        what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
-        detail = job["status_detail"] or ""
-        if detail.startswith("job.json is"):  # there is one, which the words of the status deny
-            return f"{what}: {detail}."
-        return f"{what}: {status.words}{f' ({detail})' if detail else ''}."
+    if job["status"] != Status.ANALYSED:
+        why = why_in_no_figure(job)
+        return f"{why[0].upper()}{why[1:]}."
     if lost is None:
         return "What it lost is not known: an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
@@ -143,6 +138,19 @@ def headline(job: Row) -> str:
         f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with nothing lost: "
         f"{wording.percent(lost)} of its time is lost, {hours}."
     )
+
+
+def why_in_no_figure(job: Mapping[str, Any]) -> str:
+    """Return a clause on why the fleet's figures lack a unit.
+
+    job : its row, of another status than analysed.
+    """
+    status, detail = Status(job["status"]), job["status_detail"] or ""
+    is_replayed = status in REPLAYED_STATUSES
+    what = "analysed, but outside the fleet's figures" if is_replayed else "not analysed"
+    if detail.startswith("job.json is"):  # where there is one, the words of the status deny it
+        return f"{what}: {detail}"
+    return f"{what}: {status.words}{f' ({detail})' if detail else ''}"
 
 
 def _no_hours(job: Row) -> str:
@@ -163,7 +171,7 @@ _WORDS: Final = {
     "productive": "productive",
 }
 """Figures of the view that are not causes; those have their own words."""
-_AT_LEAST: Final = "productive, at least: so may be what is not known"
+_AT_LEAST: Final = "productive at least; what is not known may be, too"
 _LEAST_SHOWN: Final = 0.0005
 """Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
 _ROUNDED: Final = 0.5

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any, Final
 
 from jobs.report.culprit_words import course, identity
+from jobs.report.loss import why_in_no_figure
 from jobs.report.wording import counted, hours, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
@@ -19,7 +20,9 @@ _OUTCOMES: Final = {
 MOST_NEWS: Final = 5
 """Most news that are listed one by one, for new and for gone causes."""
 _MOST_UNITS: Final = 5
-"""Most units that are not analysed and named one by one."""
+"""Most units that are in no figure and named one by one."""
+_SAID_ELSEWHERE: Final = (Status.ANALYSED, Status.FAILED, Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS)
+"""Statuses of units in the figures, and of those that have warnings of their own."""
 _MOST_CULPRITS: Final = 3
 _ONSETS: Final = ("from", "grows")
 """Courses of culprits that begin within their unit and last to its end."""
@@ -90,26 +93,24 @@ def _first(names: Sequence[str]) -> list[str]:
 
 
 def not_analysed_of(log_date: date) -> str:
-    """Return the query for units of a day without an analysis, those with the most GPU-hours first.
-
-    Failed ones have warnings of their own.
-    """
+    """Return the query for the first units of a day in no figure, those with the most GPU-hours first."""
+    left_out = ", ".join(f"'{status}'" for status in _SAID_ELSEWHERE)
     return f"""
-        SELECT job_id, run_id, status, status_detail FROM job_slowdown
-        WHERE log_date = DATE'{log_date}' AND status NOT IN ('{Status.ANALYSED}', '{Status.FAILED}')
+        SELECT job_id, run_id, status, status_detail, count(*) OVER () AS units FROM job_slowdown
+        WHERE log_date = DATE'{log_date}' AND status NOT IN ({left_out})
         ORDER BY gpu_hours DESC NULLS LAST, job_id, run_id
+        LIMIT {_MOST_UNITS}
     """
 
 
 def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first units without an analysis, and the number left out."""
-    texts = [
-        f"not analysed: job {row['job_id']}, run {row['run_id']}: {Status(row['status']).words}"
-        + (f" ({row['status_detail']})" if row["status_detail"] else "")
-        for row in rows[:_MOST_UNITS]
-    ]
-    more = len(rows) - _MOST_UNITS
-    return [*texts, *([f"not analysed: and {counted(more, 'more unit')}"] if more > 0 else [])]
+    """Return a sentence on each of the first units in no figure, and the number left out.
+
+    rows : as not_analysed_of asks for them.
+    """
+    texts = [f"job {row['job_id']}, run {row['run_id']}: {why_in_no_figure(row)}" for row in rows]
+    more = rows[0]["units"] - len(rows) if rows else 0
+    return [*texts, *([f"and {counted(more, 'more unit')} in no figure"] if more else [])]
 
 
 _STATES: Final = {

@@ -4,8 +4,25 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread, current_thread, main_thread
+from typing import Final
 
 from pyspark.sql import SparkSession
+
+_OF_DUCKDB: Final = "Query interrupted"
+"""Message of the RuntimeError that DuckDB raises in place of KeyboardInterrupt."""
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an error only follows from Ctrl-C.
+
+    What waits for rows of a job that was cancelled raises that, while KeyboardInterrupt is handled.
+    """
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, KeyboardInterrupt):
+        if isinstance(found, RuntimeError) and str(found) == _OF_DUCKDB:
+            return True
+        found = found.__context__
+    return found is not None
 
 
 @contextmanager
@@ -15,38 +32,32 @@ def own_handler() -> Iterator[None]:
     try:
         yield
     finally:
-        if current_thread() is main_thread():
+        if before is not None and current_thread() is main_thread():  # no other thread may set one
             signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def interruptible(spark: SparkSession) -> Iterator[None]:
-    """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that then follows.
+    """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that only follows from it.
 
     Spark's own handler asks the JVM for it, often in the middle of another answer, which then looks broken.
-    What waits for rows of a cancelled job raises that; DuckDB, that its query was interrupted.
     """
-    if current_thread() is not main_thread():  # no other may have handlers
-        yield
-        return
-    is_interrupted = False
 
     def cancel() -> None:
         with suppress(Exception):  # Spark may have ended meanwhile
             spark.sparkContext.cancelAllJobs()
 
     def interrupt(*_: object) -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
         Thread(target=cancel, daemon=True).start()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    except Exception as error:
-        if not is_interrupted:
+    with own_handler():
+        is_ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as in a shell's background
+        if current_thread() is main_thread() and not is_ignored:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        except Exception as error:
+            if is_interruption(error):
+                raise KeyboardInterrupt from error
             raise
-        raise KeyboardInterrupt from error
-    finally:
-        signal.signal(signal.SIGINT, before)

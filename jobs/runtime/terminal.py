@@ -62,7 +62,7 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """Whether it is no traceback of py4j, which raises that error too, as after Ctrl-C."""
+    """Whether it is no traceback of py4j, which raises that error too (but in callbacks; none are used)."""
     return not record.exc_info or Path(record.pathname).parent.name != "py4j"
 
 

@@ -65,3 +65,17 @@ def test_one_round_that_fails_is_an_error(rounds: list[float], folders: list[str
     said = call(watch_landing.main, *folders, "--once")
     assert (said.status, rounds) == (1, [])
     assert "the store does not answer" in said.err.splitlines()[-1]
+
+
+def test_a_round_that_ctrl_c_made_fail_is_followed_by_none(
+    rounds: list[float], folders: list[str], call: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise PlainError("[SPARK_JOB_CANCELLED]")
+
+    monkeypatch.setattr("jobs.night.live.run", cancelled)
+    call(watch_landing.main, *folders, "--every", "1h")
+    assert rounds == []

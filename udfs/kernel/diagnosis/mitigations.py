@@ -145,7 +145,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     together = max(1, STACKED_VALUES // factors.noise.size)
     sources = list(_orders(part, factors.data.weight[:, :, weighed]))
     times_s: list[float] = []
-    for first in range(0, ORDERS, together):
+    for first in range(0, len(sources), together):
         works_s = [factors.work_s * factors.noise for _ in sources[first : first + together]]
         for work_s, source in zip(works_s, sources[first:], strict=False):
             work_s[:, :, :, :, weighed] = _moved(part, source, slowness)
@@ -162,9 +162,9 @@ def _orders(factors: Factors, weight: Floats) -> Iterator[Ints]:
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     error = np.log(error_of_weights(factors.noise / lasting_of_slow(factors))[0, :, 0])
     known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
-    for number in range(ORDERS):
-        # The errors of others are as good as any, but a microbatch's own one is in its weight already.
-        places = min(number * unknown.size // ORDERS + 1, unknown.size - 1)
+    # The errors of others are as good as any, but a microbatch's own one is in its weight already.
+    most = unknown.size - 1
+    for places in sorted({min(each * unknown.size // ORDERS + 1, most) for each in range(ORDERS)}):
         others = np.roll(unknown.reshape(-1), places).reshape(unknown.shape)
         yield assigned(known * np.exp(others))
 
