@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
-from jobs.runtime.arguments import called
+from jobs.runtime.arguments import INTERRUPTED, called
 from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
 from jobs.runtime.settings import Settings, with_spark_conf
 from jobs.runtime.terminal import complain
@@ -53,16 +53,15 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
     with _memory_limited(seconds) as most:
         asked.start()
         try:
-            asked.join(seconds or None)
+            asked.is_done.wait(seconds or None)
         except KeyboardInterrupt:
-            engine.stop()
-            asked.join(_GRACE_S)
+            if not _stopped(engine, asked):
+                _leave(INTERRUPTED, Exit.INTERRUPTED)
             raise
-        if asked.is_alive():
-            _stop(engine, asked)
+        if not asked.is_done.is_set():
             message = f"no answer within {seconds:g} s (--timeout 0: no limit)"
-            if asked.is_alive():
-                _leave(message)
+            if not _stopped(engine, asked):
+                _leave(f"error: {message}", Exit.FAILED)
             raise AnswerError(message)
     is_said = isinstance(asked.error, OutOfMemoryError)
     if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
@@ -83,27 +82,34 @@ def with_limited_heap(settings: Settings, seconds: float) -> Settings:
     return with_spark_conf(settings, {_HEAP: f"{most // _UNITS['m']}m"})
 
 
-def _stop(engine: Stoppable, asked: "_Asked[Found]") -> None:
-    """Interrupt a question repeatedly, and give up after a grace period."""
+def _stopped(engine: Stoppable, asked: "_Asked[Found]") -> bool:
+    """Interrupt a question repeatedly, and return whether it ended within a grace period."""
     until_s = time.monotonic() + _GRACE_S
-    while asked.is_alive() and time.monotonic() < until_s:
+    while not asked.is_done.is_set() and time.monotonic() < until_s:
         engine.stop()
-        asked.join(_AGAIN_S)
+        asked.is_done.wait(_AGAIN_S)
+    return asked.is_done.is_set()
 
 
 class _Asked(threading.Thread, Generic[Found]):
-    """A daemon thread, which does not delay the end of the process."""
+    """A daemon thread, which does not delay the end of the process.
+
+    is_done : set at its end; a thread whose join is interrupted seems to have ended (CPython's bpo-45274).
+    """
 
     def __init__(self, ask: Callable[[], Found]) -> None:
         super().__init__(daemon=True)
         self._ask = ask
         self.error: BaseException | None = None
+        self.is_done = threading.Event()
 
     def run(self) -> None:
         try:
             self._found = self._ask()
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is wanted
             self.error = error
+        finally:
+            self.is_done.set()
 
     def result(self) -> Found:
         if self.error is not None:
@@ -125,9 +131,9 @@ def _memory_limited(seconds: float) -> Iterator[int]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _leave(message: str) -> None:
+def _leave(message: str, status: int) -> None:
     """End the process at once, because threads of an engine could block a normal exit."""
     sys.stdout.flush()
-    complain(f"{called()}: error: {message}")
+    complain(f"{called()}: {message}")
     sys.stderr.flush()
-    os._exit(Exit.FAILED)
+    os._exit(status)
