@@ -19,6 +19,7 @@ Found = TypeVar("Found")
 
 _NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
 _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not found| in struct|\s)')
+_UNGROUPED: Final = re.compile(r'column "([^"]+)" must appear in the GROUP BY')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -153,6 +154,9 @@ def _plain(value: object) -> object:
 
 def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Question) -> str:
     """Explain a DuckDB error; for an unknown column suggest the closest one."""
+    if ungrouped := _UNGROUPED.search(str(error)):
+        name = ungrouped[1]
+        return f"{name} must be in GROUP BY, or within an aggregate such as max({name})"
     missing = _NO_COLUMN.search(str(error))
     if missing is None:
         return f"{first_line(error)} (it may work with --engine spark)"

@@ -1,5 +1,6 @@
 """Command-line arguments of all commands, built on click."""
 
+import errno
 import logging
 import math
 import os
@@ -176,17 +177,25 @@ class Command(click.Command):
             raise
         except KeyboardInterrupt:
             return end_interrupted()
-        except PermissionError as error:
-            place = os.fsdecode(error.filename) if error.filename else "a file"
-            message = f"{place} cannot be used by this user: {error.strerror}"
-            status = Exit.WRONG_SETTINGS
         except Exception as error:
+            if refused := self._refused(error):
+                complain(f"{called()}: error: {refused}")
+                return Exit.WRONG_SETTINGS
             if self._explain is None or missing(error):
                 raise
             logger.exception("%s failed", called())
             message, status = self._explain(error), Exit.FAILED
         complain(f"{called()}: error: {message}")
         return status
+
+    def _refused(self, error: Exception) -> str:
+        """Say which place this user, or anybody, may not use; empty if it is another error."""
+        is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
+        if not isinstance(error, OSError) or not (is_read_only or isinstance(error, PermissionError)):
+            return ""
+        place = os.fsdecode(error.filename) if error.filename else "a file"
+        elsewhere = "; name another place by --out" if any(each.name == "out" for each in self.params) else ""
+        return f"{place} cannot be used{'' if is_read_only else ' by this user'}: {error.strerror}{elsewhere}"
 
 
 _TYPED: Final = f"{__name__}.typed"

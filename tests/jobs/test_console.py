@@ -81,6 +81,7 @@ query 'SELECT j.worlds_size FROM job_slowdown AS j' => no column worlds_size: di
 query 'SELECT frist_day FROM job_history' => no column frist_day: did you mean first_day?
 query 'SELECT a FROM (SELECT 1 AS aa)' => no column a: did you mean aa?
 query 'SELECT zzz FROM (SELECT 1 AS b, 2 AS c)' => no column zzz: choose from b
+query 'SELECT sum(slowdown), job_id FROM job_slowdown' => job_id must be in GROUP BY, or within an aggregate
 query 'SELECT team FROM job_slowdown' => no column team in job_slowdown: jobs have it
 query 'SELECT * FROM job_slowdwn' => no table or view job_slowdwn: did you mean job_slowdown?
 query 'SELECT * FROM zzz' => no table or view zzz: choose from rank_steps, jobs, rejects,

@@ -74,6 +74,20 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
     assert capsys.readouterr().err == "answer: interrupted\n"
 
 
+def test_a_place_that_is_read_only_is_one_line_that_says_where_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @command("answer", option("--out FILE", "where to"), explain=str)
+    def answer(_args: Arguments) -> None:
+        """Answer."""
+        raise OSError(errno.EROFS, "Read-only file system", "/data/x")
+
+    assert run(answer, []) == Exit.WRONG_SETTINGS
+    assert capsys.readouterr().err == (
+        "answer: error: /data/x cannot be used: Read-only file system; name another place by --out\n"
+    )
+
+
 def test_what_this_user_may_not_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     @command("answer", explain=str)
     def answer(_args: Arguments) -> None:
