@@ -68,6 +68,23 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     assert rate["simulate"] == work["simulate"]["ops"] / work["simulate"]["seconds"]
 
 
+def test_a_plan_counts_runs_and_shows_what_is_done_for_health_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alpha, health = Unit(DAYS[0], "alpha", "r1"), Unit.of_day(DAYS[0])
+    batch = Batch(
+        (DAYS[0],),
+        {Phase.INGEST: frozenset({health}), Phase.SIMULATE: frozenset({alpha, health})},
+        {alpha: Work(1, 10, 10), health: Work(0, 10, 0)},
+    )
+    wants: dict[str, Wanted] = {Phase.INGEST: None, Phase.SIMULATE: None}
+    backfill.print_plan(DuckDBTables(""), Plan([batch], wants, []))
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in printed if line.strip().startswith("2026")]
+    assert [(row[3], row[4]) for row in rows] == [("ingest", "0"), ("simulate", "1")]
+    assert printed[-1].startswith("1 jobs on 1 days to do")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
