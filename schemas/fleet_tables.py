@@ -59,9 +59,9 @@ CAUSE_DAY: Final = Table(
     "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
     f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
     "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not set, but "
-    "not over units that state none; they are null where units have the cause, or lose to it, and none of these "
-    "states any. attributed_gpu_hours adds up over causes to what all fixes together "
-    "save, recoverable_gpu_hours does not add up over causes. Of "
+    "not over units that state none; they are null where units have the cause, or lose to it, and none of "
+    "these states any. attributed_gpu_hours adds up over causes to what all fixes together save, "
+    "recoverable_gpu_hours does not add up over causes. Of "
     f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",

@@ -188,7 +188,9 @@ def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
     sizes = {unit: Work(runs_among([unit]), each.bytes, each.ops) for unit, each in known.items()}
     for unit, files in landing.landed.items() if landing else ():
         landed = sum(file.size for file in files)
-        sizes[unit] = Work(runs_among([unit]), landed, sizes[unit].ops if unit in sizes else round(landed * per_byte))
+        sizes[unit] = Work(
+            runs_among([unit]), landed, sizes[unit].ops if unit in sizes else round(landed * per_byte)
+        )
     return sizes
 
 

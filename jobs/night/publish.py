@@ -31,6 +31,8 @@ from jobs.report.news_words import (
     not_analysed_texts,
     outcome_texts,
     outcomes_of,
+    step_change_texts,
+    step_changes_of,
 )
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
@@ -93,6 +95,7 @@ def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
     return {
         "changes": [
             *news_texts(reader.rows(news_of(day)).to_pylist()),
+            *step_change_texts(reader.rows(step_changes_of(day)).to_pylist()),
             *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
         ],
         "drain": drain_texts(drain, settings.drain.days, _MOST_DRAINS),
