@@ -72,7 +72,7 @@ def summaries(
     checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-        leads = {day: _lead(reader, settings, warehouse.root, day) for day in log_dates}
+        leads = {day: lead(reader, settings, warehouse.root, day) for day in log_dates}
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -89,7 +89,7 @@ def summaries(
     return found
 
 
-def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
+def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
     """Return sentences of a night's summary: changes, drains and mitigations, units without an analysis."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
