@@ -49,12 +49,13 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
     for batch in todo.batches:
         for phase in todo.wants:
             work = batch.work(phase)
-            if work.units:
+            if batch.of(phase):
                 size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
                 rows.append((batch.range, phase, *size, round(seconds_for(work, phase, rate), 1)))
     if rows:
         write(Result(_COLUMNS, rows), "table", sys.stdout)
-    jobs = len({unit[1] for batch in todo.batches for units in batch.units.values() for unit in units})
+    units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
+    jobs = len({unit.job_id for unit in units if not unit.is_of_day})
     seconds = sum(float(row[-1]) for row in rows)
     say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 

@@ -1,7 +1,8 @@
 """Changes: since which day does a job take longer or lose more, to which cause, and what else changed?
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
-what it loses or a cause is on another level. Without a job, of all. Nothing is written: the table job_changes
+what it loses or a cause is on another level. Without a job, of all. --from DATE shows changes since that day,
+found with all days before it too. Nothing is written: the table job_changes
 has what each night found of its own jobs. What comes and goes within days is no level: sentences
 name the days on which causes are new or gone, as in the view cause_news.
 """
@@ -9,12 +10,13 @@ name the days on which causes are new or gone, as in the view cause_news.
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
+from datetime import date
 from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
 from jobs.report.news_words import news_text, with_onsets
 from jobs.report.wording import counted, percent, seconds
-from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, option
+from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
@@ -38,6 +40,7 @@ _MOST_NEWS: Final = 10
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
     """Find the changes of one job, or of all, the latest first; and the points of the job that has most.
 
+    A level is known by the days before it: those before args.first are read too.
     Raises QuestionError for an unknown job.
     """
     points = points_of({table: reader.rows(_asked(table, columns, args)) for table, columns in READ.items()})
@@ -46,13 +49,15 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
         if args.job_id not in names:
             raise QuestionError(f"no job {args.job_id}: {suggestion(args.job_id, names)}")
     jobs: list[list[Point]] = list(by_job(points))
-    found = [change for of_job in jobs for change in changes_of(of_job)]
+    first = args.first or date.min
+    found = [change for of_job in jobs for change in changes_of(of_job) if change.since >= first]
     return sorted(found, key=lambda change: change.since, reverse=True), max(jobs, key=len, default=[])
 
 
 def news(reader: Reader, args: Arguments) -> Iterator[str]:
     """Name the days on which causes are new or gone, the latest first; of new ones also when they began."""
-    rows = reader.rows(f"SELECT * FROM cause_news WHERE {_selected(args)}").to_pylist()
+    since = f"log_date >= DATE'{args.first or date.min}'"
+    rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
     days = ", ".join(sorted({f"DATE'{row['log_date']}'" for row in last if row["change"] == "new"}))
     jobs = sql_strings(sorted({row["job_id"] for row in last}))
@@ -83,12 +88,11 @@ def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
 
 def _selected(args: Arguments) -> str:
     wanted = ["true"] if args.job_id is None else [f"job_id = {sql_strings([args.job_id])}"]
-    wanted += [f"log_date >= DATE'{args.first}'"] if args.first is not None else []
     wanted += [f"log_date <= DATE'{args.last}'"] if args.last is not None else []
     return " AND ".join(wanted)
 
 
-def none_found(points: Sequence[Point], job_id: str | None) -> Iterator[str]:
+def none_found(points: Sequence[Point], job_id: str | None, first: date | None = None) -> Iterator[str]:
     """Say that no change was found, the least change that so few days could show, and the days of one job."""
     days = len(points)
     whose = "the job with most days of runs" if job_id is None else f"job {job_id}"
@@ -99,7 +103,8 @@ def none_found(points: Sequence[Point], job_id: str | None) -> Iterator[str]:
         else f", in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
         "neighbouring days usually do: a step that grows from day to day shows none"
     )
-    yield f"no change found: {whose} has {counted(days, 'day')}{shows}; {_SINGLE}"
+    since = f" since {first}" if first else ""
+    yield f"no change found{since}: {whose} has {counted(days, 'day')}{shows}; {_SINGLE}"
     if job_id is not None:
         yield from map(_day, points[-_MOST_DAYS:])
 
@@ -118,7 +123,10 @@ def _day(point: Point) -> str:
 @reader_entry_point(
     "job_changes",
     option("--job-id JOB", "only this job"),
-    *PERIOD,
+    option(
+        "--from DATE", "only changes since this day; days before it are compared too", log_date, dest="first"
+    ),
+    option("--to DATE", "as of this day; default: the last one", log_date, dest="last"),
     FORMAT,
     AS_LISTS,
 )
@@ -128,7 +136,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     result = Result([field.name for field in fields(Change)], [astuple(each) for each in found])
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if not found:
-        for line in none_found(points, args.job_id):
+        for line in none_found(points, args.job_id, args.first):
             complain_fitting(line)
     for line in news(reader, args):
         complain_fitting(line)

@@ -59,8 +59,9 @@ CAUSE_DAY: Final = Table(
     "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
     f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
     "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not set, but "
-    "not over units that state none: attributed_gpu_hours adds up over causes to what all fixes together "
-    "save, recoverable_gpu_hours does not add up over causes. Of "
+    "not over units that state none; they are null where units have the cause, or lose to it, and none of "
+    "these states any. attributed_gpu_hours adds up over causes to what all fixes together save, "
+    "recoverable_gpu_hours does not add up over causes. Of "
     f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
     "count only analysed units; over all causes, unexplained included, they add up to those of "
     "fleet_day.",
@@ -72,12 +73,13 @@ CAUSE_DAY: Final = Table(
             replayed (count): units of the day that were replayed, the same for all causes
             jobs (count): replayed units with the cause (is_cause), flagged or not
             flagged_jobs (count): units with the cause in which it is flagged
-            attributed_gpu_hours (gpu_hours): its share of what all fixes together save; null if no unit
-                states GPU-hours
-            recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null if no unit
-                states GPU-hours
+            attributed_gpu_hours (gpu_hours): its share of what all fixes together save; null if no unit that
+                has the cause, or where none has it no unit, states GPU-hours
+            recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null as before
             analysed_jobs (count?): analysed units with the cause
-            lost_gpu_hours, lost_s
+            lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose to it: see job_causes; null if
+                no unit that loses to it, or where none does no unit, states them
+            lost_s
             """),
         *col.interval("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours", unit="GPU h"),
     ),

@@ -30,6 +30,25 @@ HOURS_OF: Final = {
     "lost_fraction": "lost_gpu_hours",
 }
 """Figures that have an interval, and their columns in GPU-hours."""
+_HAS_PART: Final = {
+    "recoverable_gpu_hours": "is_cause",
+    "attributed_gpu_hours": "is_cause",
+    "lost_gpu_hours": "lost_fraction > 0",
+}
+"""Which units a sum of GPU-hours is about: others have a small part of it, or 0."""
+
+
+def sum_of_stated(hours: str, has_part: str) -> str:
+    """Return SQL of a sum of GPU-hours over the rows that state them.
+
+    It is null, not the 0 of the other rows, where rows have a part of it and none of these states any.
+    """
+    is_stated = f"count_if({has_part}) = 0 OR count_if({has_part} AND {hours} IS NOT NULL) > 0"
+    return f"CASE WHEN {is_stated} THEN sum({hours}) END"
+
+
+SUMS_OF_HOURS: Final = {hours: sum_of_stated(hours, has_part) for hours, has_part in _HAS_PART.items()}
+"""SQL of the sums of these columns over units of one cause."""
 CULPRIT: Final = col.struct(
     f"{_WORKER}, effect real, lost_s real, share_of_steps real, pattern text, direction text, course text, "
     "first_step integer, last_step integer, first_time instant, last_time instant, reach text, "

@@ -12,6 +12,7 @@ from typing import Final
 from schemas import groups
 from schemas.drain import DrainTerms
 from schemas.intervals import half_of_sum, variance
+from schemas.job_causes import SUMS_OF_HOURS, sum_of_stated
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -77,6 +78,9 @@ WORDS: Final[Mapping[str, str]] = {
         )
         for name in ("lost", "recoverable")
     },
+    **{f"sum_of_{name}": sql for name, sql in SUMS_OF_HOURS.items()},
+    "lost_gpu_hours_of_days": sum_of_stated("lost_gpu_hours", "lost_s > 0"),
+    "gpu_hours_of_figure": sum_of_stated("gpu_hours", "seconds <> 0"),
     **DrainTerms().words,
 }
 """Values of $placeholders in views and queries."""

@@ -1,5 +1,6 @@
 """The unit of analysis: one run of one job on one log date."""
 
+from collections.abc import Iterable
 from datetime import date
 from typing import NamedTuple
 
@@ -20,3 +21,8 @@ class Unit(NamedTuple):
     def is_of_day(self) -> bool:
         """Whether this is the folder's health, beside the runs of a day."""
         return not self.job_id and not self.run_id
+
+
+def runs_among(units: Iterable[Unit]) -> int:
+    """Count the runs; the health of a day's hosts is none."""
+    return sum(not unit.is_of_day for unit in units)

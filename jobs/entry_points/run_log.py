@@ -23,6 +23,7 @@ from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
+from schemas.unit import runs_among
 from schemas.vocabulary import PHASE_NAMES, RUN_KILLED, RUN_OUTCOMES, RUN_STARTED, TABLE_NAMES, Exit
 
 ROWS_IN: Final = "rows_in"
@@ -71,7 +72,7 @@ def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates:
     """Work of a phase, as counts that add up over batches of days."""
     return {
         f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
-        f"{phase}.units": len(done),
+        f"{phase}.units": runs_among(each.unit for each in done),
         f"{phase}.bytes": sum(each.bytes for each in done),
         f"{phase}.ops": sum(each.ops for each in done),
         f"{phase}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),

@@ -9,6 +9,7 @@ from jobs.gates.checks import GateError, Rule
 from jobs.gates.registered import judge, register
 from jobs.warehouse.rows import Rows
 from schemas.columns import SAME_FORMULA, SAME_SUM
+from schemas.job_causes import SUMS_OF_HOURS
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -128,7 +129,7 @@ _MISCOUNTED_LOSS: Final = f"""
         SELECT log_date, sum(lost_gpu_hours) AS lost_gpu_hours, sum(lost_s) AS lost_s
         FROM {CAUSE_DAY} GROUP BY ALL
     ) AS causes USING (log_date)
-    WHERE NOT ({_agree("causes.lost_gpu_hours", "fleet.lost_gpu_hours", SAME_SUM)}
+    WHERE NOT ({_agree("coalesce(causes.lost_gpu_hours, 0)", "coalesce(fleet.lost_gpu_hours, 0)", SAME_SUM)}
         AND {_agree("causes.lost_s", "fleet.lost_s", SAME_SUM)})"""
 
 _MISCOUNTED_UNITS: Final = f"""
@@ -141,9 +142,7 @@ _MISCOUNTED_CAUSES: Final = f"""
     WITH units AS (
         SELECT log_date, cause, count(*) AS replayed, count(*) FILTER (is_cause) AS jobs,
             count(*) FILTER (is_cause AND flag_reason IS NOT NULL) AS flagged_jobs,
-            sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
-            sum(attributed_gpu_hours) AS attributed_gpu_hours,
-            sum(lost_gpu_hours) AS lost_gpu_hours
+            {", ".join(f"{sql} AS {name}" for name, sql in SUMS_OF_HOURS.items())}
         FROM {JOB_CAUSES} GROUP BY ALL
     ),
     fleet AS (

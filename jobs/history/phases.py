@@ -64,7 +64,7 @@ _DECLARED: Final = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    Phase.AGGREGATE: Declared("aggregate_fleet", "1", "units", 200.0, _power),
+    Phase.AGGREGATE: Declared("aggregate_fleet", "2", "units", 200.0, _power),
     Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
 PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}

@@ -21,7 +21,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import HistorySettings
 from jobs.warehouse.reader import TableReader
 from schemas.tables import TABLES
-from schemas.unit import Unit
+from schemas.unit import Unit, runs_among
 from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, RUN_OUTCOMES, Phase
 
 BYTES_PER_OP: Final = 30.0
@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """Amount of work: units, bytes and ops; ops of units not yet ingested are estimated."""
+    """Amount of work: units that are runs, bytes and ops; ops of those not yet ingested are estimated."""
 
     units: int = 0
     bytes: int = 0
@@ -185,10 +185,12 @@ def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
     known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
-    sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}
+    sizes = {unit: Work(runs_among([unit]), each.bytes, each.ops) for unit, each in known.items()}
     for unit, files in landing.landed.items() if landing else ():
         landed = sum(file.size for file in files)
-        sizes[unit] = Work(1, landed, sizes[unit].ops if unit in sizes else round(landed * per_byte))
+        sizes[unit] = Work(
+            runs_among([unit]), landed, sizes[unit].ops if unit in sizes else round(landed * per_byte)
+        )
     return sizes
 
 

@@ -32,7 +32,7 @@ from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES
-from schemas.unit import Unit
+from schemas.unit import Unit, runs_among
 from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
 from udfs.live import Row, causes_after
 
@@ -115,7 +115,7 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
         done.bytes_read += window.bytes_read
         done.cpu_s += window.cpu_s
     _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
-    done.read, done.runs = len(windows), sum(not unit.is_of_day for unit in landing.units)
+    done.read, done.runs = len(windows), runs_among(landing.units)
     done.cpu_s += _own_cpu_s(warehouse.spark) - started_s
     _warn(warehouse, causes | after, done, summary)  # also of what a round that was killed has not
 

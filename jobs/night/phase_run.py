@@ -22,7 +22,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
 from jobs.warehouse.rows import Rows
 from jobs.warehouse.tables import Warehouse
-from schemas.unit import Unit
+from schemas.unit import Unit, runs_among
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerpri
     """Return a log line about a phase: what it did, in what time and at what rate."""
     first, last = min(log_dates), max(log_dates)
     of = f"{first}" if first == last else f"{first} to {last}"
-    units = sum(not each.unit.is_of_day for each in done)  # health of a day is no run
+    units = runs_among(each.unit for each in done)
     ops = sum(each.ops for each in done)
     rate = f"; {units / seconds:.1f} units and {ops / seconds:,.0f} ops a second" if seconds > 0 else ""
     return f"{phase} of {of}: {units:,} units in {seconds:.1f} s{rate}"

@@ -31,6 +31,8 @@ from jobs.report.news_words import (
     not_analysed_texts,
     outcome_texts,
     outcomes_of,
+    step_change_texts,
+    step_changes_of,
 )
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
@@ -70,7 +72,7 @@ def summaries(
     checked = publish(Phase.PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-        leads = {day: _lead(reader, settings, warehouse.root, day) for day in log_dates}
+        leads = {day: lead(reader, settings, warehouse.root, day) for day in log_dates}
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -87,12 +89,13 @@ def summaries(
     return found
 
 
-def _lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
+def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
     """Return sentences of a night's summary: changes, drains and mitigations, units without an analysis."""
     drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
     return {
         "changes": [
             *news_texts(reader.rows(news_of(day)).to_pylist()),
+            *step_change_texts(reader.rows(step_changes_of(day)).to_pylist()),
             *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
         ],
         "drain": drain_texts(drain, settings.drain.days, _MOST_DRAINS),

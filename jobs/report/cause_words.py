@@ -189,21 +189,26 @@ def latest_change(rows: Sequence[Row]) -> str:
     for of in (OF_STEP, OF_LOST):
         found = [row for row in rows if row["of"] == of]
         if found:
-            return _words(max(found, key=lambda row: row["since"]))
+            latest = max(found, key=lambda row: row["since"])
+            return f"Since {latest['since']} {change_words(latest)}"
     return ""
 
 
-def _words(row: Row) -> str:
+def change_words(row: Row, whose: str = "") -> str:
+    """Return a change of job_changes in words.
+
+    whose : " of JOB", where the step is not known to be of one job
+    """
     more = row["change"] > 0
     if row["of"] == OF_STEP:
-        size = f"a step takes {wording.percent(abs(row['change']))} {'longer' if more else 'less'}"
+        size = f"a step{whose} takes {wording.percent(abs(row['change']))} {'longer' if more else 'less'}"
         levels = f"{wording.seconds(row['before'])} before, {wording.seconds(row['after'])} since"
     else:
         size = f"{'more' if more else 'less'} of the step is lost"
         levels = f"{wording.percent(row['before'])} before, {wording.percent(row['after'])} since"
     named = row["cause"] if row["cause"] in (None, NO_CAUSE) else OF_CAUSE[row["cause"]].words
     also = f"; what else changed then: {', '.join(row['also'])}" if row["also"] else ""
-    return f"Since {row['since']} {size} ({levels}){f': {named}' if named else ''}{also}"
+    return f"{size} ({levels}){f': {named}' if named else ''}{also}"
 
 
 _SHOWN_CHECKS: Final = 3

@@ -12,7 +12,7 @@ import pyarrow as pa
 from jobs.report import links, loss, templates, wording
 from jobs.report.links import job_page_path
 from jobs.report.loss import waterfall
-from jobs.report.news_words import drain_row, news_texts, outcome_texts
+from jobs.report.news_words import drain_row, news_texts, outcome_texts, step_change_texts
 from jobs.report.rows import FleetTables, Publication
 from schemas.causes import OF_CAUSE
 from schemas.unit import Unit
@@ -42,7 +42,12 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         "chain": waterfall(tables.waterfall.to_pylist(), measure.amounts),
         "unit": measure.unit,
         "has_outcomes": bool(tables.outcomes.num_rows),
-        "news": [*news_texts(tables.news.to_pylist()), *outcome_texts(tables.outcomes.to_pylist())],
+        "news": [
+            *news_texts(tables.news.to_pylist()),
+            *step_change_texts(tables.changes.to_pylist()),
+            *outcome_texts(tables.outcomes.to_pylist()),
+        ],
+        "has_changes": bool(tables.changes.num_rows),
         "drain": [
             {**drain_row(row), "page": publication.hosts.get(row["host"])}
             for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()

@@ -1,15 +1,17 @@
-"""Causes that are new or gone, units that are not analysed, and hosts that may be drained, in words."""
+"""Causes new or gone, step times that changed, units not analysed, hosts that may be drained, in words."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
+from jobs.report.cause_words import change_words
 from jobs.report.culprit_words import course, identity
 from jobs.report.loss import why_in_no_figure
 from jobs.report.wording import counted, hours, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
-from schemas.vocabulary import Status
+from schemas.job_changes import OF_STEP
+from schemas.vocabulary import JOB_CHANGES, Status
 
 _OUTCOMES: Final = {
     "came": "as predicted",
@@ -61,6 +63,22 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if len(chosen) > MOST_NEWS:
             texts.append(f"{change}: and {len(chosen) - MOST_NEWS} more")
     return texts
+
+
+def step_changes_of(log_date: date) -> str:
+    """Return the query for jobs whose step time has a new level since this day, the largest change first."""
+    return f"""
+        SELECT * FROM {JOB_CHANGES}
+        WHERE log_date = DATE'{log_date}' AND since = log_date AND of = '{OF_STEP}'
+        ORDER BY abs(change) DESC, job_id, run_id
+    """
+
+
+def step_change_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return sentences on jobs whose steps take longer or less since a day, and the number left out."""
+    texts = [f"changed: {change_words(row, ' of ' + row['job_id'])}" for row in rows[:MOST_NEWS]]
+    more = len(rows) - MOST_NEWS
+    return [*texts, *([f"changed: and {more} more (straggler changes)"] if more > 0 else [])]
 
 
 def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

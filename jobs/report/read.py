@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
-from jobs.report.news_words import news_of, outcomes_of
+from jobs.report.news_words import news_of, outcomes_of, step_changes_of
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.warehouse.reader import QuestionError, Reader, on_units
 from schemas import vocabulary
@@ -190,6 +190,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
                 interval_freedom
             FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
         "news": news_of(last_day),
+        "changes": step_changes_of(last_day),
         "outcomes": outcomes_of(last_day),
         "drain": drain_by(terms, last_day),
         "hosts": f"""

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 class FleetTables:
     """Sorted rows of the fleet's period; jobs.report.read defines each table.
 
-    totals has one row, weeks up to two; drain, news and outcomes are as of the last day;
+    totals has one row, weeks up to two; drain, news, changes and outcomes are as of the last day;
     host_units : of the hosts that have a page.
     """
 
@@ -34,6 +34,7 @@ class FleetTables:
     hosts: pa.Table
     drain: pa.Table
     news: pa.Table
+    changes: pa.Table
     outcomes: pa.Table
     waterfall: pa.Table
     host_units: pa.Table

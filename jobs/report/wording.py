@@ -85,18 +85,19 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 def recurrence(row: Mapping[str, Any]) -> str:
     """One verdict on a host from both kinds of evidence: measured slow, and slow beyond chance.
 
-    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs; in one job
-    nothing recurs.
+    In brackets: how likely, at most, chance alone makes any of the hosts asked about slow in as many jobs;
+    where that bound is 1, their number says nothing. In one job nothing recurs.
     """
-    likely = min(1.0, row["p_value"] * row["hosts_asked_about"])
+    likely = row["p_value"] * row["hosts_asked_about"]
     chance = "less than 0.1 %" if likely < 0.001 else percent(likely)
     measured = f"slow: measured in {counted(row['jobs_measured'], 'job')}"
     recurs = row["jobs_slow"] > 1
+    could_be = f"could be chance ({chance})" if likely < 1.0 else "is no evidence"
     texts = {
         "measured_and_recurs": f"{measured}, and slow in more jobs than chance explains ({chance})",
-        "measured": measured + (f" (their number alone could be chance: {chance})" if recurs else ""),
+        "measured": measured + (f"; their number alone {could_be}" if recurs else ""),
         "recurs": f"slow in more jobs than chance explains ({chance}), though no job's cause names it",
         "not_proven": "not proven: no job's cause names it"
-        + (f", and it could be chance ({chance})" if recurs else ""),
+        + (f", and the number of jobs alone {could_be}" if recurs else ""),
     }
     return texts.get(row["verdict"], MISSING)

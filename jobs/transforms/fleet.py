@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from schemas import groups
 from schemas import vocabulary as words
 from schemas.intervals import half_of_sum, variance
-from schemas.job_causes import HOURS_OF
+from schemas.job_causes import SUMS_OF_HOURS
 from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.vocabulary import Status
@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """SQL of the bounds around a sum over units, whose errors are independent; null if a unit has none.
+    """SQL of the bounds around one of SUMS_OF_HOURS, errors of units independent; null if one has none.
 
     least : SQL of the lowest value that the sum may have; NULL where it has none
     """
@@ -71,7 +71,7 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
     unsure = "coalesce(diagnosis_error_fraction * gpu_hours, 0)"
     shared = f"CASE WHEN {half} IS NOT NULL THEN least({unsure}, {half}) END"
     own = variance(half, shared)
-    is_known = f"count({name}) > 0 AND count({name}) = count({name}_high)"
+    is_known = f"{SUMS_OF_HOURS[name]} IS NOT NULL AND count({name}) = count({name}_high)"
     error = half_of_sum(f"sum({own})", f"sum({own} * {own} / interval_freedom)", f"sum({shared} * {shared})")
     ends = {"low": f"greatest({least}, sum({name}) - {error})", "high": f"sum({name}) + {error}"}
     return {f"{name}_{end}": f"CASE WHEN {is_known} THEN {sql} END" for end, sql in ends.items()}
@@ -83,13 +83,10 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
         "replayed": "count(*)",
         "jobs": "count_if(is_cause)",
         "flagged_jobs": "count_if(is_cause AND flag_reason IS NOT NULL)",
-        "recoverable_gpu_hours": "sum(recoverable_gpu_hours)",
-        "attributed_gpu_hours": "sum(attributed_gpu_hours)",
         "analysed_jobs": "count_if(is_cause AND lost_fraction IS NOT NULL)",
-        "lost_gpu_hours": "sum(lost_gpu_hours)",
         "lost_s": "sum(lost_fraction * actual_total_s)",
-    }
-    for name in HOURS_OF.values():
+    } | SUMS_OF_HOURS
+    for name in SUMS_OF_HOURS:
         figures |= _sum_of_intervals(name, "0D" if name == "lost_gpu_hours" else "CAST(NULL AS DOUBLE)")
     units = job_slowdown.select(*words.UNIT_KEY, "actual_total_s", "gpu_hours")
     return _by_day(words.CAUSE_DAY, job_causes.join(units, list(words.UNIT_KEY), "left"), figures, "cause")

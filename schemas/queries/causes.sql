@@ -1,12 +1,20 @@
 -- The cost of each cause for the fleet: analysed job days with it, and the part of their GPU-hours and time that is
--- lost to it. Shares are of all that is lost; over all causes, unexplained included, they sum to 1.
+-- lost to it. Shares are of all that is lost; over all causes, unexplained included, they sum to 1. GPU-hours are null
+-- where none of the days that lose to the cause states any: its share of the time then says where it stands.
+WITH sums AS (
+    SELECT
+        cause,
+        sum(analysed_jobs) AS job_days,
+        $lost_gpu_hours_of_days AS lost_gpu_hours,
+        sum(lost_s) AS lost_s
+    FROM cause_day
+    WHERE $in_period
+    GROUP BY cause
+)
+
 SELECT
-    cause,
-    sum(analysed_jobs) AS job_days,
-    sum(lost_gpu_hours) AS lost_gpu_hours,
-    try_divide(sum(lost_gpu_hours), sum(sum(lost_gpu_hours)) OVER ()) AS lost_gpu_hours_share,
-    try_divide(sum(lost_s), sum(sum(lost_s)) OVER ()) AS lost_share_of_time
-FROM cause_day
-WHERE $in_period
-GROUP BY cause
-ORDER BY lost_gpu_hours DESC NULLS LAST, lost_share_of_time DESC NULLS LAST, cause
+    cause, job_days, lost_gpu_hours,
+    try_divide(lost_gpu_hours, sum(lost_gpu_hours) OVER ()) AS lost_gpu_hours_share,
+    try_divide(lost_s, sum(lost_s) OVER ()) AS lost_share_of_time
+FROM sums
+ORDER BY coalesce(lost_gpu_hours, 0D) DESC, lost_share_of_time DESC NULLS LAST, cause

@@ -1,19 +1,25 @@
 -- One row per host in worker_slowdown: in how many jobs and on how many days it was slow, and how that compares
 -- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it at least
--- $straggling_slowdown-fold. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a
+-- $straggling_slowdown-fold (times_slow counts these), or the host is measured: a cause that holds has it as its culprit, or
+-- includes it. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a
 -- busy host does not look bad, nor one with the last stage; expected_jobs_slow is the number of jobs in which a random
 -- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact to
 -- 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
 -- pattern, for hosts that were ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was
--- seen from the first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. No
--- host is slow in a unit with cause mixed_hardware: there its type of GPU may be the slow part. jobs_measured counts
--- the jobs with a cause that holds and whose culprit is the host, or includes it: there a replay without its slowness
--- is faster. verdict has both kinds of evidence, for hosts that were slow or measured: measured_and_recurs, measured,
--- recurs (is_beyond_chance), not_proven.
+-- seen from the first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. In
+-- a unit with cause mixed_hardware only measured hosts are slow: another's type of GPU may be the slow part. jobs_measured
+-- counts the jobs in which the host is measured: there a replay without its slowness is faster. verdict has both kinds of
+-- evidence, for hosts that were slow: measured_and_recurs, measured, recurs (is_beyond_chance), not_proven.
 WITH unlike_gpus AS (
     SELECT log_date, job_id, run_id, true AS is_unlike
     FROM job_causes
     WHERE cause = 'mixed_hardware' AND is_cause AND $in_period
+),
+
+measured AS (
+    SELECT DISTINCT log_date, job_id, run_id, host, true AS is_measured
+    FROM fix_parts
+    WHERE host IS NOT NULL AND $in_period
 ),
 
 host_units AS (
@@ -21,15 +27,17 @@ host_units AS (
         host, job_id, log_date,
         count(*) AS workers,
         count_if(is_slowest AND slowdown >= $straggling_slowdown AND is_unlike IS NULL) AS times_slow,
+        count_if(is_measured) > 0 AS is_measured,
         max(slowdown) AS worker_slowdown_max
     FROM worker_slowdown
     LEFT JOIN unlike_gpus USING (log_date, job_id, run_id)
+    LEFT JOIN measured USING (log_date, job_id, run_id, host)
     WHERE host IS NOT NULL AND $in_period
     GROUP BY host, job_id, log_date
 ),
 
 host_days AS (
-    SELECT host, log_date, max(times_slow) > 0 AS is_slow
+    SELECT host, log_date, count_if(times_slow > 0 OR is_measured) > 0 AS is_slow
     FROM host_units
     GROUP BY host, log_date
 ),
@@ -61,13 +69,15 @@ host_jobs AS (
         max(log_date) AS last_day,
         sum(workers) AS workers,
         sum(times_slow) AS times_slow,
+        count_if(times_slow > 0 OR is_measured) > 0 AS is_slow,
+        count_if(is_measured) > 0 AS is_measured,
         max(worker_slowdown_max) AS worker_slowdown_max
     FROM host_units
     GROUP BY host, job_id
 ),
 
 chances AS (
-    SELECT *, avg(CAST(times_slow > 0 AS DOUBLE)) OVER (PARTITION BY job_id) AS chance
+    SELECT *, avg(CAST(is_slow AS DOUBLE)) OVER (PARTITION BY job_id) AS chance
     FROM host_jobs
 ),
 
@@ -75,8 +85,9 @@ totals AS (
     SELECT
         host,
         count(*) AS jobs,
-        count_if(times_slow > 0) AS jobs_slow,
-        count_if(times_slow = 0) AS jobs_not_slow,
+        count_if(is_slow) AS jobs_slow,
+        count_if(NOT is_slow) AS jobs_not_slow,
+        count_if(is_measured) AS jobs_measured,
         sum(workers) AS workers,
         sum(times_slow) AS times_slow,
         max(worker_slowdown_max) AS worker_slowdown_max,
@@ -85,13 +96,6 @@ totals AS (
         sum(chance) AS expected_jobs_slow,
         array_sort(collect_list(chance)) AS all_chances
     FROM chances
-    GROUP BY host
-),
-
-measured AS (
-    SELECT host, count(DISTINCT job_id) AS jobs_measured
-    FROM fix_parts
-    WHERE host IS NOT NULL AND $in_period
     GROUP BY host
 ),
 
@@ -126,7 +130,7 @@ SELECT
         WHEN days_slow > 1 THEN 'intermittent'
     END AS pattern,
     days, days_slow, first_slow, last_slow, first_seen, last_seen, workers, times_slow, worker_slowdown_max,
-    coalesce(jobs_measured, 0) AS jobs_measured,
+    jobs_measured,
     CASE
         WHEN jobs_measured > 0 AND p_value * count(*) OVER () <= 0.05 THEN 'measured_and_recurs'
         WHEN jobs_measured > 0 THEN 'measured'
@@ -135,5 +139,4 @@ SELECT
     END AS verdict
 FROM judged
 JOIN spans USING (host)
-LEFT JOIN measured USING (host)
-ORDER BY p_value, jobs_slow DESC, coalesce(jobs_measured, 0) DESC, worker_slowdown_max DESC, host
+ORDER BY p_value, jobs_slow DESC, jobs_measured DESC, worker_slowdown_max DESC, host

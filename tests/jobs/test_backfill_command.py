@@ -2,14 +2,18 @@
 
 import json
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from jobs import backfill
-from jobs.history.plan import Batch, Plan, rates
+from jobs.history.fingerprints import Wanted
+from jobs.history.plan import Batch, Plan, Work, rates
+from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
+from schemas.unit import Unit
+from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, UNIT_FINGERPRINTS, Phase
 from tests.support.examples import table_rows
 from tests.support.history import DAYS, History
 
@@ -66,6 +70,24 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     rate = rates(Warehouse(history.spark, str(history.warehouse)))
     assert rate["ingest"] == work["ingest"]["bytes"] / work["ingest"]["seconds"]
     assert rate["simulate"] == work["simulate"]["ops"] / work["simulate"]["seconds"]
+
+
+def test_a_plan_counts_runs_and_shows_what_is_done_for_health_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backfill, "rates", lambda _: dict.fromkeys(PHASE_NAMES, 1.0))
+    alpha, health = Unit(DAYS[0], "alpha", "r1"), Unit.of_day(DAYS[0])
+    batch = Batch(
+        (DAYS[0],),
+        {Phase.INGEST: frozenset({health}), Phase.SIMULATE: frozenset({alpha, health})},
+        {alpha: Work(1, 10, 10), health: Work(0, 10, 0)},
+    )
+    wants: dict[str, Wanted] = {Phase.INGEST: None, Phase.SIMULATE: None}
+    backfill.print_plan(cast("TableReader", None), Plan([batch], wants, []))
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in printed if line.strip().startswith("2026")]
+    assert [(row[3], row[4]) for row in rows] == [("ingest", "0"), ("simulate", "1")]
+    assert printed[-1].startswith("1 jobs on 1 days to do")
 
 
 @pytest.mark.parametrize(

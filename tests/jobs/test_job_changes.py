@@ -134,15 +134,21 @@ def test_of_one_job_and_a_period(ask: Ask) -> None:
     assert (
         f"has 3 days, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}" in few[1]
     )
-    slow = ask(main, "--job-id", "llm", "--from", "2026-01-10").err.splitlines()
-    assert [line.partition(" r1: ")[0] for line in slow[1:]] == [f"  2026-01-{day}" for day in (10, 11, 12)]
-    assert all(line.endswith(" s a step, 20.0 % lost to slow worker") for line in slow[1:])
+    slow = ask(main, "--job-id", "llm", "--from", "2026-01-11").err.splitlines()
+    assert slow[0].startswith("no change found since 2026-01-11: job llm has 8 days")
+    assert [line.partition(" r1: ")[0] for line in slow[6:]] == [f"  2026-01-{day}" for day in (10, 11, 12)]
+    assert all(line.endswith(" s a step, 20.0 % lost to slow worker") for line in slow[6:])
     steady = ask(main, "--to", "2026-01-08").err
     assert steady.startswith("no change found: the job with most days of runs has 4 days, in ")
     assert steady.splitlines()[0].endswith(ANYWAY)
     assert "a step, " not in steady, "days of one job among others say nothing"
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
+    since = json.loads(ask(main, "--from", "2026-01-10", "--format", "json").out)
+    assert [(row["of"], row["days_before"]) for row in since] == [
+        (of, 5) for of in ("step time", "lost", "slow_worker")
+    ], "found with the days before, as without --from"
+    assert ask(main, "--from", "2026-01-11", "--format", "json").out == "[]\n"
     status, out, err = ask(main, "--job-id", "lm")
     assert (status, out, err) == (2, "", "job_changes: error: no job lm: did you mean llm?\n")
 
@@ -156,6 +162,7 @@ def test_a_fault_of_days_is_named_by_the_days_on_which_its_cause_came_and_went(a
     assert err.splitlines()[-2:] == [went, came]
     assert ask(main, "--format", "json").err.splitlines() == [went, came], "beside the changes of others"
     assert went not in ask(main, "--to", "2026-01-07").err
+    assert ask(main, "--from", "2026-01-08").err.splitlines() == [went], "of the day alone, by the day before"
 
 
 def test_the_evaluation_knows_the_day(capsys: pytest.CaptureFixture[str]) -> None:

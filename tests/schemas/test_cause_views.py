@@ -56,6 +56,23 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
     }
 
 
+def test_hours_of_a_month_are_unknown_where_no_run_with_the_cause_states_them() -> None:
+    """Run a states its hours and has no pause; b has one and states none, on another day 0."""
+    without = {"cause": "pause", "is_cause": False, "lost_fraction": 0.0}
+    unknown = cause("b", DAY, None, None, cause="pause") | {"lost_fraction": 0.5, "lost_gpu_hours": None}
+    rows = [
+        cause("a", DAY, 0.0, 0.0) | without | {"lost_gpu_hours": 0.0},
+        cause("b", NEXT_DAY, 0.0, 0.0) | without | {"lost_gpu_hours": 0.0},
+        unknown,
+    ]
+    names = ("jobs", "attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours")
+    (row,) = view("cause_month", {JOB_CAUSES: rows})
+    assert tuple(row[name] for name in names) == (1, None, None, None)
+    stated = unknown | dict.fromkeys(names[1:], 4.0) | {"job_id": "c"}
+    (row,) = view("cause_month", {JOB_CAUSES: [*rows, stated]})
+    assert tuple(row[name] for name in names) == (2, 4.0, 4.0, 4.0)
+
+
 NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
 UNITS = [
     {"job_id": job, "log_date": day, "actual_total_s": 8.0}

@@ -125,6 +125,9 @@ def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
         ("a", "measured", 1),
         ("b", "not_proven", 0),
     ]
+    assert {row.host for row in rows.values() if row.verdict} == {
+        host for host in rows if rows[host].jobs_slow
+    }
     of_x = [
         {
             **named,
@@ -139,6 +142,30 @@ def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
     assert [(row.verdict, row.jobs_measured) for row in both if row.host == "x"] == [
         ("measured_and_recurs", 2)
     ]
+
+
+def test_a_host_that_a_cause_names_is_slow_on_its_days_though_no_worker_stands_out() -> None:
+    """One end of a slow link: its worker is not among the slowest, and drain counts the same days."""
+    workers = [worker for day in range(3) for worker in job("1", day, "abcd", "b")]
+    units = [{"job_id": "1", "run_id": "r3", "log_date": DAY + timedelta(days=day)} for day in range(3)]
+    ends = [culprit(0.5, rank=place, host=host) for place, host in enumerate("ab")]
+    held = {"cause": "communication", "is_cause": True, "culprits": ends, "lost_fraction": 0.1}
+    tables = {
+        WORKER_SLOWDOWN: workers,
+        JOB_CAUSES: [unit | held for unit in units[1:]],
+        JOB_SLOWDOWN: units,
+    }
+    rows = {row.host: row for row in answer(VIEWS["host_record"].sql, tables)}
+    names = ("jobs_slow", "days_slow", "first_slow", "last_slow", "pattern", "times_slow", "verdict")
+    second, last = (DAY + timedelta(days=day) for day in (1, 2))
+    assert [rows["a"][name] for name in names] == [1, 2, second, last, "chronic", 0, "measured"]
+    assert [rows["b"][name] for name in names] == [1, 3, DAY, last, "chronic", 3, "measured"]
+    assert (rows["a"].p_value, rows["c"].jobs_slow, rows["c"].verdict) == (0.5, 0, None)
+    drained = {row.host: row for row in answer(VIEWS["drain"].sql, tables)}
+    assert {host: (row.days_slow, row.last_slow) for host, row in drained.items()} == {
+        "a": (2, last),
+        "b": (2, last),
+    }
 
 
 def test_of_hosts_alike_by_chance_those_that_a_cause_names_and_that_slow_a_job_most_come_first() -> None:

@@ -257,6 +257,25 @@ def test_causes_share_what_is_lost(spark: SparkSession) -> None:
     assert figures(fleet, "lost_gpu_hours", "lost_share_of_time") == (65.0, pytest.approx(0.55))
 
 
+def test_hours_lost_to_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
+    """It stands before what loses nothing, by its share of the time."""
+    rows: list[dict[str, Any]] = [
+        {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
+        {"cause": "pause", "lost_gpu_hours": 0.0, "lost_fraction": 0.0, "is_cause": False},
+        {"cause": "communication", "lost_gpu_hours": 0.0, "lost_fraction": 0.0, "is_cause": False},
+        {"cause": "pause", "lost_gpu_hours": None, "lost_fraction": 0.25, "log_date": NEXT_DAY},
+    ]
+    units: list[dict[str, Any]] = [{"log_date": DAY}, {"log_date": NEXT_DAY, "gpu_hours": None}]
+    tables = stated(spark, {JOB_CAUSES: rows, JOB_SLOWDOWN: units})
+    assert [(row.cause, row.lost_gpu_hours, row.lost_gpu_hours_share) for row in ask(tables, "causes")] == [
+        ("slow_worker", 60.0, 1.0),
+        ("pause", None, None),
+        ("communication", 0.0, 0.0),
+    ]
+    lost = {row.figure: (row.gpu_hours, row.of_recorded) for row in ask(tables, "waterfall")}
+    assert (lost["pause"], lost["communication"]) == ((None, None), (0.0, 0.0))
+
+
 LOST: Final = ("lost_gpu_hours", "lost_s")
 OF_ONE_CAUSE: Final = ("mixed_hardware",)
 OF_SOME_CAUSES: Final = ("cause_news",)

@@ -123,6 +123,14 @@ def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:
     assert seconds_for(batch.work("ingest"), "simulate", {"simulate": 8.0}) == 50.0
 
 
+def test_the_health_of_a_day_is_work_and_no_unit() -> None:
+    units = [unit(0), Unit.of_day(DAYS[0])]
+    (batch,) = batches_of(records({}), landing(units), {"ingest": WANT}, LIMITS)
+    assert batch.units["ingest"] == set(units)
+    work = batch.work("ingest")
+    assert (work.units, work.bytes) == (1, 20)
+
+
 def test_results_follow_contents_settings_and_version() -> None:
     done, want = all_done(unit(0)), wanted(SETTINGS, "simulate")
     assert records(done).results_due(want) == set()

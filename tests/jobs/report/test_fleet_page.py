@@ -15,11 +15,11 @@ from jobs.report import templates
 from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
-from jobs.report.news_words import drain_row, news_texts, outcome_texts
+from jobs.report.news_words import drain_row, news_texts, outcome_texts, step_change_texts
 from jobs.report.read import straggling_units
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours, percent
-from schemas.vocabulary import CAUSES, JOB_CAUSES, JOB_SLOWDOWN, JOBS
+from schemas.vocabulary import CAUSES, JOB_CAUSES, JOB_CHANGES, JOB_SLOWDOWN, JOBS
 from tests.jobs.report.fleets import LAST, NAUGHTY, asked, fleet, publication
 from tests.jobs.report.pages import Page, unpacked
 
@@ -173,7 +173,7 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
         assert (f"drain {shown['host']} :" in page.text) == shown["is_worth_it"]
     none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
     assert "No host that serves jobs has lost them time lately." in Page(none).text
-    assert "No cause is new or gone." in Page(none).text
+    assert "No cause is new or gone, and no job's step time is known to have changed." in Page(none).text
 
 
 def test_the_page_leads_with_what_is_new_on_its_day() -> None:
@@ -186,8 +186,25 @@ def test_the_page_leads_with_what_is_new_on_its_day() -> None:
     assert said.startswith("new: slow worker in a")
     assert f"What changed on {LAST}, and what to decide {said}" in text
     assert text.index(said) < text.index("What stragglers cost")
-    assert "No cause is new or gone." not in text
+    assert "No cause is new or gone" not in text
     assert "Fixed: " not in text
+
+
+def test_the_page_names_jobs_whose_step_time_changed_on_its_day_the_largest_first() -> None:
+    """No cause is new: a step that takes longer for a reason that no cause explains is news all the same."""
+    on_day: dict[str, Any] = {"log_date": LAST, "since": LAST, "cause": "no cause recorded", "also": []}
+    sizes = {"a": 0.1, "b": -0.3, "c": 0.05, "d": 0.06, "e": 0.07, "f": 0.08}
+    rows = [on_day | {"job_id": job, "change": size} for job, size in sizes.items()]
+    rows += [on_day | {"job_id": "earlier", "since": LAST - timedelta(days=1)}]
+    rows += [on_day | {"job_id": "lost", "of": "lost", "cause": None}]
+    tables = asked({JOB_CHANGES: rows}, LAST)
+    said = step_change_texts(tables.changes.to_pylist())
+    assert said[0] == "changed: a step of b takes 30.0 % less (5.1 s before, 6.12 s since): no cause recorded"
+    assert [text.split()[4] for text in said[:5]] == ["b", "a", "f", "e", "d"]
+    assert said[5:] == ["changed: and 1 more (straggler changes)"]
+    text = Page(fleet_page(tables, publication(tables))).text
+    assert f"What changed on {LAST}, and what to decide {said[0]}" in text
+    assert "No cause is new or gone" not in text
 
 
 def test_what_a_fix_returned_is_said_with_how_it_is_computed() -> None:

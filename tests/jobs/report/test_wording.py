@@ -49,7 +49,7 @@ def test_a_title_in_other_words_than_the_columns_has_those_in_brackets() -> None
     ("verdict", "jobs_slow", "p_value", "said"),
     [
         ("measured", 1, 0.5, "slow: measured in 2 jobs"),
-        ("measured", 3, 0.001, "slow: measured in 2 jobs (their number alone could be chance: 14.5 %)"),
+        ("measured", 3, 0.001, "slow: measured in 2 jobs; their number alone could be chance (14.5 %)"),
         (
             "measured_and_recurs",
             3,
@@ -63,7 +63,19 @@ def test_a_title_in_other_words_than_the_columns_has_those_in_brackets() -> None
             "slow in more jobs than chance explains (less than 0.1 %), though no job's cause names it",
         ),
         ("not_proven", 1, 0.5, "not proven: no job's cause names it"),
-        ("not_proven", 3, 0.9, "not proven: no job's cause names it, and it could be chance (100 %)"),
+        (
+            "not_proven",
+            3,
+            0.001,
+            "not proven: no job's cause names it, and the number of jobs alone could be chance (14.5 %)",
+        ),
+        (
+            "not_proven",
+            3,
+            0.9,
+            "not proven: no job's cause names it, and the number of jobs alone is no evidence",
+        ),
+        ("measured", 2, 0.037, "slow: measured in 2 jobs; their number alone is no evidence"),
     ],
 )
 def test_one_verdict_has_what_was_measured_and_what_recurs(

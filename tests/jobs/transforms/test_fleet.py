@@ -145,6 +145,27 @@ def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: Spar
     }
 
 
+def test_hours_of_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
+    """Unit a states its hours and does not have the cause; b has it and states none, c states 48."""
+    hours = ("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours")
+    rows: list[dict[str, Any]] = [
+        {"job_id": "a", "is_cause": False, "lost_fraction": 0.0} | dict.fromkeys(hours, 0.0),
+        {"job_id": "b", "lost_fraction": 0.5} | dict.fromkeys(hours) | dict.fromkeys(BOUNDS),
+    ]
+    stated = {"job_id": "c", "lost_fraction": 0.5} | dict.fromkeys(hours, 48.0)
+
+    def sums(*rows: dict[str, Any]) -> tuple[float | None, ...]:
+        units = frame(spark, JOB_SLOWDOWN, [{"job_id": row["job_id"]} for row in rows])
+        made = cause_day(frame(spark, JOB_CAUSES, rows), units).persist()
+        assert audit(TABLES[CAUSE_DAY], made) == []
+        (found,) = made.collect()
+        return tuple(found[name] for name in hours)
+
+    assert sums(*rows) == (None, None, None)
+    assert sums(*rows, stated) == (48.0, 48.0, 48.0)
+    assert sums(rows[0]) == (0.0, 0.0, 0.0), "no unit has it"
+
+
 def test_errors_of_units_are_independent(spark: SparkSession) -> None:
     """Of 24 and 8 GPU-hours, 12 and 5 up or down: 13 of 32. One without an interval leaves none."""
     first = {"attributed_gpu_hours_low": 12.0, "attributed_gpu_hours_high": 36.0}
