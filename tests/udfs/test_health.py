@@ -89,6 +89,11 @@ def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_c
     assert (row["is_open"], row["lead_s"]) == (False, 86400.0)
 
 
+def lasting(at: float) -> dict[str, Any]:
+    """A culprit that is slow in all steps of a day, from some minutes after noon of DAY on."""
+    return slow(at, course="always")
+
+
 def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -> list[tuple[float, float]]:
     """Spans beside culprits of DAY: lead_s, and how many minutes before noon the culprit was first slow.
 
@@ -108,16 +113,17 @@ def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -
 @pytest.mark.parametrize(
     ("days", "since"),
     [
-        ([(0, [slow(course="always")])], 0),
-        ([(-1, [slow(-1440)]), (0, [slow(course="always")])], 1440),
-        ([(-2, [slow(-2880)]), (-1, [slow(-1430)]), (0, [slow(course="always")])], 1430),  # anew that day
-        ([(-2, [slow(-2880)]), (0, [slow(course="always")])], 2880),  # not replayed between
-        ([(-2, [slow(-2880)]), (-1, []), (0, [slow(course="always")])], 0),  # nobody was named
-        ([(-1, [slow(-1440, host="other-1")]), (0, [slow(course="always")])], 0),
-        ([(-1, [slow(-1430), slow(-1440, dp_rank=3)]), (0, [slow(course="always")])], 1440),
+        ([(0, [lasting(0)])], 0),
+        ([(-1, [slow(-1440)]), (0, [lasting(0)])], 1440),
+        ([(-2, [slow(-2880)]), (-1, [slow(-1430)]), (0, [lasting(0)])], 1430),  # anew that day
+        ([(-2, [slow(-2880)]), (0, [lasting(0)])], 2880),  # not replayed between
+        ([(-2, [slow(-2880)]), (-1, []), (0, [lasting(0)])], 0),  # nobody was named
+        ([(-1, [slow(-1440, host="other-1")]), (0, [lasting(0)])], 0),
+        ([(-1, [slow(-1430), slow(-1440, dp_rank=3)]), (0, [lasting(0)])], 1440),
         ([(-1, [slow(-1440)]), (0, [slow()])], 0),  # slow again, after healthy steps
-        ([(-3, [slow(-4320)]), (0, [slow(course="always")])], None),  # and before that, nobody knows
-        ([(-1, [slow(first_time=None)]), (0, [slow(course="always")])], None),
+        ([(-3, [slow(-4320)]), (0, [lasting(0)])], None),  # and before that, nobody knows
+        ([(-4, [slow(-5760)]), (-1, [lasting(-1440)]), (0, [lasting(0)])], 1440),  # too long ago
+        ([(-1, [slow(first_time=None)]), (0, [lasting(0)])], None),
     ],
 )
 def test_a_culprit_is_slow_since_the_first_of_the_days_in_a_row(
@@ -133,9 +139,15 @@ def test_a_culprit_is_slow_since_the_first_of_the_days_in_a_row(
     assert over_days(later, *days) == []
 
 
+def test_what_began_before_the_first_of_the_days_began_at_its_midnight_at_the_latest() -> None:
+    earlier = span(-1441, -1441, log_date=DAY_BEFORE, began_before=True)
+    days = [(-1, [slow(-1440)]), (0, [lasting(0)])]
+    assert over_days(earlier, *days) == [(43200.0, 1440.0)]
+
+
 def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before() -> None:
     next_morning = span(-719.5, -719.5, is_open=True)
-    days = [(-1, [slow(-1980, course="always")]), (0, [slow(-540, course="always")])]
+    days = [(-1, [lasting(-1980)]), (0, [lasting(-540)])]
     assert over_days(next_morning, days[1]) == [(179.5 * 60, 540.0)]
     assert over_days(next_morning, *days) == []
 
