@@ -126,7 +126,11 @@ def cause_evidence(
         culprits = list(named.on(day, window[0]))
         if not culprits:
             continue
-        known = {each: known[each] if each in known else _of_health(health(each), ever) for each in window}
+        for each in window:
+            if each not in known:
+                read = health(each)
+                known[each] = _Health(_by_host(read), _near(read, ever).select(_READ))
+        known = {each: known[each] for each in window}
         trained = hosts.filter(
             pc.and_(pc.greater_equal(hosts["log_date"], window[0]), pc.less_equal(hosts["log_date"], day))
         )
@@ -135,15 +139,14 @@ def cause_evidence(
         failures = _failures(counted, named.slow(window), trained, beside)
         for first_day in sorted({each.first_day for each in culprits}):
             before = known[first_day - timedelta(days=1)]
-            spans = pa.concat_tables([before.spans, known[first_day].spans]).to_pylist()
+            spans = _near(pa.concat_tables([before.spans, known[first_day].spans]), beside).to_pylist()
             since = [each for each in culprits if each.first_day == first_day]
             found += _of_day(list(_on_day(first_day, spans)), since, failures)
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
 
 
-def _of_health(health: pa.Table, hosts: pa.Array) -> _Health:
-    is_near = pc.or_(pc.is_in(health["host"], hosts), pc.is_in(health["peer"], hosts))
-    return _Health(_by_host(health), health.filter(is_near).select(_READ))
+def _near(spans: pa.Table, hosts: pa.Array) -> pa.Table:
+    return spans.filter(pc.or_(pc.is_in(spans["host"], hosts), pc.is_in(spans["peer"], hosts)))
 
 
 def _by_host(health: pa.Table) -> pa.Table:
