@@ -95,7 +95,8 @@ CAUSE_EVIDENCE: Final = Table(
         first_at (instant): when the span began, or was first seen
         last_at (instant): when it ended, or was last seen
         began_before, is_open
-        slow_from (instant): when the culprit was first slow
+        slow_from (instant): when the culprit was first slow, on the first of the days in a row on which its
+            run named its hosts for the cause; later if it was slow anew after healthy steps
         lead_s (seconds): by how much the span began earlier; below 0: later by that much, within the
             tolerance
         slow_host_days (count): hosts that were slow, by day, over the days looked back on

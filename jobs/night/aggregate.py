@@ -121,19 +121,20 @@ def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -
 def beside_culprits(
     warehouse: Warehouse, log_dates: Sequence[date], host_day: pa.Table, days: int
 ) -> dict[str, pa.Table]:
-    """cause_evidence; no table if these days have no health of hosts, and had none.
+    """cause_evidence; no table if these days and those looked back on have no health, and these had none.
 
     host_day : rows of these days
-    days : how many before a day say how often checks fail by chance
+    days : how many before a day are looked back on, for checks that go on, culprits that were slow before,
+        and how often checks fail by chance
     """
-    if not any(warehouse.rows_by_day(TABLES[name], log_dates) for name in (HOST_HEALTH, CAUSE_EVIDENCE)):
-        return {}
     before = days_before(log_dates, days)
+    with_health = warehouse.rows_by_day(TABLES[HOST_HEALTH], [*before, *log_dates])
+    if not with_health and not warehouse.rows_by_day(TABLES[CAUSE_EVIDENCE], log_dates):
+        return {}
     causes = warehouse.rows(TABLES[JOB_CAUSES], [*before, *log_dates])
     earlier = warehouse.rows(TABLES[HOST_DAY], before)
     columns = ["log_date", "host"]
     hosts = pa.concat_tables([earlier.select(columns), host_day.select(columns)])
-    with_health = warehouse.rows_by_day(TABLES[HOST_HEALTH], [*before, *log_dates])
 
     def health(day: date) -> pa.Table:
         table = TABLES[HOST_HEALTH]

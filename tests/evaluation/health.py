@@ -97,8 +97,9 @@ def _unit(
     first = int(rng.choice([0, *range(4, 12)])) if is_sick else 0
     host = str(rng.choice(hosts))
     fault = SickHost(host, rng.uniform(1.2, 2.0), window=Window(first))
+    # A run of its own, because the sick host of a day has nothing to do with that of the day before.
     identity = JobIdentity(
-        f"job-{number:03d}", "r1", first_t0_us=(begins - datetime(1970, 1, 1, tzinfo=UTC)) // _US,
+        f"job-{number:03d}", f"r-{day}", first_t0_us=(begins - datetime(1970, 1, 1, tzinfo=UTC)) // _US,
         hosts=hosts, recorded_s=_HOURS * 3600.0, fields={"gpu_hours": 640.0},
     )  # fmt: skip
     job = generate_job(SHAPE, [fault] if is_sick else [], seed, identity)

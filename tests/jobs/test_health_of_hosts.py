@@ -23,7 +23,7 @@ def event(host: str, check: str, at_us: int, state: str = "starts") -> dict[str,
 
 
 def write(history: History, records: list[dict[str, Any] | str]) -> Path:
-    path = history.landing / f"log_date={DAYS[1]}" / "health.jsonl"
+    path = history.landing / f"log_date={DAYS[0]}" / "health.jsonl"
     path.write_text("".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in records))
     return path
 
@@ -46,7 +46,7 @@ def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(
     assert not (history.warehouse / HOST_HEALTH).exists(), "a fleet without health is not slower"
     assert not history.rows(CAUSE_EVIDENCE)
     (cause,) = [
-        row for row in before[JOB_CAUSES] if row["log_date"] == DAYS[1] and row["cause"] == "slow_worker"
+        row for row in before[JOB_CAUSES] if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"
     ]
     (culprit,) = cause["culprits"]
     slow_us = int(culprit["first_time"].timestamp() * 1e6)
@@ -60,15 +60,18 @@ def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(
         ],
     )
     done = history.fill()
-    own = {(str(DAYS[1]), "")}
-    day = {(str(DAYS[1]), "alpha"), *own}
-    assert done == {"ingest": own, "simulate": own, "revise": day, "aggregate": day, "publish": day}
+    own = {(str(DAYS[0]), "")}
+    days = {*own, *((str(day), "alpha") for day in DAYS)}
+    assert done == {"ingest": own, "simulate": own, "revise": days, "aggregate": days, "publish": days}
     assert sorted(row["check_name"] for row in history.rows(HOST_HEALTH)) == ["later", "throttle", "throttle"]
-    (row,) = history.rows(CAUSE_EVIDENCE)
+    row, next_day = history.rows(CAUSE_EVIDENCE)
+    changed = {"log_date", "slow_host_days", "slow_host_days_with", "other_host_days", "lift", "chance"}
+    assert {name for name in row if row[name] != next_day[name]} <= changed, "the same culprit a day later"
+    assert (row["log_date"], next_day["log_date"], next_day["slow_host_days"]) == (*DAYS, 2)
     assert (row["job_id"], row["cause"], row["culprit"], row["host"]) == (
         "alpha", "slow_worker", 0, culprit["host"],
     )  # fmt: skip
-    assert (row["check_name"], row["lead_s"], row["slow_host_days"]) == ("throttle", 60.0, 2)
+    assert (row["check_name"], row["lead_s"], row["slow_host_days"]) == ("throttle", 60.0, 1)
     assert (
         row["slow_from"]
         == culprit["first_time"].astimezone(UTC)
@@ -81,7 +84,7 @@ def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(
     assert (counted["lines"], counted["rows"], counted["rejects"]) == (4, 3, 1)
     assert history.rows(JOB_CAUSES) == before[JOB_CAUSES]
     assert history.fill() == NOTHING
-    history.put("beta", DAYS[1])
+    history.put("beta", DAYS[0])
     history.fill()
     assert len(history.rows(HOST_HEALTH)) == 3, "a run that comes late leaves the day's health alone"
     file.unlink()

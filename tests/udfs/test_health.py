@@ -15,6 +15,7 @@ from tests.support.examples import culprit, table_rows
 from udfs.health.evidence import cause_evidence
 
 DAY = date(2026, 1, 5)
+DAY_BEFORE = date(2026, 1, 4)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 OTHERS = [f"other-{n}" for n in range(50)]
 
@@ -70,8 +71,8 @@ def beside(
         (span(-5, 60, host="other-1"), []),
         (span(-5, 60, severity="ok"), []),
         (span(-5, 60, began_before=True), [43200.0]),  # since midnight, or earlier
-        (span(-5, 60, log_date=date(2026, 1, 4)), []),
-        (span(-1440, -1440, log_date=date(2026, 1, 4), is_open=True), [86400.0]),
+        (span(-5, 60, log_date=DAY_BEFORE), []),
+        (span(-1440, -1440, log_date=DAY_BEFORE, is_open=True), [86400.0]),
     ],
 )
 def test_what_began_before_or_with_a_culprit_and_goes_on_stands_beside_it(
@@ -81,11 +82,74 @@ def test_what_began_before_or_with_a_culprit_and_goes_on_stands_beside_it(
 
 
 def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_check() -> None:
-    yesterday = span(-1440, -1440, log_date=date(2026, 1, 4), is_open=True)
+    yesterday = span(-1440, -1440, log_date=DAY_BEFORE, is_open=True)
     assert beside(yesterday, span(30, 31)) == []
     assert beside(yesterday, span(-30, 60, severity="ok")) == []
     (row,) = beside(yesterday, span(30, 60, severity="ok"), span(-30, 60, severity="ok", device=7))
     assert (row["is_open"], row["lead_s"]) == (False, 86400.0)
+
+
+def lasting(at: float) -> dict[str, Any]:
+    """A culprit that is slow in all steps of a day, from some minutes after noon of DAY on."""
+    return slow(at, course="always")
+
+
+def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -> list[tuple[float, float]]:
+    """Spans beside culprits of DAY: lead_s, and how many minutes before noon the culprit was first slow.
+
+    days : replayed days of the run, by their distance from DAY, with the culprits named on them
+    """
+    rows = [
+        {"log_date": DAY + timedelta(age), "cause": "slow_worker", "is_cause": bool(named), "culprits": named}
+        for age, named in days
+    ]
+    hosts = pa.table({"log_date": [DAY] * 51, "host": ["sick", *OTHERS]})
+    found = cause_evidence(
+        by_day(table_rows(HOST_HEALTH, [one])), table_rows(JOB_CAUSES, rows), hosts, [DAY], 3
+    )
+    return [(row["lead_s"], (NOON - row["slow_from"]) / minutes(1)) for row in found.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("days", "since"),
+    [
+        ([(0, [lasting(0)])], 0),
+        ([(-1, [slow(-1440)]), (0, [lasting(0)])], 1440),
+        ([(-2, [slow(-2880)]), (-1, [slow(-1430)]), (0, [lasting(0)])], 1430),  # anew that day
+        ([(-2, [slow(-2880)]), (0, [lasting(0)])], 2880),  # not replayed between
+        ([(-2, [slow(-2880)]), (-1, []), (0, [lasting(0)])], 0),  # nobody was named
+        ([(-1, [slow(-1440, host="other-1")]), (0, [lasting(0)])], 0),
+        ([(-1, [slow(-1430), slow(-1440, dp_rank=3)]), (0, [lasting(0)])], 1440),
+        ([(-1, [slow(-1440)]), (0, [slow()])], 0),  # slow again, after healthy steps
+        ([(-3, [slow(-4320)]), (0, [lasting(0)])], None),  # and before that, nobody knows
+        ([(-4, [slow(-5760)]), (-1, [lasting(-1440)]), (0, [lasting(0)])], 1440),  # too long ago
+        ([(-1, [slow(first_time=None)]), (0, [lasting(0)])], None),
+    ],
+)
+def test_a_culprit_is_slow_since_the_first_of_the_days_in_a_row(
+    days: list[tuple[int, list[dict[str, Any]]]], since: float | None
+) -> None:
+    """A check that began a minute before then stands beside it; one half an hour later does not."""
+    wanted = [] if since is None else [(60.0, since)]
+    began = NOON - minutes((since or 0) + 1)
+    before = span(0, 0, log_date=began.date(), first_at=began, last_at=began, is_open=True)
+    assert over_days(before, *days) == wanted
+    began += minutes(31)
+    later = span(0, 0, log_date=began.date(), first_at=began, last_at=began, is_open=True)
+    assert over_days(later, *days) == []
+
+
+def test_what_began_before_the_first_of_the_days_began_at_its_midnight_at_the_latest() -> None:
+    earlier = span(-1441, -1441, log_date=DAY_BEFORE, began_before=True)
+    days = [(-1, [slow(-1440)]), (0, [lasting(0)])]
+    assert over_days(earlier, *days) == [(43200.0, 1440.0)]
+
+
+def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before() -> None:
+    next_morning = span(-719.5, -719.5, is_open=True)
+    days = [(-1, [lasting(-1980)]), (0, [lasting(-540)])]
+    assert over_days(next_morning, days[1]) == [(179.5 * 60, 540.0)]
+    assert over_days(next_morning, *days) == []
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:
@@ -118,7 +182,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
     """It fails on two of 101 host-days that are not slow, 0.0245; on one of 50 hosts, 0.0294: that counts."""
-    before = date(2026, 1, 4)
+    before = DAY_BEFORE
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))
     assert [row["other_host_days_with"] for row in found] == [2]

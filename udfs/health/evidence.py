@@ -13,11 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.health_tables import CAUSE_EVIDENCE, EXPLAINS_CHANCE, LEAST_LIFT, MOST_WORSE, WITH_IT_S
-from schemas.vocabulary import CULPRIT_COURSES, HEALTH_OK, UNIT_KEY
+from schemas.vocabulary import HEALTH_OK, UNIT_KEY
+from udfs.health.culprits import Culprit, HostDay, Named, Row
 
-_ALWAYS: Final = CULPRIT_COURSES[0]
-_REACHES: Final = ("worker", "host", "link")
-"""Culprits with these reaches have hosts of their own; a stage or a rack is only spread over hosts."""
 _LINKS: Final = ("nic", "link")
 """Components whose spans also count at the other end."""
 _KEY: Final = ("host", "component", "device", "check_name", "peer")
@@ -57,24 +55,10 @@ _LASTING: Final = """
 _DAY_S: Final = 86_400.0
 _TOLERANCE: Final = timedelta(seconds=WITH_IT_S)
 
-HostDay = tuple[str, date]
 Kind = tuple[str, str]
 """Component and name of a check."""
-Row = Mapping[str, Any]
 Seen = tuple[Any, ...]
 """Day, and the key of a check."""
-
-
-class _Culprit(NamedTuple):
-    """A culprit with times. number : its place among those of its cause; host : set if it is one host."""
-
-    unit: tuple[Any, ...]
-    cause: str
-    number: int
-    host: str | None
-    hosts: frozenset[str]
-    slow_from: datetime
-    is_always: bool
 
 
 class _Rate(NamedTuple):
@@ -107,6 +91,13 @@ class _Rate(NamedTuple):
         return max(daily, _share(self.rare_hosts, self.hosts)) if is_lasting else daily
 
 
+class _Health(NamedTuple):
+    """A day's health: how many spans of each check failed on each host, and spans beside culprits' hosts."""
+
+    counted: pa.Table
+    spans: pa.Table
+
+
 class _Failures(NamedTuple):
     """Failures over the days looked back on: rates by check; checks of a host that fail on several days."""
 
@@ -126,34 +117,36 @@ def cause_evidence(
     health : rows of host_health of a day: a day's may be many, and few of them stand beside a culprit
     causes : job_causes;  hosts : host_day
     """
-    held = causes.filter(pc.and_(causes["is_cause"], pc.greater(pc.list_value_length(causes["culprits"]), 0)))
-    named = held.select([*UNIT_KEY, "cause", "culprits"]).to_pylist()
-    failing: dict[date, pa.Table] = {}
+    named = Named(causes)
+    ever = pa.array(sorted(named.hosts), pa.string())
+    known: dict[date, _Health] = {}
     found: list[Row] = []
     for day in sorted(set(log_dates)):
-        first, yesterday = day - timedelta(days=days), day - timedelta(days=1)
-        rows = [row for row in named if first <= row["log_date"] <= day]
-        culprits = list(_culprits(row for row in rows if row["log_date"] == day))
+        window = [day - timedelta(days=age) for age in range(days, -1, -1)]
+        culprits = list(named.on(day, window[0]))
         if not culprits:
             continue
-        beside = pa.array(sorted(frozenset().union(*(each.hosts for each in culprits))))
-        near: list[pa.Table] = []
-        for each in (first + timedelta(days=n) for n in range(days + 1)):
-            if each not in failing or each >= yesterday:
+        for each in window:
+            if each not in known:
                 read = health(each)
-                failing[each] = _by_host(read)
-                if each >= yesterday:
-                    is_near = pc.or_(pc.is_in(read["host"], beside), pc.is_in(read["peer"], beside))
-                    near.append(read.filter(is_near).select(_READ))
-        spans = pa.concat_tables(near).to_pylist()
-        slow = {(host, row["log_date"]) for row in rows for one in row["culprits"] for host in _hosts(one)}
+                known[each] = _Health(_by_host(read), _near(read, ever).select(_READ))
+        known = {each: known[each] for each in window}
         trained = hosts.filter(
-            pc.and_(pc.greater_equal(hosts["log_date"], first), pc.less_equal(hosts["log_date"], day))
+            pc.and_(pc.greater_equal(hosts["log_date"], window[0]), pc.less_equal(hosts["log_date"], day))
         )
-        within = pa.concat_tables(failing[each] for each in sorted(failing) if first <= each <= day)
-        failures = _failures(within, slow, trained, beside)
-        found += _of_day(day, list(_on_day(day, spans)), culprits, failures)
+        counted = pa.concat_tables(each.counted for each in known.values())
+        beside = pa.array(sorted(frozenset().union(*(each.hosts for each in culprits))))
+        failures = _failures(counted, named.slow(window), trained, beside)
+        for first_day in sorted({each.first_day for each in culprits}):
+            before = known[first_day - timedelta(days=1)]
+            spans = _near(pa.concat_tables([before.spans, known[first_day].spans]), beside).to_pylist()
+            since = [each for each in culprits if each.first_day == first_day]
+            found += _of_day(list(_on_day(first_day, spans)), since, failures)
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
+
+
+def _near(spans: pa.Table, hosts: pa.Array) -> pa.Table:
+    return spans.filter(pc.or_(pc.is_in(spans["host"], hosts), pc.is_in(spans["peer"], hosts)))
 
 
 def _by_host(health: pa.Table) -> pa.Table:
@@ -182,16 +175,14 @@ def _seen(row: Row) -> Seen:
     return row["log_date"], *(row[name] for name in _KEY)
 
 
-def _of_day(
-    day: date, on_day: Iterable[Row], culprits: Iterable[_Culprit], failures: _Failures
-) -> Iterator[Row]:
+def _of_day(on_day: Iterable[Row], culprits: Iterable[Culprit], failures: _Failures) -> Iterator[Row]:
     beside: defaultdict[str, list[Row]] = defaultdict(list)
     for span in on_day:
         beside[span["host"]].append(span)
         if span["peer"] and span["component"] in _LINKS:
             beside[span["peer"]].append(span)
     for culprit in culprits:
-        yield from _beside(culprit, beside, failures, day)
+        yield from _beside(culprit, beside, failures)
 
 
 def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
@@ -212,30 +203,9 @@ def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
                 yield span if ended is None else {**span, "is_open": False, "last_at": ended}
 
 
-def _hosts(culprit: Row) -> frozenset[str]:
-    """Hosts that certainly belong to a culprit."""
-    if culprit["reach"] not in _REACHES:
-        return frozenset()
-    held = [worker["host"] for worker in culprit["workers"] or ()]
-    return frozenset(filter(None, (culprit["slow_host"], culprit["host"], *held)))
-
-
-def _culprits(rows: Iterable[Row]) -> Iterator[_Culprit]:
-    for row in rows:
-        for number, each in enumerate(row["culprits"]):
-            hosts, slow_from = _hosts(each), each["first_time"]
-            if hosts and slow_from is not None:
-                host = each["slow_host"] or each["host"]
-                unit = tuple(row[name] for name in UNIT_KEY)
-                is_always = each["course"] == _ALWAYS
-                yield _Culprit(unit, row["cause"], number, host, hosts, slow_from, is_always)
-
-
-def _beside(
-    culprit: _Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures, day: date
-) -> Iterator[Row]:
+def _beside(culprit: Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures) -> Iterator[Row]:
     """Spans beside a culprit; which of them explain it is decided once all are known."""
-    midnight = datetime.combine(day, time(), UTC)
+    midnight = datetime.combine(culprit.first_day, time(), UTC)
     spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
     rows = []
     for span in spans.values():
@@ -250,7 +220,7 @@ def _beside(
         yield row | {"explains": is_rare and row["chance"] <= MOST_WORSE * least}
 
 
-def _row(culprit: _Culprit, span: Row, failures: _Failures, lead_s: float) -> dict[str, Any]:
+def _row(culprit: Culprit, span: Row, failures: _Failures, lead_s: float) -> dict[str, Any]:
     kind = span["component"], span["check_name"]
     rate = failures.rates[kind]
     is_lasting = span["began_before"] or (*kind, span["host"]) in failures.lasting

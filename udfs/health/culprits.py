@@ -1,0 +1,131 @@
+"""Culprits with hosts, and since when their run named them.
+
+Equations: udfs/README.md, "Health of hosts".
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.vocabulary import CULPRIT_COURSES, UNIT_KEY
+
+_ALWAYS, _FROM = CULPRIT_COURSES[:2]
+_REACHES: Final = ("worker", "host", "link")
+"""Culprits with these reaches have hosts of their own; a stage or a rack is only spread over hosts."""
+
+HostDay = tuple[str, date]
+Row = Mapping[str, Any]
+
+
+class Culprit(NamedTuple):
+    """A culprit with times. number : its place among those of its cause; host : set if it is one host.
+
+    first_day : first of the days in a row on which its run named its hosts for the cause, and it did not
+        begin anew within a day
+    slow_from : when it was first slow on that day;  is_always : from the first recorded step to the last
+    """
+
+    unit: tuple[Any, ...]
+    cause: str
+    number: int
+    host: str | None
+    hosts: frozenset[str]
+    first_day: date
+    slow_from: datetime
+    is_always: bool
+
+
+class _Onset(NamedTuple):
+    """When a culprit was first slow on a day, and how that went on."""
+
+    slow_from: datetime
+    course: str
+
+
+class Named:
+    """Culprits of causes that hold.
+
+    causes : job_causes; units without a cause that holds say that a run was replayed and named nobody
+    """
+
+    def __init__(self, causes: pa.Table) -> None:
+        self._replayed: defaultdict[tuple[Any, ...], list[date]] = defaultdict(list)
+        for unit in causes.select(UNIT_KEY).group_by(UNIT_KEY).aggregate([]).to_pylist():
+            self._replayed[unit["job_id"], unit["run_id"]].append(unit["log_date"])
+        held = causes.filter(
+            pc.and_(causes["is_cause"], pc.greater(pc.list_value_length(causes["culprits"]), 0))
+        )
+        self._rows: defaultdict[date, list[Row]] = defaultdict(list)
+        self._onsets: dict[tuple[Any, ...], dict[frozenset[str], list[_Onset]]] = {}
+        for row in held.select([*UNIT_KEY, "cause", "culprits"]).to_pylist():
+            self._rows[row["log_date"]].append(row)
+            of_cause = self._onsets.setdefault(_key(row, row["log_date"]), {})
+            for each in row["culprits"]:
+                of_cause.setdefault(_hosts(each), []).extend(_onsets(each))
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts of all culprits of all days."""
+        return frozenset().union(*(hosts for each in self._onsets.values() for hosts in each))
+
+    def slow(self, days: list[date]) -> set[HostDay]:
+        """Hosts that were named, by day."""
+        return {
+            (host, day)
+            for day in days
+            for row in self._rows.get(day, ())
+            for each in row["culprits"]
+            for host in _hosts(each)
+        }
+
+    def on(self, day: date, earliest: date) -> Iterator[Culprit]:
+        """Culprits of a day that have hosts, and whose beginning is known.
+
+        earliest : first of the days looked back on: who was slow then may have been slow before
+        """
+        for row in self._rows.get(day, ()):
+            for number, each in enumerate(row["culprits"]):
+                hosts = _hosts(each)
+                first_day, onset = self._beginning(row, each, earliest)
+                if hosts and onset is not None and first_day > earliest:
+                    unit = tuple(row[name] for name in UNIT_KEY)
+                    host = each["slow_host"] or each["host"]
+                    facts = unit, row["cause"], number, host, hosts, first_day
+                    yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
+
+    def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
+        """First of the days in a row, and when the culprit was slow then; None in a log without times.
+
+        Days on which the run was not replayed do not count.
+        """
+        first_day, onset = row["log_date"], min(_onsets(culprit), default=None)
+        replayed = self._replayed[row["job_id"], row["run_id"]]
+        for day in sorted((day for day in replayed if earliest <= day < first_day), reverse=True):
+            onsets = self._onsets.get(_key(row, day), {}).get(_hosts(culprit))
+            is_new = onset is not None and onset.course == _FROM
+            if onsets is None or is_new:
+                break
+            first_day, onset = day, min(onsets, default=None)
+        return first_day, onset
+
+
+def _onsets(culprit: Row) -> Iterator[_Onset]:
+    if culprit["first_time"] is not None:
+        yield _Onset(culprit["first_time"], culprit["course"])
+
+
+def _key(row: Row, day: date) -> tuple[Any, ...]:
+    """A cause of a run on a day."""
+    return day, row["job_id"], row["run_id"], row["cause"]
+
+
+def _hosts(culprit: Row) -> frozenset[str]:
+    """Hosts that certainly belong to a culprit."""
+    if culprit["reach"] not in _REACHES:
+        return frozenset()
+    held = [worker["host"] for worker in culprit["workers"] or ()]
+    return frozenset(filter(None, (culprit["slow_host"], culprit["host"], *held)))
