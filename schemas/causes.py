@@ -89,7 +89,7 @@ DECLARED: Final = (
         words="late starts",
         advice="load data ahead: the step waits for it before its first op",
         fix="the first forward-compute and the first data-load of a stage, and gathers that wait for "
-        "nothing, start at once",
+        "nothing, start at once, or after all gathers where the job gathers all parameters first",
         found_by="recorded delays of those ops alone: others are mostly waiting",
         in_seconds=True,
     ),
