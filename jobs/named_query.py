@@ -16,6 +16,7 @@ from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
+from schemas.vocabulary import JOB_SLOWDOWN
 
 _HOSTS_SHOWN: Final = 10
 """Hosts that were slow, sorted by how rarely chance explains it; a fleet has thousands more."""
@@ -39,6 +40,12 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)
+    if args.first or args.last:
+        ((first, last),) = reader.ask(f"SELECT min(log_date), max(log_date) FROM {JOB_SLOWDOWN}").rows
+        if first is not None and (
+            str(args.first or first) > str(last) or str(args.last or last) < str(first)
+        ):
+            complain(f"no day of this period has rows: the first is {first}, the last {last}")
     is_chosen = args.name == "hosts" and args.limit is None and args.format is None
     count = len(result.rows)
     slow: Sequence[Sequence[object]] = ()

@@ -5,6 +5,7 @@
 as long. Nothing is written.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
@@ -23,6 +24,7 @@ from schemas.vocabulary import FIXABLE_CAUSES
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
 
+_TRANSFER: Final = re.compile(r"\b(forward|backward)-(send|recv)\b")
 _SAME: Final = 1e-3
 """Part by which a sum may differ from what all save together without a remark."""
 
@@ -62,6 +64,19 @@ def _overlap(answers: Answers, factor: float | None) -> str:
     return f"{said}\n"
 
 
+def _one_end(answers: Answers) -> str:
+    """Note that a transfer has two ends, where one of them is fixed alone; empty otherwise."""
+    named = {end for each in answers.answers for end in _TRANSFER.findall(each.scenario)}
+    for direction, end in sorted(named):
+        other = "recv" if end == "send" else "send"
+        if (direction, other) not in named:
+            return (
+                f"{direction}-{end} and {direction}-{other} are the ends of one transfer, which takes as "
+                "long as the longer: name both\n"
+            )
+    return ""
+
+
 def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     """Table of answers, one row each."""
     scenario, *figures = (field.name for field in fields(Answer))
@@ -97,7 +112,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
     # A program that reads csv, json or tabs finds only rows on standard output.
-    about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) for each in found)
+    about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) + _one_end(each) for each in found)
     (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(about)
     result = _result([answer for each in found for answer in each.answers], args.factor)
     write(result, args.format, sys.stdout, as_lists=args.as_lists)

@@ -135,7 +135,8 @@ NOBODY_LATE: Final = "nobody_late"
 OF_FLAG: Final = {
     "few_steps": "from few steps",
     "few_peers": "few workers to compare with",
-    "slow_worker_or_stage_imbalance": "with one replica a slow worker and a heavy stage look the same",
+    "slow_worker_or_stage_imbalance": "with one replica, or all of a stage on one host, a slow worker and a "
+    "heavy stage look the same",
     "slow_worker_or_data_imbalance": "with one stage a slow worker and longer data look the same",
     "no_usual_transfer": "no usual transfer to compare with",
     "many_slow_workers": "too many workers are slow to know the usual time",

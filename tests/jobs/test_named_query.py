@@ -10,7 +10,7 @@ from schemas.queries import QUERY_NAMES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
-from tests.support.examples import NEXT_DAY, table_rows
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,14 @@ def test_the_answer_over_a_period(ask: Ask) -> None:
     assert (row["jobs"], row["straggling_share"], row["gpu_hours"]) == (2, 1.0, 384.0)
     (row,) = json.loads(ask(main, "straggling", "--format", "json", "--from", NEXT_DAY).out)
     assert row["jobs"] == 1
+
+
+@pytest.mark.parametrize("period", [("--from", "2026-04-01"), ("--to", "2025-12-31")])
+def test_a_period_without_rows_is_said(ask: Ask, period: tuple[str, str]) -> None:
+    said = ask(main, "trend", *period)
+    days = f"the first is {DAY}, the last {NEXT_DAY}"
+    assert (said.status, said.err) == (0, f"no day of this period has rows: {days}\n")
+    assert ask(main, "trend", "--from", str(NEXT_DAY)).err == ""
 
 
 def test_every_name_is_listed_with_its_meaning(ask: Ask) -> None:

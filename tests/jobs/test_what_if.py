@@ -4,13 +4,16 @@ import csv
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from jobs.what_if import main
+from jobs.what_if import _one_end, main
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import replicated, warehouse_of
 from tests.support.examples import DAY
+from udfs.custom_scenario import Answers
 
 FORWARD = "op_type = 'forward-compute'"
 COLUMNS = [
@@ -66,6 +69,23 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     assert "another" not in err, "what all causes save has those in it that were not asked for"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
     assert "together" not in err
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "said"),
+    [
+        (["op_type = 'forward-send'"], "forward-send and forward-recv are the ends of one transfer"),
+        (
+            ["op_type = 'backward-recv'", FORWARD],
+            "backward-recv and backward-send are the ends of one transfer",
+        ),
+        (["op_type = 'forward-send'", "op_type = 'forward-recv'"], ""),
+        ([FORWARD], ""),
+    ],
+)
+def test_of_one_end_of_a_transfer_the_other_is_named(scenarios: list[str], said: str) -> None:
+    answers = cast("Answers", SimpleNamespace(answers=[SimpleNamespace(scenario=each) for each in scenarios]))
+    assert _one_end(answers).partition(",")[0] == said
 
 
 def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:

@@ -56,7 +56,8 @@ ENOUGH_GAPS: Final = 5
 checkpoint, or an evaluation, may lie in some."""
 
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
-"""Unix times of the years 1990 and 2100. [ns]"""
+T0_IN_MS: Final = (631_152_000e3, 4_102_444_800e3)
+"""Unix times of the years 1990 and 2100. [ns], [ms]"""
 
 UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 """Microseconds in each unit."""
@@ -167,14 +168,17 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
-    if SHORTEST_US <= gap_us < took_us / LONGEST_IN_GAPS:
-        return f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
     least, most = IN_MILLISECONDS
-    if len(pairs) >= ENOUGH_GAPS and least * took_us <= gap_us <= most * took_us and took_us >= SHORTEST_US:
-        return (
-            f"steps begin {gap_us / 1e6:.3g} s apart but last {took_us / 1e3:.3g} ms: are these milliseconds?"
-        )
-    return None
+    is_close = 0.0 < gap_us < took_us / LONGEST_IN_GAPS
+    said = None
+    if is_close and T0_IN_MS[0] <= middle < T0_IN_MS[1]:
+        said = f"t0_us is {middle:.0f}, of early 1970: are these milliseconds?"
+    elif is_close and gap_us >= SHORTEST_US:
+        said = f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
+    elif len(pairs) >= ENOUGH_GAPS and least * took_us <= gap_us <= most * took_us and took_us >= SHORTEST_US:
+        apart = f"steps begin {gap_us / 1e6:.3g} s apart but last {took_us / 1e3:.3g} ms"
+        said = f"{apart}: are these milliseconds?"
+    return said
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:

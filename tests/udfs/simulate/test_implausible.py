@@ -99,14 +99,22 @@ def test_idle_time_between_some_steps_is_no_other_unit() -> None:
     assert simulated(change)["status"] == "analysed"
 
 
-def test_zeros_in_nanoseconds_are_seen_where_no_day_is_known() -> None:
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (1e3, "after the year 9999: are these nanoseconds?"),
+        (1e-3, "of early 1970: are these milliseconds?"),
+    ],
+)
+def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, said: str) -> None:
     lines = [
-        row | {"t0_us": (MIDNIGHT_US + row["step"] * 1_000_000) * 1_000} for row in JOB.rank_steps.to_pylist()
+        row | {"t0_us": round((MIDNIGHT_US + row["step"] * 1_000_000) * factor)}
+        for row in JOB.rank_steps.to_pylist()
     ]
     rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)
     (found,) = simulate_job(rows, JOB.manifest)[JOB_SLOWDOWN].to_pylist()
     assert found["status"] == Status.IMPLAUSIBLE_TIMES
-    assert "after the year 9999: are these nanoseconds?" in found["status_detail"]
+    assert said in found["status_detail"]
 
 
 def test_exchanged_dp_and_pp_ranks_are_named() -> None:
