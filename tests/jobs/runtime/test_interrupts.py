@@ -19,8 +19,9 @@ from jobs.runtime.settings import Settings
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[object]:
-    before = signal.getsignal(signal.SIGINT)
-    yield before
+    """The handler of a process in the foreground, whichever these tests run in."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
     signal.signal(signal.SIGINT, before)
 
 
