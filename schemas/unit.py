@@ -24,5 +24,5 @@ class Unit(NamedTuple):
 
 
 def runs_among(units: Iterable[Unit]) -> int:
-    """Count the runs; the health of a day's hosts is none."""
+    """Count the runs among units, of which the health of a day's hosts is another kind."""
     return sum(not unit.is_of_day for unit in units)

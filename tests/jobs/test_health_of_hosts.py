@@ -1,9 +1,10 @@
 """Health of hosts through a history: read beside the runs, put beside culprits, late, and removed."""
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,15 +41,19 @@ def history(
     return found
 
 
+def slow_worker_of_the_first_day(causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Its one culprit."""
+    (cause,) = [row for row in causes if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"]
+    (culprit,) = cause["culprits"]
+    return cast("Mapping[str, Any]", culprit)
+
+
 def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(history: History) -> None:
     before = {name: history.rows(name) for name in (JOB_CAUSES, REJECTS)}
     assert not history.rows(HOST_HEALTH)
     assert not (history.warehouse / HOST_HEALTH).exists(), "a fleet without health is not slower"
     assert not history.rows(CAUSE_EVIDENCE)
-    (cause,) = [
-        row for row in before[JOB_CAUSES] if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"
-    ]
-    (culprit,) = cause["culprits"]
+    culprit = slow_worker_of_the_first_day(before[JOB_CAUSES])
     slow_us = int(culprit["first_time"].timestamp() * 1e6)
     file = write(
         history,
