@@ -120,7 +120,8 @@ class Command(click.Command):
     epilog : lines printed as they are below the description of the arguments
     described_by : whose docstring is the command's description; the body itself if left out
     one_of : names of arguments of which exactly one is given
-    explain : what is said of an error that is no PlainError; without it, such an error is raised
+    explain : what is said of an error that is no PlainError; without it, such an error is raised, but for
+        one of the system, which names its file
     """
 
     def __init__(
@@ -181,10 +182,14 @@ class Command(click.Command):
             if refused := self._refused(error):
                 complain(f"{called()}: error: {refused}")
                 return Exit.WRONG_SETTINGS
-            if self._explain is None or missing(error):
+            if missing(error) or not (self._explain or isinstance(error, OSError)):
                 raise
-            logger.exception("%s failed", called())
-            message, status = self._explain(error), Exit.FAILED
+            status = Exit.FAILED
+            if self._explain is None:
+                message = str(error)
+            else:
+                logger.exception("%s failed", called())
+                message = self._explain(error)
         complain(f"{called()}: error: {message}")
         return status
 
