@@ -51,7 +51,7 @@ def _name(text: str) -> str:
     columns = {entry.column for entry in entries()}
     if (low := text.lower()) not in names.keys() | columns:
         near = close_match(text, [*names.values(), *columns])
-        raise ValueError(f"{text!r} is unknown: {near or suggestion(text, names.values())}")
+        raise ValueError(f"{text!r} is unknown: {near or suggestion(text, names.values(), called())}")
     return names.get(low, low)
 
 

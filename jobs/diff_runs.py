@@ -18,7 +18,8 @@ import click
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
-from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
+from jobs.reading.sides import Sources, around, by_ops, folder_side, warehouse_side
+from jobs.reading.unit import Asked, asked
 from jobs.reading.usual_step import slowest, usual_step
 from jobs.report import wording
 from jobs.report.diff_page import Step, diff_page
@@ -82,8 +83,7 @@ def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
         drawn = slowest(read[-1]) if read else None
         for sources, ops in zip((a, b), read, strict=False):
-            unit = sources.side.days[-1].unit
-            steps.append(usual_step(ops, f"{unit.job_id}, run {unit.run_id}, {unit.log_date}", drawn))
+            steps.append(usual_step(ops, sources.side.days[-1].unit.words, drawn))
     except (NothingToReplayError, TraceError):
         steps = []
     return diff_page(says(found), notes, [asdict(part) for part in found.parts], steps)

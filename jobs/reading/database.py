@@ -41,14 +41,14 @@ class Database:
         self._ingested = self._own if ingested is None else DeltaTables(ingested)
         self._stored: dict[str, Stored | None] = {}
 
-    def check_exists(self) -> None:
-        """Raise QuestionError if the warehouse has no tables."""
+    def check_exists(self, to_do: str = NO_TABLES) -> None:
+        """Raise QuestionError, with what to do, if the warehouse has no tables."""
         if Path(self.root).is_file():
             raise QuestionError(
                 f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
             )
         if not any(self._home(name).is_there(name) for name in TABLES):
-            raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
+            raise QuestionError(f"no tables in {self.root}: {_near(Path(self.root)) or to_do}")
 
     def stated(self) -> tuple[bytes | None, ...]:
         """Return the record of the latest publication; it differs between publications."""
@@ -157,12 +157,10 @@ def needed(names: Collection[str]) -> set[str]:
     return mentioned(" ".join(names)) if names else set()
 
 
-def _instead(root: Path) -> str:
-    """Suggest a warehouse beside this folder, or what to do."""
+def _near(root: Path) -> str:
+    """Suggest a warehouse beside this folder; empty if none has a similar name."""
     beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
     mine = [each for each in beside if os.access(each, os.X_OK)]
     names = [each.name for each in mine if any((each / name).is_dir() for name in TABLES)]
     near = close_match(root.name, names)
-    if near:
-        return f"{near.removesuffix('?')} in {root.parent}?"
-    return NO_TABLES
+    return f"{near.removesuffix('?')} in {root.parent}?" if near else ""

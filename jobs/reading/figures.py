@@ -106,11 +106,10 @@ class Figures:
         """Return the rows of a table or view that a chart draws. Raises FigureError without any."""
         if found := self._rows(name):
             return found
-        unit = f"{self._job_id}, run {self._key.run_id}, {self._key.log_date}"
         why = "it is not simulated yet"
         for job in self._rows(JOB_SLOWDOWN):
             why = job["status"] + (f", {job['status_detail']}" if job["status_detail"] else "")
-        raise FigureError(f"no rows of {name} to draw for {unit}: {why}")
+        raise FigureError(f"no rows of {name} to draw for {self._key.words}: {why}")
 
     @property
     def workers(self) -> Figure:

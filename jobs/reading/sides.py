@@ -1,6 +1,5 @@
 """Find and read the two sides of a comparison: folders of logs, or units of the warehouse."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
@@ -13,10 +12,8 @@ import numpy as np
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
-from jobs.reading.unit import NoSuchUnitError, read_unit
-from jobs.runtime.arguments import log_date
+from jobs.reading.unit import Asked, NoSuchUnitError, asked, read_unit
 from jobs.runtime.nearest import suggestion
-from jobs.runtime.places import copied_first, is_url
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
@@ -38,23 +35,8 @@ MOST_OPS: Final = 20_000_000
 """Most recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
 _KEY: Final = ", ".join(UNIT_KEY)
 _TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
-_ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
 
 ReadOps = Callable[[], ReadRun]
-
-
-class Asked(NamedTuple):
-    """Units of the warehouse that a text names.
-
-    run_id      : None: all runs of the job.
-    first, last : days, both included; None: all.
-    """
-
-    text: str
-    job_id: str
-    run_id: str | None = None
-    first: date | None = None
-    last: date | None = None
 
 
 class Sources(NamedTuple):
@@ -63,17 +45,6 @@ class Sources(NamedTuple):
     side: Side
     ops: Sequence[ReadOps]
     left_out: Sequence[str] = ()
-
-
-def asked(text: str) -> Asked:
-    """Parse JOB or JOB/RUN, also with @DAY or @DAY..DAY. Raises ValueError for an invalid day or a URL."""
-    if is_url(text):
-        raise ValueError(copied_first(text))
-    found = _ON_DAYS.fullmatch(text)
-    of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
-    job_id, is_run, run_id = of.partition("/")
-    days = None if first is None else (log_date(first), log_date(last or first))
-    return Asked(text, job_id, run_id if is_run else None, *(days or (None, None)))
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:

@@ -16,7 +16,8 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 _MOST_OPS: Final = 60
 """Most ops of the culprit's slow step in the crop; the other lanes are cut at the same time."""
 _WIDTH: Final = 1000.0
-_COMPUTES: Final = {"forward-compute": "forward", "backward-compute": "backward"}
+_KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "data-load": "load"}
+"""Ops that are drawn in a colour of their own: that of loads is their cause's in charts.js."""
 _WAITS: Final = ("send", "recv")
 """Suffixes of transfers that include the wait for the other end."""
 _OF_TRANSFERS: Final = "communication"
@@ -142,4 +143,4 @@ def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[
 
 def kind_of(name: str) -> str:
     """Return how ops of a type are drawn."""
-    return _COMPUTES.get(name, "transfer" if name.endswith(_WAITS) else "other")
+    return _KINDS.get(name, "transfer" if name.endswith(_WAITS) else "other")
