@@ -14,6 +14,7 @@ from datetime import date
 from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.reading.unit import job_ids
 from jobs.report.news_words import news_text, with_onsets
 from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
@@ -25,7 +26,7 @@ from jobs.warehouse.reader import QuestionError, Reader
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOBS, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
@@ -45,7 +46,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
     """
     points = points_of({table: reader.rows(_asked(table, columns, args)) for table, columns in READ.items()})
     if args.job_id is not None and not points:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        names = job_ids(reader)
         if args.job_id not in names:
             raise QuestionError(f"no job {args.job_id}: {suggestion(args.job_id, names)}")
     jobs: list[list[Point]] = list(by_job(points))

@@ -138,12 +138,12 @@ def comparisons(
 
 def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> list[Comparison]:
     """Compare the other hosts of each job by its days."""
-    sides = (_values_of_jobs(before), _values_of_jobs(after))
+    first, second = _values_of_jobs(before), _values_of_jobs(after)
     return [
         Comparison(
-            f"other hosts of {job}", "days", compare(*(side.get(job, []) for side in sides), confidence)
+            f"other hosts of {job}", "days", compare(first.get(job, []), second.get(job, []), confidence)
         )
-        for job in sorted({*sides[0], *sides[1]})
+        for job in sorted({*first, *second})
     ]
 
 

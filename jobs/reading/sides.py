@@ -12,11 +12,10 @@ import numpy as np
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
-from jobs.reading.unit import Asked, NoSuchUnitError, asked, read_unit
+from jobs.reading.unit import Asked, NoSuchUnitError, asked, job_ids, read_unit, units_of
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
-from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import (
     EXPOSED_COMMUNICATION,
@@ -118,10 +117,9 @@ def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> Re
 
 def _units(reader: Reader, of: Asked) -> list[Unit]:
     """Named units, sorted by day. Raises NoSuchUnitError if there is none."""
-    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([of.job_id])}")
-    units = sorted(Unit(**row) for row in rows.to_pylist())
+    units = units_of(reader, of.job_id)
     if not units:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        names = job_ids(reader)
         known = suggestion(of.job_id, names) if names else f"{reader.root} has no jobs"
         raise NoSuchUnitError(f"{of.text} is neither a folder nor a job of the warehouse: {known}")
     fitting = [

@@ -22,10 +22,8 @@ from jobs.runtime.printing import Result, times_as_text
 from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings
-from jobs.warehouse import upkeep
 from jobs.warehouse.reader import NO_TABLES, AnswerError, OutOfMemoryError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
 from schemas.views import mentioned
 
 _GONE: Final = "SparkContext was shut down"
@@ -70,10 +68,6 @@ class SparkReader:
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""
         self._spark.sparkContext.cancelAllJobs()
-
-    def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
-        return upkeep.unused_files(self._warehouse, TABLES[name])
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:

@@ -62,8 +62,7 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
     job_id : or JOB/RUN, either with @DAY
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
-    found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
-    units = [Unit(**row) for row in found.to_pylist()]
+    units = units_of(reader, job_id)
     if not units and (of := _asked_one(job_id)).job_id != job_id:
         if of.run_id and run_id not in (None, of.run_id):
             raise NoSuchUnitError(f"{job_id} names the run {of.run_id}, but --run-id is {run_id}")
@@ -71,8 +70,7 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
             raise NoSuchUnitError(f"{job_id} names the day {of.first}, but --log-date is {day}")
         return find_unit(reader, of.job_id, of.run_id or run_id, of.first or day)
     if not units:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
-        if not names:
+        if not (names := job_ids(reader)):
             raise NoSuchUnitError(f"no jobs in {reader.root}: {NO_TABLES}")
         raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
     fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
@@ -87,6 +85,18 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
             f"job {job_id} has several runs, name one as {job_id}/RUN: {_listed(of_latest)}"
         )
     return of_latest[0]
+
+
+def units_of(reader: Reader, job_id: str) -> list[Unit]:
+    """Return the units of a job, by day."""
+    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
+    return sorted(Unit(**row) for row in rows.to_pylist())
+
+
+def job_ids(reader: Reader) -> list[str]:
+    """Return the names of all jobs."""
+    found = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")
+    return [str(name) for name in found["job_id"].to_pylist()]
 
 
 def _asked_one(text: str) -> Asked:

@@ -85,33 +85,23 @@ def write_job_page(
 
     Raises SettingsError where the file cannot be written.
     """
-    if alone:
-        says, page = _write_job_page(reader, settings, unit, files.cache_folder(), alone)
-        return says, str(page)
-    with report_root(settings) as root:
-        says, page = _write_job_page(reader, settings, unit, root, None)
-        return says, _shown(settings, root, page)
-
-
-def _write_job_page(
-    reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None
-) -> tuple[str, Path]:
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name, says = warehouse_name(settings), loss.headline(tables.job)
     if alone:
         try:
-            alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(root)))
+            alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(files.cache_folder())))
         except OSError as error:
             raise SettingsError(f"--out: {alone}: {error.strerror}") from error
-        return says, alone
-    folder = root / str(unit.log_date)
-    hosts = [
-        host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
-    ]
-    publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
-    links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
-    return says, files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
+        return says, str(alone)
+    with report_root(settings) as root:
+        folder = root / str(unit.log_date)
+        named = {*fleet.host_units["host"].to_pylist()}
+        hosts = [host for host in named if (folder / host_page_path(host)).is_file()]
+        publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
+        links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
+        page = files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
+        return says, _shown(settings, root, page)
 
 
 @contextmanager
