@@ -8,7 +8,7 @@ can be ended and repeated at any moment.
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import date, timedelta
 from typing import Final
@@ -77,7 +77,8 @@ def dry_run(settings: Settings, args: Arguments) -> None:
     _check(settings.paths.warehouse)
     database = opened(settings)
     with closing(DuckDbReader(database)) as reader:
-        _print(_PLANNED, plan(reader, database, settings, args.log_date))
+        planned = plan(reader, database, settings, args.log_date)
+    write(Result(_PLANNED, planned), "table", sys.stdout)
 
 
 def _own_tables(settings: Settings) -> list[Table]:
@@ -120,10 +121,6 @@ def _check(root: str) -> None:
         say(f"{files:,} files, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
 
 
-def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    write(Result(columns, rows), "table", sys.stdout)
-
-
 @entry_point(
     "maintain_tables",
     LOG_DATE,
@@ -133,7 +130,7 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
     """Expire old recorded ops, compact small files, delete unused ones."""
     _check(settings.paths.warehouse)
-    _print(_DONE, run(spark, settings, args.log_date))
+    write(Result(_DONE, run(spark, settings, args.log_date)), "table", sys.stdout)
     return {}
 
 

@@ -40,9 +40,7 @@ class SparkReader:
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
         self._registered: set[str] = set()
-        spark.conf.set(
-            "spark.sql.variable.substitute", "false"
-        )  # ${env:NAME} would be read before the SQL is
+        spark.conf.set("spark.sql.variable.substitute", "false")  # else ${env:NAME} is read before the SQL
         self._heap = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
         # The error is one line; Spark's logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

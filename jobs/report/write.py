@@ -19,7 +19,7 @@ from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_
 from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
-from jobs.runtime.settings import REPORT, Settings, SettingsError
+from jobs.runtime.settings import REPORT, Settings, write_named
 from jobs.warehouse.reader import NO_TABLES, QuestionError, Reader
 from schemas.unit import Unit
 from schemas.vocabulary import Phase
@@ -89,10 +89,8 @@ def write_job_page(
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name, says = warehouse_name(settings), loss.headline(tables.job)
     if alone:
-        try:
-            alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(files.cache_folder())))
-        except OSError as error:
-            raise SettingsError(f"--out: {alone}: {error.strerror}") from error
+        library = files.chart_library(files.cache_folder())
+        write_named("--out", alone, files.alone(job_page(tables, name), library))
         return says, str(alone)
     with report_root(settings) as root:
         folder = root / str(unit.log_date)
