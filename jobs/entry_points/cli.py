@@ -52,7 +52,6 @@ def own_warehouse(settings: Settings, _args: Arguments) -> str:
 def entry_point(
     name: str,
     *options: click.Parameter,
-    epilog: str | None = None,
     where: tuple[click.Parameter, ...] = WHERE,
     writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
     reads: Reads = inputs.a_warehouse,
@@ -95,9 +94,7 @@ def entry_point(
                 return end_interrupted(_INTERRUPTED if root else INTERRUPTED)
             return Exit.DONE
 
-        return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
-            work
-        )
+        return command(name, *where, *options, *lock, described_by=body, explain=one_line)(work)
 
     return of
 
