@@ -142,10 +142,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
         dest="phases",
     ),
     option(
-        "--job-id JOB",
-        "only this job, and the aggregates of its days; repeatable",
-        multiple=True,
-        default=[],
+        "--job-id JOB", "only this job, and the aggregates of its days; repeatable", multiple=True, default=[]
     ),
     option("--dry-run", "only print what would be done"),
     option(

@@ -13,15 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.entry_points import inputs
 from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
-from jobs.runtime.arguments import (
-    INTERRUPTED,
-    NO_WAIT,
-    WHERE,
-    Arguments,
-    Command,
-    command,
-    end_interrupted,
-)
+from jobs.runtime.arguments import INTERRUPTED, NO_WAIT, WHERE, Arguments, Command, command, end_interrupted
 from jobs.runtime.errors import PlainError
 from jobs.runtime.filesystems import StoreError, is_of_store
 from jobs.runtime.places import check_bucket, is_url, said_by, with_reason

@@ -17,14 +17,7 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    EXPOSED_COMMUNICATION,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    JOBS,
-    STEP_SLOWDOWN,
-    UNIT_KEY,
-)
+from schemas.vocabulary import EXPOSED_COMMUNICATION, JOB_CAUSES, JOB_SLOWDOWN, JOBS, STEP_SLOWDOWN, UNIT_KEY
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.two_runs import Divided, ReadRun, divided, read_run
