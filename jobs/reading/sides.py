@@ -1,6 +1,5 @@
 """Find and read the two sides of a comparison: folders of logs, or units of the warehouse."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
@@ -13,6 +12,7 @@ from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import Asked, NoSuchUnitError, asked, job_ids, read_unit, units_of
+from jobs.report.read import by_unit
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
@@ -86,18 +86,15 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)
-    found: dict[Unit, dict[str, list[Row]]] = defaultdict(lambda: {name: [] for name in _TABLES})
-    for name in _TABLES:
-        for row in reader.rows(f"SELECT * FROM {name} WHERE {are_meant}").to_pylist(maps_as_pydicts="strict"):
-            found[Unit(row["log_date"], row["job_id"], row["run_id"])][name].append(row)
-    manifests = {
-        Unit(row["log_date"], row["job_id"], row["run_id"]): row
-        for row in reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}").to_pylist()
-    }
-    simulated = [unit for unit in units if found[unit][JOB_SLOWDOWN]]
+    found = {name: by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
+    manifests = by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
+    simulated = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not simulated:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
-    days = [day_of(unit, found[unit], manifests[unit]) for unit in simulated]
+    days = [
+        day_of(unit, {name: rows.get(unit, ()) for name, rows in found.items()}, manifests[unit][0])
+        for unit in simulated
+    ]
     return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in simulated])
 
 

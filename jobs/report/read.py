@@ -97,12 +97,12 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     reader.prepare([*questions.values(), rejects_of(are_asked_for), changes_of(units)])
     rows = {}
     for name, key in _OF_UNITS.items():
-        rows[name] = _by_unit(_sorted(reader.rows(questions[name]), *key))
+        rows[name] = by_unit(_sorted(reader.rows(questions[name]), *key))
     for unit in units:
         if unit not in rows[_JOB_DAYS]:
             todo = f"straggler simulate --log-date {unit.log_date}"
             raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
-    rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
+    rejects = by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
     changes = _changes(reader, units)
     roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
@@ -125,7 +125,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     ]
     # Add the recorded rows that the pages draw; no query if there is no culprit.
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
-    lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
+    lines = by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
@@ -149,7 +149,8 @@ def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _R
     return found
 
 
-def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
+def by_unit(table: pa.Table) -> dict[Unit, _Rows]:
+    """Return the rows of a table by their unit."""
     found: dict[Unit, _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
         found.setdefault(Unit(row["log_date"], row["job_id"], row["run_id"]), []).append(row)
