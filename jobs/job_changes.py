@@ -22,7 +22,7 @@ from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
-from jobs.warehouse.reader import QuestionError, Reader
+from jobs.warehouse.reader import QuestionError, Reader, on_days
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
@@ -60,17 +60,12 @@ def news(reader: Reader, args: Arguments) -> Iterator[str]:
     since = f"log_date >= DATE'{args.first or date.min}'"
     rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
-    days = ", ".join(sorted({f"DATE'{row['log_date']}'" for row in last if row["change"] == "new"}))
-    jobs = sql_strings(sorted({row["job_id"] for row in last}))
-    where = f"is_cause AND job_id IN ({jobs}) AND log_date IN ({days})"
-    held = (
-        reader.rows(
-            f"SELECT {', '.join(UNIT_KEY)}, cause, culprits FROM {JOB_CAUSES} WHERE {where}"
-        ).to_pylist()
-        if days
-        else []
-    )
-    culprits = {_of(row): row["culprits"] for row in held}
+    culprits = {}
+    if days := [row["log_date"] for row in last if row["change"] == "new"]:
+        jobs = sql_strings(sorted({row["job_id"] for row in last}))
+        where = f"is_cause AND job_id IN ({jobs}) AND {on_days(days)}"
+        held = reader.rows(f"SELECT {', '.join(UNIT_KEY)}, cause, culprits FROM {JOB_CAUSES} WHERE {where}")
+        culprits = {_of(row): row["culprits"] for row in held.to_pylist()}
     for row in last:
         said = with_onsets(row, culprits.get(_of(row)) or ()) if row["change"] == "new" else row
         yield f"{row['log_date']} {news_text(said)}"

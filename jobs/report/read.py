@@ -15,7 +15,7 @@ from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.news_words import news_of, outcomes_of, step_changes_of
 from jobs.report.rows import FleetTables, UnitTables
-from jobs.warehouse.reader import QuestionError, Reader, on_units
+from jobs.warehouse.reader import QuestionError, Reader, on_days, on_units
 from schemas import vocabulary
 from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
@@ -224,9 +224,11 @@ def rejects_of(condition: str) -> str:
 
 def changes_of(units: Sequence[Unit]) -> str:
     """Return SQL for the changes of the jobs of these units, as seen on their days."""
-    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
-    jobs = sql_strings(sorted({unit.job_id for unit in units}))
-    return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
+    days, jobs = (
+        on_days([unit.log_date for unit in units]),
+        sql_strings(sorted({unit.job_id for unit in units})),
+    )
+    return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE {days} AND job_id IN ({jobs})"
 
 
 def _period(first_day: date, last_day: date) -> str:
