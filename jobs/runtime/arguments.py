@@ -341,7 +341,7 @@ WHERE: Final = where()
 NO_WAIT: Final = option("--no-wait", "fail at once if another run is writing the warehouse")
 LOG_DATE: Final = option("--log-date DATE", "the log date, such as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
-    option("--job-id JOB", "the job, or JOB/RUN", required=True),
+    option("--job-id JOB", "the job, or JOB/RUN, on its latest day or @DAY", required=True),
     option("--run-id RUN", "the run; required if the job has several on that day"),
     option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )
