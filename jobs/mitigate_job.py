@@ -16,19 +16,18 @@ import pyarrow as pa
 
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.landing.one_run import NoRunError, runs_in
-from jobs.reading.analysis import SHIPPED, analysis
-from jobs.reading.sides import simulated_manifest
+from jobs.reading.analysis import analysis
+from jobs.reading.sides import simulated
 from jobs.reading.unit import Asked, NotReplayedError, asked, find_unit, read_unit
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, option
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.progress import working
-from jobs.runtime.settings import Settings, load_settings
+from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import QuestionError
 from schemas.unit import Unit
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.mitigations import Mitigation, Mitigations, mitigated
 from udfs.simulate.mitigation_rows import LABEL, LayersError, parsed_layers
-from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.what_if import SimulationSettings
 
 _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
@@ -47,9 +46,7 @@ def _of_folder(text: str) -> _Source:
     if len(runs) > 1:
         raise NoRunError(f"{text} holds {len(runs)} runs: name the folder of one")
     found = analysis(runs[0])
-    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
-    manifest = simulated_manifest(found, has_day=runs[0].has_day)
-    return found.unit, found.read.rows.select(SIMULATED_COLUMNS), manifest, how
+    return found.unit, *simulated(found, has_day=runs[0].has_day)
 
 
 def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
@@ -68,15 +69,15 @@ def folder_side(text: str) -> Sources:
     return _sources(text, days, ops)
 
 
-def simulated_manifest(found: Analysis, *, has_day: bool) -> dict[str, Any]:
-    """Return the manifest as the simulation used it: with the log date, if known."""
-    return dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
+    """Return what was simulated: rows of rank_steps, the manifest (with a known log date), and settings."""
+    manifest = dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
+    return found.read.rows.select(SIMULATED_COLUMNS), manifest, how
 
 
 def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
-    manifest = simulated_manifest(found, has_day=has_day)
-    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
-    return read_run(found.read.rows.select(SIMULATED_COLUMNS), manifest, how)
+    return read_run(*simulated(found, has_day=has_day))
 
 
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
@@ -88,14 +89,14 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     are_meant = on_units([unit.log_date for unit in units], units)
     found = {name: by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
     manifests = by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
-    simulated = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
-    if not simulated:
+    kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
+    if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
     days = [
         day_of(unit, {name: rows.get(unit, ()) for name, rows in found.items()}, manifests[unit][0])
-        for unit in simulated
+        for unit in kept
     ]
-    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in simulated])
+    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in kept])
 
 
 def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> ReadRun:
