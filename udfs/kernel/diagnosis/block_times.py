@@ -157,8 +157,7 @@ def _met(graph: OpGraph) -> frozenset[int]:
 
 def _latest(end_s: Floats, sources: Sequence[int]) -> Floats:
     """Latest end of some ops, shape (step, dp). [s]"""
-    latest_s: Floats = reduce(np.maximum, (end_s[source] for source in sources))
-    return latest_s
+    return reduce(np.maximum, (end_s[source] for source in sources))
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
@@ -210,8 +209,7 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
     ends_s = np.concatenate([end_s, np.full_like(start_s, -np.inf)])
     latest_s = np.maximum.accumulate(np.take_along_axis(ends_s, order, axis=0), axis=0)
     np.put_along_axis(ends_s, order, latest_s, axis=0)
-    found: Floats = ends_s[len(end_s) :]
-    return found
+    return ends_s[len(end_s) :]
 
 
 @once_per_graph

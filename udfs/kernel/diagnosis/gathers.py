@@ -31,8 +31,7 @@ def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
     start_s, end_s : float64, shape (op, step, dp); recorded. [s]
     """
     last = last_gathers(graph)
-    since_s: Floats = start_s[list(last)] - end_s[list(last.values())]
-    return since_s
+    return start_s[list(last)] - end_s[list(last.values())]
 
 
 @once_per_graph

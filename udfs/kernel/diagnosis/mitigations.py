@@ -179,8 +179,7 @@ def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    with_rest_s: Tensor = moved_s * slowness * left_beside(factors, own_s, moved_s)
-    return with_rest_s
+    return moved_s * slowness * left_beside(factors, own_s, moved_s)
 
 
 def assigned(weight: Floats) -> Ints:

@@ -199,8 +199,7 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
     """Order statistic of each step: time_s, shape (op, step, dp), sorted, at index ranks[step]."""
     ops, steps, lanes = time_s.shape
     if ops * lanes <= SORTED:
-        found: Floats = ascending(time_s, 0, 2)[np.arange(steps), ranks]
-        return found
+        return ascending(time_s, 0, 2)[np.arange(steps), ranks]
     by_step = time_s.swapaxes(0, 1).reshape(steps, -1)
     each = zip(by_step, ranks.tolist(), strict=True)
     return np.array([np.partition(of_step, rank)[rank] for of_step, rank in each])

@@ -66,8 +66,7 @@ class Workers(NamedTuple):
     def cells(self) -> Floats:
         """Total log factor of each worker, direction and step; shape (p, k, s, d)."""
         in_steps = np.maximum(self.own + self.stage[..., None], 0.0)
-        together: Floats = in_steps + self.always[:, None, None, None]
-        return together
+        return in_steps + self.always[:, None, None, None]
 
     def log_factor(self) -> Floats:
         """The total log factors as a tensor; shape (p, k, 1, 1, s, d)."""
@@ -188,8 +187,7 @@ def _light(weight: Floats) -> Floats:
     if microbatches <= FEW_MICROBATCHES:
         return np.zeros_like(weight[:, 0])
     light = np.partition(weight, (microbatches - 1) // 4, axis=1)[:, (microbatches - 1) // 4]
-    beside: Floats = light - medians_along(light, 2)[..., None]
-    return beside
+    return light - medians_along(light, 2)[..., None]
 
 
 def _shared(beyond: Floats, found: Variation) -> Floats:

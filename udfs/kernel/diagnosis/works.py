@@ -105,8 +105,7 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 def lasting_of_slow(factors: Factors) -> Floats:
     """What dp ranks with a slow worker have left for good, 1 elsewhere; shape (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
-    found: Floats = np.where(has_slow, _lasting(factors), 1.0)
-    return found
+    return np.where(has_slow, _lasting(factors), 1.0)
 
 
 def slowness_in_weights(factors: Factors) -> Floats:

@@ -198,8 +198,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
         known = graph.derived.get(derive)
         if known is None or known[0] != (args, kwargs):
             known = graph.derived[derive] = (args, kwargs), derive(graph, *args, **kwargs)
-        found: T = known[1]
-        return found
+        return known[1]
 
     return kept
 

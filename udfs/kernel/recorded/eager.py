@@ -47,8 +47,7 @@ class _Part(NamedTuple):
     def end_s(self, ops: Sequence[int]) -> Floats:
         """Recorded ends, shape (op, step, dp). [s]"""
         own = list(ops)
-        end_s: Floats = self.block.start_s[own] + self.block.duration_s[own]
-        return end_s
+        return self.block.start_s[own] + self.block.duration_s[own]
 
 
 def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:

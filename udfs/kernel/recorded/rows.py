@@ -183,8 +183,7 @@ class _DenseRows(NamedTuple):
         if self.at is not None:
             return self.at[ops][:, rows]
         places = np.arange(0) if self.places is None else self.places[ops]
-        found: Ints = places[:, None] + self.recorded.first_op[:-1][rows]
-        return found
+        return places[:, None] + self.recorded.first_op[:-1][rows]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
         """Sort ops by (type, start), ties in recorded order; also fill in the starts."""

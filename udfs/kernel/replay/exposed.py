@@ -82,8 +82,7 @@ def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Float
 def _reduced(reduce: np.ufunc, values: Floats, groups: Sequence[Sequence[int]]) -> Floats:
     """Reduce the values of each group's members along the first axis."""
     firsts = list(accumulate(map(len, groups), initial=0))[:-1]
-    reduced: Floats = reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
-    return reduced
+    return reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
 
 
 @once_per_graph

@@ -67,8 +67,7 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
 
     ideal_s : float64, shape (stage, op type). [s]
     """
-    per_op_s: Floats = ideal_s[list(graph.stages), list(graph.op_types)]
-    return per_op_s
+    return ideal_s[list(graph.stages), list(graph.op_types)]
 
 
 def _typical(parts: list[Floats], *, is_mean: bool) -> float:
