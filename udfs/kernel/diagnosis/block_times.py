@@ -131,15 +131,13 @@ def _kept_delays(
     """
     met = _met(graph)
     ops = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
-            recvs = [op for op in graph.waits_for[base] if graph.op_types[op] == ot.FORWARD_RECV]
-            ops += [base, *(op for op in recvs if op not in met and not graph.waits_for[op])]
-        ops += range(base + firsts[ot.DATA_LOAD], base + firsts[ot.DATA_LOAD + 1])[:1]
+    for by_type in graph.ops_by_type:
+        for first in by_type[ot.FORWARD_COMPUTE][:1]:
+            recvs = [op for op in graph.waits_for[first] if graph.op_types[op] == ot.FORWARD_RECV]
+            ops += [first, *(op for op in recvs if op not in met and not graph.waits_for[op])]
+        ops += by_type[ot.DATA_LOAD][:1]
         if layout.has_data_parallelism:
-            gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
-            ops += [op for op in gathers if not graph.waits_for[op]]
+            ops += [op for op in by_type[ot.PARAMS_ALL_GATHER] if not graph.waits_for[op]]
     delays = []
     for op in ops:
         sources = graph.waits_for[op]
@@ -216,13 +214,12 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
 def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
     """Ops behind which a worker may begin others: its last transfers, before gathers its computes too."""
     found: list[tuple[list[int], list[int]]] = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        last = [base + firsts[each + 1] - 1 for each in ot.TRANSFERS if firsts[each + 1] > firsts[each]]
-        computes = [base + op for each in ot.COMPUTE for op in range(firsts[each], firsts[each + 1])]
-        first, end = base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1]
-        found.append((last, [*range(base, first), *range(end, base + firsts[-1])]))
-        found.append(([*last, *computes], list(range(first, end))))
+    for by_type in graph.ops_by_type:
+        last = [by_type[each][-1] for each in ot.TRANSFERS if by_type[each]]
+        computes = [op for each in ot.COMPUTE for op in by_type[each]]
+        gathers = by_type[ot.PARAMS_ALL_GATHER]
+        others = [op for ops in by_type if ops is not gathers for op in ops]
+        found += [(last, others), ([*last, *computes], list(gathers))]
     return found
 
 
@@ -299,9 +296,8 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
     """Compute ops by (stage, direction, chunk, microbatch); None if they do not form a rectangle."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
-    for cell, base, microbatch in zip(
-        block.graph.cells, block.graph.first_op, block.microbatch, strict=False
-    ):
+    of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
+    for cell, base, microbatch in of_cells:
         cells[cell.stage, max(cell.dp_rank, 0)] = _ops_of_cell(cell, base, microbatch)
     if len(cells) != layout.pp_size * width:
         return None

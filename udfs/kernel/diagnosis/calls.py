@@ -42,9 +42,8 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     """
     first_s = start_s[:, 0, 0].tolist()
     pairs: list[tuple[int, int]] = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
+    for by_type in graph.ops_by_type:
+        ops = chain.from_iterable(by_type[each] for each in ot.TRANSFERS)
         in_order = sorted(ops, key=first_s.__getitem__)
         # Most transfers are issued alone, as one step of one dp rank shows.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]

@@ -193,8 +193,9 @@ def without_transfers(times: BlockTimes) -> Floats:
 def busiest(times: BlockTimes) -> Floats:
     """Lower bound on step time without transfers: the busiest worker's computes; shape (step,). [s]"""
     longest_s = np.zeros(times.number_of_steps)
-    for cell, base in zip(times.graph.cells, times.graph.first_op, strict=False):
-        computes = times.duration_s[base : base + cell.program.first_ops[ot.COMPUTE[-1] + 1]]
+    for by_type in times.graph.ops_by_type:
+        forwards, backwards = (by_type[each] for each in ot.COMPUTE)
+        computes = times.duration_s[forwards.start : backwards.stop]
         np.maximum(longest_s, computes.sum(axis=0).max(axis=-1), out=longest_s)
     early_s: float = times.delays.delay_s.min(initial=0.0)
     return longest_s + early_s

@@ -14,14 +14,12 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 def last_gathers(graph: OpGraph) -> dict[int, int]:
     """Last gather of a worker, by its first forward-compute and data-load where these wait for another."""
     found: dict[int, int] = {}
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        of_type = [base + first for first in cell.program.first_ops]
-        gathers = range(of_type[ot.PARAMS_ALL_GATHER], of_type[ot.PARAMS_ALL_GATHER + 1])
-        for op_type in (ot.FORWARD_COMPUTE, ot.DATA_LOAD):
-            for op in range(of_type[op_type], of_type[op_type + 1])[:1]:
-                awaited = [source for source in graph.waits_for[op] if source in gathers]
-                if awaited and gathers[-1] not in awaited:
-                    found[op] = gathers[-1]
+    for by_type in graph.ops_by_type:
+        gathers = by_type[ot.PARAMS_ALL_GATHER]
+        for op in (*by_type[ot.FORWARD_COMPUTE][:1], *by_type[ot.DATA_LOAD][:1]):
+            awaited = [source for source in graph.waits_for[op] if source in gathers]
+            if awaited and gathers[-1] not in awaited:
+                found[op] = gathers[-1]
     return found
 
 

@@ -63,8 +63,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
 def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
     """Data-load ops of each stage that has any."""
     found: dict[int, list[int]] = {}
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        if cell.program.counts[ot.DATA_LOAD]:
-            first, end = cell.program.first_ops[ot.DATA_LOAD : ot.DATA_LOAD + 2]
-            found.setdefault(cell.stage, []).extend(range(base + first, base + end))
+    for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+        if by_type[ot.DATA_LOAD]:
+            found.setdefault(cell.stage, []).extend(by_type[ot.DATA_LOAD])
     return found

@@ -35,8 +35,7 @@ class Draft:
 
     def ops_by_type(self, number: int) -> list[range]:
         """Ops of one cell, one range per op type, in order of start."""
-        firsts, base = self.cells[number].program.first_ops, self.first_op[number]
-        return [range(base + first, base + end) for first, end in pairwise(firsts)]
+        return self.cells[number].program.ops_by_type(self.first_op[number])
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
         """Let each op wait for the source at the same position; surplus ops wait for nothing."""

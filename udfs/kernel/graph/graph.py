@@ -6,8 +6,8 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from itertools import accumulate
+from functools import cached_property, wraps
+from itertools import accumulate, pairwise
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -112,6 +112,10 @@ class StageProgram(NamedTuple):
         """Number of ops."""
         return sum(self.counts)
 
+    def ops_by_type(self, base: int) -> list[range]:
+        """Ops of each type, in order of start, where the program's first op has the number `base`."""
+        return [range(base + first, base + end) for first, end in pairwise(self.first_ops)]
+
 
 class Cell(NamedTuple):
     """Ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
@@ -184,6 +188,11 @@ class OpGraph:
     def has_dp_lanes(self) -> bool:
         """Whether dp ranks share ops as lanes; otherwise each has ops of its own."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
+
+    @cached_property
+    def ops_by_type(self) -> list[list[range]]:
+        """Ops of each cell, one range per op type, in order of start."""
+        return [cell.program.ops_by_type(base) for cell, base in zip(self.cells, self.first_op, strict=False)]
 
     def ref(self, op: int) -> OpRef:
         """Position of an op, for messages."""
