@@ -186,11 +186,7 @@ def _diagnosed(
         before_s=how.before_s,
         racks=how.worker_rack,
     )
-    blocks = [
-        block.diagnosed._replace(steps=block.steps)
-        for block in recorded.blocks
-        if block.diagnosed is not None
-    ]
+    blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
     exposed_in = ((each.block.steps, each.exposed()) for each in replays)
     exposed = [(steps, of_block) for steps, of_block in exposed_in if of_block is not None]
     measured = Replays(Found.of(job, blocks))

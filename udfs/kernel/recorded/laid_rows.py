@@ -1,11 +1,10 @@
 """Rows of one stage as dense arrays, and their classes for a choice of blocking transfers."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common
+from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.programs import Parts
 from udfs.kernel.recorded.worker_order import WorkerTurns
@@ -52,22 +51,6 @@ class LaidRows(NamedTuple):
     parts: Parts
     common: StageProgram | None
     turns: WorkerTurns
-
-    def some(self, rows: Ints, times: Times) -> "LaidRows":
-        """The same for some rows, ascending, without searching again for the order of their ops.
-
-        As if they alone had been laid out: rows that share a program do so in any choice of them.
-
-        times : of these rows.
-        """
-        microbatch, turns = self.microbatch, self.turns
-        return self._replace(
-            rows=np.arange(len(rows)),
-            times=times,
-            microbatch=microbatch if microbatch.shape[1] == 1 else common(microbatch[:, rows]),
-            compute_ns=self.compute_ns[rows],
-            turns=WorkerTurns(self.counts, *times, turns.no_ops, partial(turns.positions, rows=rows)),
-        )
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
         """Split the rows into classes, one per program.

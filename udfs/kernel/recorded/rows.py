@@ -178,12 +178,12 @@ class _DenseRows(NamedTuple):
                 return by_row[0, self.places[ops], None]
         return common(self.take(values, ops))
 
-    def positions(self, ops: slice | list[int] | Ints, rows: slice | Ints = slice(None)) -> Ints:
+    def positions(self, ops: slice | list[int] | Ints) -> Ints:
         """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
-            return self.at[ops][:, rows]
+            return self.at[ops]
         places = np.arange(0) if self.places is None else self.places[ops]
-        return places[:, None] + self.recorded.first_op[:-1][rows]
+        return places[:, None] + self.recorded.first_op[:-1]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
         """Sort ops by (type, start), ties in recorded order; also fill in the starts."""

@@ -7,7 +7,7 @@ other gets a graph in which every (stage, dp_rank) has separate ops. No step is 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,13 +46,11 @@ class Trace(NamedTuple):
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
               dp_rank); nan in the backward times of incomplete pairs. [s]
     compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
-    laid    : the rows they were made of.
     """
 
     blocks: list[StepBlock]
     pairs_s: list[tuple[Floats, Floats]]
     compute_ns: Floats
-    laid: "Laid"
 
 
 Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
@@ -75,22 +73,6 @@ class Laid(NamedTuple):
     room: Times | None
     stages: list[list[LaidRows]]
     steps: int
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether all rows of each stage share a program, as if nothing blocked."""
-        return self.room is not None and all(
-            len(found) == 1 and found[0].common is not None for found in self.stages
-        )
-
-    def some(self, steps: Ints, dp_size: int) -> "Laid":
-        """Rows of some steps, where `is_alike`: as `lay_out` lays them out, but many times faster."""
-        rows = (steps[:, None] * dp_size + np.arange(dp_size)).ravel()
-        room = Times(*(times[:, rows] for times in self.room or ()))
-        edges = accumulate((sum(laid.counts) for (laid,) in self.stages), initial=0)
-        own = (Times(*(times[first:end] for times in room)) for first, end in pairwise(edges))
-        stages = [[laid.some(rows, place)] for (laid,), place in zip(self.stages, own, strict=True)]
-        return Laid(room, stages, len(steps))
 
     def classes(self, blocking: Blocking | None) -> list[list[RowClass]]:
         """Classes of each stage's rows, one per program."""
@@ -143,7 +125,7 @@ def build_trace(
         for row_class in found:
             of_stage[row_class.rows] = row_class.compute_ns
     blocks = laid.blocks(layout, {} if graphs is None else graphs, classes)
-    return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size), laid)
+    return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size))
 
 
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
