@@ -285,14 +285,10 @@ def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioT
     def joined(parts: list[Floats]) -> Floats:
         return np.concatenate(parts, axis=-1)[..., order]
 
-    return ScenarioTimes(
-        recorded=joined([times.recorded for times in found]),
-        ideal=joined([times.ideal for times in found]),
-        last_stage_ideal=joined([times.last_stage_ideal for times in found]),
-        by_type={
-            group: joined([times.by_type.get(group, times.ideal) for times in found]) for group in groups
-        },
-        by_stage=joined([times.by_stage for times in found]),
-        by_dp_rank=joined([times.by_dp_rank for times in found]),
-        by_worker=joined([times.by_worker for times in found]),
-    )
+    by_type = {group: joined([times.by_type.get(group, times.ideal) for times in found]) for group in groups}
+    arrays = {
+        name: joined([getattr(times, name) for times in found])
+        for name in ScenarioTimes._fields
+        if name != "by_type"
+    }
+    return ScenarioTimes(by_type=by_type, **arrays)

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask, latest
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
 from udfs.kernel.diagnosis.gathers import last_gathers, since_gathers, waiting_for_gathers
 from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
@@ -141,7 +140,7 @@ def _kept_delays(
     delays = []
     for op in ops:
         sources = graph.waits_for[op]
-        ready_s = _latest(end_s, sources) if sources else began_s[:, None]
+        ready_s = latest(end_s, sources) if sources else began_s[:, None]
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
@@ -153,11 +152,6 @@ def _met(graph: OpGraph) -> frozenset[int]:
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
-def _latest(end_s: Floats, sources: Sequence[int]) -> Floats:
-    """Latest end of some ops, shape (step, dp). [s]"""
-    return reduce(np.maximum, (end_s[source] for source in sources))
-
-
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
     """Find transfers whose recv began later than the send by more than the recorded transfer time."""
     # Data of a send that waits until they are there move once both ends are posted.
@@ -167,8 +161,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
     for members, _ in graph.meetings:
         if graph.op_types[members[0][0]] not in ot.TRANSFERS:
             continue
-        is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
-        sends, recvs = (members[is_recv.index(which)] for which in (False, True))
+        sends, recvs = members
         late_s = start_s[as_index(recvs)] - start_s[as_index(sends)]
         if graph.op_types[sends[0]] in waited:
             late_s -= np.inf
@@ -186,7 +179,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
     one that gathers parameters once a compute is over has not prefetched them.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
-    ready_s = np.array([_latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
+    ready_s = np.array([latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
     place = {op: at for at, op in enumerate(ops)}
     for others, behind in _may_be_before(graph):
         entered = [op for op in behind if op in place]

@@ -10,8 +10,8 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
 from udfs.kernel.diagnosis.factors import Factors
-from udfs.kernel.diagnosis.found import SlowOps
 from udfs.kernel.diagnosis.own_ops import OwnTimes
+from udfs.kernel.diagnosis.usual_transfers import SlowOps
 from udfs.kernel.diagnosis.works import Works
 from udfs.kernel.replay.replay import last_ops, replay
 

@@ -1,28 +1,13 @@
 """Data-loads that take far longer than the usual load of their stage."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.usual_transfers import ALL, Kind, Usual, limits_of
+from udfs.kernel.diagnosis.usual_transfers import ALL, Kind, SlowOps, Usual, limits_of
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-
-
-class SlowLoads(NamedTuple):
-    """Data-loads of one block, as recorded and with the slow ones at their usual time.
-
-    ops     : int, shape (op,).
-    as_is_s : float64, shape (op, step, dp); as they ran. [s]
-    usual_s : the same with the slow ones at their usual time. [s]
-    """
-
-    ops: Ints
-    as_is_s: Floats
-    usual_s: Floats
 
 
 def has_loads(blocks: Sequence[BlockTimes]) -> bool:
@@ -30,7 +15,7 @@ def has_loads(blocks: Sequence[BlockTimes]) -> bool:
     return any(_loads_by_stage(block.graph) for block in blocks)
 
 
-def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
+def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
     """Find slow data-loads of each stage, compared over all blocks together.
 
     Each stage by itself: what stages load differs (data loading, in the simulator's page).
@@ -55,7 +40,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
             changes = is_slow.any(axis=(1, 2))
             ops += np.array(of_stage)[changes].tolist()
             usual_s.append(np.where(is_slow, base_s, as_is_s)[changes])
-        found.append(SlowLoads(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
+        found.append(SlowOps(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
     return found
 
 

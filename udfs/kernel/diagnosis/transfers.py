@@ -16,6 +16,7 @@ from udfs.kernel.diagnosis.usual_transfers import (
     NOTHING_KNOWN,
     TRAFFIC,
     Kind,
+    SlowOps,
     Usual,
     limits_of,
     step_factors,
@@ -25,19 +26,6 @@ from udfs.kernel.selection import SORTED, ascending, medians_of_rows
 
 ENOUGH_WHOLE: Final = 0.1
 """Share of the transfers of a kind that must be uncut for them alone to define the usual time."""
-
-
-class SlowTransfers(NamedTuple):
-    """Transfers of one block that are faulty or of unknown length.
-
-    ops     : int, shape (op,); transfers of which some are faults, or of no known length.
-    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
-    usual_s : the same with the faults at their usual time, without congestion. [s]
-    """
-
-    ops: Ints
-    as_is_s: Floats
-    usual_s: Floats
 
 
 class _Part(NamedTuple):
@@ -72,9 +60,7 @@ class _Part(NamedTuple):
         return self.whole if self.whole is None or self.known is None else self.known & self.whole
 
 
-def slow_transfers(
-    blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS
-) -> list[SlowTransfers]:
+def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
     """Find faulty transfers of each block against the usual times of all blocks and of earlier days."""
     parts = [_parts(block) for block in blocks]
     factors, medians_s = _congestion(blocks, parts)
@@ -207,7 +193,7 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
 
 def _faults(
     parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
-) -> SlowTransfers:
+) -> SlowOps:
     ops, as_is, fixed = [], [], []
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
@@ -229,5 +215,5 @@ def _faults(
     if not ops:
         steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
         nothing = np.empty((0, steps, lanes))
-        return SlowTransfers(np.empty(0, dtype=np.int64), nothing, nothing)
-    return SlowTransfers(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))
+        return SlowOps(np.empty(0, dtype=np.int64), nothing, nothing)
+    return SlowOps(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.selection import (
     MANY,
     median,
@@ -83,6 +83,19 @@ class Band(NamedTuple):
     usual_s: float
     first_s: float
     last_s: float
+
+
+class SlowOps(NamedTuple):
+    """Transfers, or data-loads, of one block: those of which some are slow, or of no known length.
+
+    ops     : int, shape (op,).
+    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
+    usual_s : the same with the slow ones at their usual time, without congestion. [s]
+    """
+
+    ops: Ints
+    as_is_s: Floats
+    usual_s: Floats
 
 
 NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.arrays import Floats, Ints, Mask, latest
 from udfs.kernel.graph.graph import OpGraph, meeting_indices, wait_indices
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 
@@ -37,9 +37,7 @@ def put_transfers(
     """
     clamped = buffered = 0
     for (members, across_dp), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
-        latest_s = start_s[indices[0]]
-        for ops in indices[1:]:
-            latest_s = np.maximum(latest_s, start_s[ops])
+        latest_s = latest(start_s, indices)
         if across_dp:
             latest_s = latest_of_dp_ranks(latest_s)
         is_eager = bool(graph.sent_by) and members[-1][0] in graph.sent_by

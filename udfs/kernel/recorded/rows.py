@@ -3,7 +3,7 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -72,63 +72,38 @@ def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidR
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
     """
-    lengths = np.diff(stage_rows.first_op)
-    every_row = np.arange(len(lengths))
-    length = int(lengths[0])
-    if (lengths == length).all():
-        dense = _dense(stage_rows, every_row, length)
-        if dense is not None:
-            return [dense.laid_out(room)]
-    found = []
-    for rows in _with_equal_counts(stage_rows, lengths):
-        dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
-        if dense is None:
-            raise AssertionError("rows with equal op counts do not match each other")
-        found.append(dense.laid_out(None))
-    return found
+    lengths, stage_rows = np.diff(stage_rows.first_op), stage_rows.from_first_op()
+    if (lengths == lengths[0]).all():
+        by_row = stage_rows.op_type.reshape(len(lengths), -1)
+        if (by_row == by_row[0]).all():
+            counts = tuple(np.bincount(by_row[0], minlength=ot.COUNT).tolist())
+            order = np.argsort(by_row[0], kind="stable")
+            return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out(room)]
+    groups = _with_equal_counts(stage_rows, lengths)
+    return [_dense(stage_rows, rows).laid_out(room if len(groups) == 1 else None) for rows in groups]
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
     """Group rows by their counts of ops of each type; one array of row positions per group."""
-    first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    kind = row * ot.COUNT + stage_rows.op_type[first:last]
-    counts = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
-    return alike(counts)
+    kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
+    return alike(np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT))
 
 
-def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
-    """Arrange ops of equally long rows by type; None if rows differ in their op counts.
+def _dense(stage_rows: StageRows, rows: Ints) -> "_DenseRows":
+    """Arrange ops of rows with equal counts by type.
 
     One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
     recorded order.
     """
-    first_op = stage_rows.first_op[rows]
-    count = len(rows)
-    is_whole = count == len(stage_rows.zero_us)
-    positions = np.empty(0, dtype=np.int64)
-    if is_whole:
-        stage_rows = stage_rows.from_first_op()
-        op_type = stage_rows.op_type[: count * length]
-    else:
-        positions = (first_op[:, None] + np.arange(length)).reshape(-1)
-        op_type = stage_rows.op_type[positions]
-    counts = tuple(np.bincount(op_type[:length], minlength=ot.COUNT).tolist())
-    by_row = op_type.reshape(count, length)
-    if is_whole and (by_row == by_row[0]).all():
-        return _DenseRows(stage_rows, rows, counts, np.argsort(by_row[0], kind="stable"), at=None)
-    order = np.argsort(op_type, kind="stable")
-    at = np.empty((length, count), dtype=np.int64)
-    edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
-    for first, end in edges:
-        at[first:end] = order[first * count : end * count].reshape(count, -1).T
-    first_of_row = np.arange(count) * length
-    firsts, lasts = at[[first for first, _ in edges]], at[[end - 1 for _, end in edges]]
-    is_within_row = (firsts >= first_of_row) & (lasts < first_of_row + length)
-    is_one_type = op_type[firsts[:, 0]] == op_type[lasts[:, -1]]
-    if not (is_within_row.all() and is_one_type.all()):
-        return None
-    return _DenseRows(stage_rows, rows, counts, None, at if is_whole else positions[at])
+    first, end = stage_rows.first_op[rows[0] : rows[0] + 2]
+    positions = (stage_rows.first_op[rows][:, None] + np.arange(end - first)).reshape(-1)
+    op_type = stage_rows.op_type[positions]
+    counts = tuple(np.bincount(op_type[: end - first], minlength=ot.COUNT).tolist())
+    order = positions[np.argsort(op_type, kind="stable")]
+    at = np.empty((end - first, len(rows)), dtype=np.int64)
+    for first, end in pairwise(accumulate(counts, initial=0)):
+        at[first:end] = order[first * len(rows) : end * len(rows)].reshape(len(rows), -1).T
+    return _DenseRows(stage_rows, rows, counts, None, at)
 
 
 class _DenseRows(NamedTuple):

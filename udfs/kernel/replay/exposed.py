@@ -16,7 +16,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.replay.replay import Durations, Rows, latest_of_dp_ranks
-from udfs.kernel.replay.scenario_rows import MOST_GROWTHS, TYPE_GROUP
+from udfs.kernel.replay.scenario_rows import MOST_GROWTHS, TYPE_GROUP, rows_with_lanes
 
 ALL: Final = -1
 """Stands for every type group, or every stage."""
@@ -210,12 +210,10 @@ def _plan(graph: OpGraph) -> _Plan:
         for kinds in dict.fromkeys(kinds_of.values())
     }
     taken = sorted(starts, key=starts.__getitem__)
-    firsts = np.array([starts[kinds] for kinds in taken])
-    active = RECORDED + 1 + np.searchsorted(firsts, np.arange(len(graph.nodes)), side="right")
     return _Plan(
         tuple(kinds_of),
         [RECORDED + 1 + taken.index(kinds) for kinds in kinds_of.values()],
-        tuple(active.tolist()),
+        rows_with_lanes([0, *(starts[kinds] for kinds in taken)], len(graph.nodes)),
         {
             kind: tuple(row for row, kinds in enumerate(taken, RECORDED + 1) if kind in kinds)
             for kind in first_of
