@@ -307,7 +307,7 @@ class _Reading(NamedTuple):
         if steps == every:
             return whole
         dp_size = self.layout.dp_size
-        rows = (np.array(steps)[:, None] * dp_size + np.arange(dp_size)).ravel()
+        rows = [slice(step * dp_size, (step + 1) * dp_size) for step in steps]
         return [of_stage.some(rows) for of_stage in whole]
 
     def _trace(self, steps: range) -> Trace:

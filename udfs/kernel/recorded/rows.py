@@ -3,6 +3,7 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -50,10 +51,15 @@ class StageRows(NamedTuple):
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
-    def some(self, rows: Ints) -> "StageRows":
-        """Copy the given rows."""
-        first_op, at = kept_ops(self.first_op, rows)
-        return StageRows._make([first_op, *(values[at] for values in self[1:-1]), self.zero_us[rows]])
+    def some(self, stretches: Sequence[slice]) -> "StageRows":
+        """Copy stretches of rows, each of some rows that follow each other."""
+        ops = [slice(self.first_op[each.start], self.first_op[each.stop]) for each in stretches]
+        lists = (np.concatenate([values[each] for each in ops]) for values in self[1:-1])
+        lengths, zero_us = (
+            np.concatenate([values[each] for each in stretches])
+            for values in (np.diff(self.first_op), self.zero_us)
+        )
+        return StageRows._make([np.append(0, np.cumsum(lengths)), *lists, zero_us])
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
