@@ -12,10 +12,9 @@ from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import diagnose
-from udfs.kernel.diagnosis.fixes import Causes
+from udfs.kernel.diagnosis.fixes import Causes, Replays
 from udfs.kernel.diagnosis.found import Found, Job
 from udfs.kernel.diagnosis.mitigate import Mitigated, mitigate
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless

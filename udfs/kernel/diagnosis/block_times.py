@@ -8,8 +8,14 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask, latest
-from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.diagnosis.gathers import last_gathers, since_gathers, waiting_for_gathers
+from udfs.kernel.diagnosis.more_waits import (
+    Calls,
+    call_graph,
+    find_calls,
+    last_gathers,
+    since_gathers,
+    waiting_for_gathers,
+)
 from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock

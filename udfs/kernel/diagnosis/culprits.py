@@ -10,10 +10,11 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
 from udfs.kernel.diagnosis.course import kinds_of
-from udfs.kernel.diagnosis.factors import TINY_S, Factors
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found, order_of
 from udfs.kernel.diagnosis.own_ops import by_worker
 from udfs.kernel.diagnosis.reach import Series, grouped
+from udfs.kernel.diagnosis.totals import TINY_S
 
 MOST_CULPRITS: Final = 16
 """Most culprits that are named, worst first."""

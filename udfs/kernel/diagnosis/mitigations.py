@@ -13,11 +13,11 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
-from udfs.kernel.diagnosis.fixes import STACKED_VALUES
-from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.told_apart import are_told_apart, has_slow
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES, Replays
 from udfs.kernel.diagnosis.works import (
+    are_told_apart,
     error_of_weights,
+    has_slow,
     in_steps,
     lasting_of_slow,
     left_beside,

@@ -10,9 +10,8 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, Tensor
-from udfs.kernel.diagnosis.fixes import STACKED_VALUES, may_end
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES, Replays, may_end
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 

@@ -18,7 +18,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.graph.build_graph import build_graph
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Blocking, Cell, Layout, OpGraph, OpRef, TraceDefectError
-from udfs.kernel.recorded.laid_rows import LaidRows, RowClass, Times
+from udfs.kernel.recorded.programs import LaidRows, RowClass, Times
 from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 

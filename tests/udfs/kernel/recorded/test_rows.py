@@ -11,7 +11,7 @@ from tests.support.random_jobs import named_job
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Mask
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.laid_rows import RowClass, Times
+from udfs.kernel.recorded.programs import RowClass, Times
 from udfs.kernel.recorded.rows import US, StageRows, lay_out_rows
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
