@@ -28,7 +28,7 @@ from udfs.kernel.replay.masked import (
     replay_one_by_one,
     type_times,
 )
-from udfs.kernel.replay.replay import last_ops, replay
+from udfs.kernel.replay.replay import last_ops
 from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
 
 SLOWEST_PERCENT: Final = 3
@@ -208,7 +208,6 @@ class _Replay(NamedTuple):
     """Second pass over one block: its replays."""
 
     block: Block
-    layout: Layout
     ideal_of_op: Floats
     shortest_s: Floats
     is_last: list[bool]
@@ -225,7 +224,7 @@ class _Replay(NamedTuple):
             times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
         else:
             times = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
-        return cls(block, layout, ideal_of_op, shortest_s, is_last, times)
+        return cls(block, ideal_of_op, shortest_s, is_last, times)
 
     def exposed(self) -> ExposedTimes | None:
         """Replay without communication; None if the block has none."""
@@ -237,17 +236,8 @@ class _Replay(NamedTuple):
         slow : bool, shape (stage, dp_rank).
         """
         graph, duration_s = self.block.graph, self.block.duration_s
-        if not graph.has_dp_lanes:
-            mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
-            masked_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
-            return masked_s
-        lanes = list(duration_s.reshape(graph.size, 1, -1))
-        for stage in np.flatnonzero(slow.any(axis=1)).tolist():
-            first, end = graph.first_op[stage], graph.first_op[stage + 1]
-            own_s = duration_s[first:end].copy()
-            own_s[:, :, slow[stage]] = self.ideal_of_op[first:end, None, None]
-            lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
-        step_s: Floats = replay(graph, lanes, (1, *duration_s.shape[1:]), self.is_last)[0]
+        is_kept = ~slow[op_stages(graph), op_dp_ranks(graph, slow.shape[1])]
+        step_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, is_kept[None], self.is_last)[0]
         return step_s
 
 

@@ -39,17 +39,6 @@ class KeptDelays(NamedTuple):
     delay_s: Floats
 
 
-class Cut(NamedTuple):
-    """Transfers whose true length may exceed the recorded one: their recv was posted after they began.
-
-    place  : op -> row of the mask, for sends and recvs with a peer.
-    is_cut : bool, shape (row, step, dp).
-    """
-
-    place: dict[int, int]
-    is_cut: Mask
-
-
 class BlockTimes(NamedTuple):
     """A block of steps with one graph, with the durations and delays that the diagnosis replays.
 
@@ -58,7 +47,8 @@ class BlockTimes(NamedTuple):
     calls      : transfers that were issued together; `graph` knows them.
     delays     : launch delays that are kept in replays.
     steps      : int, shape (step,); positions among the job's steps, in the order of time.
-    cut        : transfers whose recv was posted so late that their length is not known.
+    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: where the recv was posted after
+                 the transfer began, so that its true length may exceed the recorded one.
     entries    : how late collectives and what follows them were begun, after all they wait for had ended.
     since_gathers_s : as of `since_gathers`. [s]
     """
@@ -69,7 +59,7 @@ class BlockTimes(NamedTuple):
     calls: Calls
     delays: KeptDelays
     steps: Ints
-    cut: Cut
+    is_cut: dict[int, Mask]
     entries: KeptDelays
     since_gathers_s: Floats
 
@@ -100,7 +90,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
         steps=block.steps,
-        cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
+        is_cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
         entries=_entries(graph, block.start_s, end_s, layout),
         since_gathers_s=since_gathers(graph, block.start_s, end_s),
     )
@@ -158,12 +148,11 @@ def _met(graph: OpGraph) -> frozenset[int]:
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
-def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
+def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
     """Find transfers whose recv began later than the send by more than the recorded transfer time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
-    place: dict[int, int] = {}
-    masks = []
+    found: dict[int, Mask] = {}
     for members, _ in graph.meetings:
         if graph.op_types[members[0][0]] not in ot.TRANSFERS:
             continue
@@ -172,10 +161,8 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
         if graph.op_types[sends[0]] in waited:
             late_s -= np.inf
         for ops in (sends, recvs):
-            place |= zip(ops, range(len(place), len(place) + len(ops)), strict=True)
-            masks.append(late_s > transfer_s[as_index(ops)])
-    nothing = np.zeros((0, *start_s.shape[1:]), dtype=bool)
-    return Cut(place, np.concatenate(masks) if masks else nothing)
+            found |= zip(ops, late_s > transfer_s[as_index(ops)], strict=True)
+    return found
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:

@@ -36,10 +36,7 @@ ONE_DIRECTION: Final = 4.0
 """If one direction is this many times as slow as the other, it is slow alone."""
 ONE_WAY: Final = 1.5
 """The same of a link's transfers: what one way loses may make some of the other late."""
-_LINKS: Final = (
-    {ot.FORWARD_SEND, ot.BACKWARD_RECV},
-    {ot.FORWARD_RECV, ot.BACKWARD_SEND},
-)
+_LINKS: Final = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
 """Transfers of a worker that cross one link, to the next stage or to the one before."""
 
 NAN: Final = float("nan")

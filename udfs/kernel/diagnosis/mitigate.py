@@ -47,11 +47,7 @@ class Mitigated(NamedTuple):
 
 
 def mitigate(
-    replays: Replays,
-    found: Sequence[CauseFound],
-    causes: Causes,
-    layers: Ints | None,
-    memory: float = inf,
+    replays: Replays, found: Sequence[CauseFound], causes: Causes, layers: Ints | None, memory: float = inf
 ) -> Mitigated | None:
     """Replay the mitigations of some causes; None if there is none to replay.
 

@@ -93,7 +93,7 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
     """Median of receives whose whole transfer is recorded; shape (step, dp), nan without any. [s]"""
     ops = recvs.tolist()
-    is_hidden = block.cut.is_cut[[block.cut.place[op] for op in ops]]
+    is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):
         if op in block.calls.is_free:
             is_hidden[row] |= block.calls.is_free[op]

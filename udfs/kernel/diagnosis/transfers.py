@@ -99,10 +99,9 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
     """Mask of pipeline transfers that are not cut; None if none is cut or the kind has no peer."""
-    place, is_cut = block.cut
     if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
         return None
-    cut = is_cut[[place[op] for op in members.tolist()]]
+    cut = np.array([block.is_cut[op] for op in members.tolist()])
     return ~cut if cut.any() else None
 
 

@@ -4,6 +4,7 @@ Steps in which all are slow at once are a congested network, not one bad link.
 """
 
 from collections.abc import Collection, Mapping
+from statistics import median_low
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -120,8 +121,10 @@ def limits_of(
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
-    became = {op_type: _became(_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()}
-    now_s = {op_type: _low(base_s) / became[op_type] for op_type, base_s in bases.items()}
+    became = {
+        op_type: _became(median_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()
+    }
+    now_s = {op_type: median_low(base_s) / became[op_type] for op_type, base_s in bases.items()}
     whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
         op_type: min([each_s, *(now_s[other] for other in BACK_AND_FORTH.get(op_type, ()) if other in whole)])
@@ -198,10 +201,6 @@ def _scatter(values: Floats, band: Band) -> float:
     np.maximum(ratio, 1.0 / ratio, out=ratio)
     lower, upper = np.log(neighbours(ratio, (ratio.size - 1) // 2)).tolist()
     return float(lower if ratio.size % 2 else (lower + upper) / 2)
-
-
-def _low(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
 
 
 def step_factors(median_s: Floats) -> Floats:

@@ -22,12 +22,7 @@ from udfs.kernel.diagnosis.levels import (
     slow_series,
     usual_levels,
 )
-from udfs.kernel.diagnosis.variation import (
-    FEW_MICROBATCHES,
-    MEDIAN_ERROR,
-    Variation,
-    levels_and_variation,
-)
+from udfs.kernel.diagnosis.variation import FEW_MICROBATCHES, MEDIAN_ERROR, Variation, levels_and_variation
 from udfs.kernel.selection import medians_along
 
 ERRORS_OF_DATA: Final = 4.0
@@ -110,13 +105,7 @@ def slow_workers(
     of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
     base = base - of_hosts.log_factor[:, None, None]
     workers = Workers(
-        slow,
-        stage,
-        of_hosts.log_factor,
-        of_hosts.is_ambiguous,
-        noise,
-        usual.common,
-        found.is_uneven,
+        slow, stage, of_hosts.log_factor, of_hosts.is_ambiguous, noise, usual.common, found.is_uneven
     )
     weight = found.weight + (of_data + usual.common[..., None])[None, :, None, None]
     return workers, base[..., None, None, None], weight

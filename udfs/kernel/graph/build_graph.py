@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from udfs.kernel.graph.edges import Draft, add_edges, collectives, transfer_pairs
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, TraceDefectError, op_ref, op_types_of
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, TraceDefectError, op_ref
 
 Group: TypeAlias = tuple[tuple[int, ...], bool]
 """Ops that start together, and whether they do so on all dp lanes."""
@@ -39,7 +39,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     return OpGraph(
         cells=cells,
         first_op=draft.first_op,
-        op_types=op_types_of(cells),
+        op_types=tuple(t for cell in cells for t, n in enumerate(cell.program.counts) for _ in range(n)),
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
         waits_for=tuple(waits_for),
         waits=tuple(draft.waits),

@@ -12,7 +12,6 @@ from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, Ty
 
 import numpy as np
 
-from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints
 
 
@@ -222,11 +221,6 @@ def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef
     firsts = cell.program.first_ops
     op_type = bisect_right(firsts, local) - 1
     return OpRef(cell.stage, max(cell.dp_rank, 0), op_type, local - firsts[op_type])
-
-
-def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
-    """Op type of each op of the cells."""
-    return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
 
 
 Index: TypeAlias = slice | Ints

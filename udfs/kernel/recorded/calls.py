@@ -162,12 +162,8 @@ def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
             is_hidden, is_slower = block.unknown[op]
             known.append(own_s[~is_hidden & ~is_slower])
             slower.append(own_s[is_slower])
-    values = next((each for each in map(_joined, (known, slower)) if each.size), np.zeros(1))
-    return median_of_all(values)
-
-
-def _joined(parts: Sequence[Floats]) -> Floats:
-    return np.concatenate(parts) if parts else np.empty(0)
+    joined = (np.concatenate([np.empty(0), *parts]) for parts in (known, slower))
+    return median_of_all(next((each for each in joined if each.size), np.zeros(1)))
 
 
 def _with_peer(graph: OpGraph, op_type: int) -> list[int]:

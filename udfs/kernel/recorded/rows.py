@@ -14,15 +14,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common, common_order
 from udfs.kernel.graph.graph import OpRef, TraceDefectError
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.programs import (
-    LaidRows,
-    Parts,
-    Passes,
-    Places,
-    Times,
-    loaded_for,
-    run_in_turn,
-)
+from udfs.kernel.recorded.programs import LaidRows, Parts, Passes, Places, Times, loaded_for, run_in_turn
 from udfs.kernel.recorded.worker_order import WorkerTurns
 
 US: Final = 1e-6

@@ -8,6 +8,7 @@ other gets a graph in which every (stage, dp_rank) has separate ops. No step is 
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,10 +84,8 @@ class Laid(NamedTuple):
         """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
         if self.room is None or any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
-            return [
-                _block(_of_step(classes, number, members[0]), members, layout, known)
-                for members in _steps_alike(number)
-            ]
+            groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))
+            return [_block(_of_step(classes, number[steps[0]]), steps, layout, known) for steps in groups]
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
         start_s, duration_s = (times.reshape(graph.size, self.steps, layout.dp_size) for times in self.room)
@@ -172,25 +171,18 @@ def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) ->
 
 
 def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Index of each row's class within its stage; shape (stage, step, dp_rank)."""
-    number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
+    """Index of each row's class within its stage; shape (step, stage, dp_rank)."""
+    number = np.empty((steps, len(classes), dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
-            number[stage, row_class.rows] = position
-    return number.reshape(len(classes), steps, dp_size)
+            step, dp_rank = np.divmod(row_class.rows, dp_size)
+            number[step, stage, dp_rank] = position
+    return number
 
 
-def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[list[RowClass]]:
-    """Classes of all dp ranks of each stage in one step."""
-    return [
-        [found[position] for position in number[stage, step].tolist()] for stage, found in enumerate(classes)
-    ]
-
-
-def _steps_alike(number: Ints) -> list[Ints]:
-    """Group steps with equal programs in every cell, groups in order of their first step."""
-    by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
-    return sorted(alike(by_step), key=lambda steps: int(steps[0]))
+def _of_step(classes: list[list[RowClass]], number: Ints) -> list[list[RowClass]]:
+    """Classes of all dp ranks of each stage in one step; number : shape (stage, dp_rank)."""
+    return [[found[at] for at in own] for found, own in zip(classes, number.tolist(), strict=True)]
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
