@@ -157,7 +157,10 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     slowest_ideal_s = np.empty(len(times.ideal))
     for each in replays:
         slowest_ideal_s[each.block.steps] = each.without(is_slowest)
-    types = _type_times(replays, layout, how.worker_type)
+    types = None
+    if how.worker_type is not None:
+        blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
+        types = type_times(blocks, layout.dp_size, how.worker_type)
     found = WhatIf(
         recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, None, types
     )
@@ -190,18 +193,15 @@ def _diagnosed(
     exposed = [(steps, of_block) for steps, of_block in exposed_in if of_block is not None]
     measured = Replays(Found.of(job, blocks))
     diagnosis = within_the_step(diagnose(measured))
-    asked = _causes(diagnosis) if how.mitigated is None else how.mitigated
+    asked = how.mitigated
+    if asked is None:
+        asked = frozenset(each for each, one in enumerate(diagnosis.causes) if one.is_cause)
     return found._replace(
         diagnosis=diagnosis,
         exposed=exposed_means(exposed, times.recorded),
         mitigated=mitigate(measured, diagnosis.causes, asked, how.layers, how.memory),
         has_calls=any(each.calls.members for each in blocks),
     )
-
-
-def _causes(diagnosis: Diagnosis) -> Causes:
-    """Causes that were found."""
-    return frozenset(each for each, one in enumerate(diagnosis.causes) if one.is_cause)
 
 
 class _Replay(NamedTuple):
@@ -254,14 +254,6 @@ class _Replayed(NamedTuple):
         ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], ideal)
         replays = [_Replay.of(block, layout, ideal_s) for block in blocks]
         return cls(ideal_s, replays, _in_step_order([each.times for each in replays], blocks))
-
-
-def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:
-    """Compute and step times by GPU type; None if fewer than two types are known."""
-    if worker_type is None:
-        return None
-    blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
-    return type_times(blocks, layout.dp_size, worker_type)
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:

@@ -47,8 +47,8 @@ class BlockTimes(NamedTuple):
     calls      : transfers that were issued together; `graph` knows them.
     delays     : launch delays that are kept in replays.
     steps      : int, shape (step,); positions among the job's steps, in the order of time.
-    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: where the recv was posted after
-                 the transfer began, so that its true length may exceed the recorded one.
+    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: where the recv was posted so
+                 late that the true length may exceed the recorded one.
     entries    : how late collectives and what follows them were begun, after all they wait for had ended.
     since_gathers_s : as of `since_gathers`. [s]
     """

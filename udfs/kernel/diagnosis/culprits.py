@@ -11,7 +11,7 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
 from udfs.kernel.diagnosis.course import kinds_of
 from udfs.kernel.diagnosis.factors import Factors
-from udfs.kernel.diagnosis.found import Found, order_of
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import by_worker
 from udfs.kernel.diagnosis.reach import Series, grouped
 from udfs.kernel.diagnosis.totals import TINY_S
@@ -166,8 +166,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 def _of_own_ops(found: Found) -> list[Series]:
     """Workers slow in ops other than computes, or late to collectives; one series per op type."""
-    order = order_of(found.blocks)
-    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    order, positions = found.steps_in_time
     named = []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
@@ -225,8 +224,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     peers = layout.pp_size * layout.dp_size - 1
     if not is_struck.any():
         return (), Evidence(NAN, NAN, peers, total_s.size // layout.pp_size, indicator)
-    order = order_of(found.blocks)
-    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    order, positions = found.steps_in_time
     by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]

@@ -127,6 +127,12 @@ class Found(NamedTuple):
         return frozenset(each for each, holds in is_present.items() if holds)
 
     @property
+    def steps_in_time(self) -> tuple[Ints, Ints]:
+        """Indices that sort the blocks' steps by time, and their positions among the job's, so sorted."""
+        order = order_of(self.blocks)
+        return order, np.concatenate([block.steps for block in self.blocks])[order]
+
+    @property
     def steps(self) -> int:
         """Number of steps in all blocks."""
         return sum(block.number_of_steps for block in self.blocks)

@@ -121,10 +121,9 @@ def limits_of(
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
-    became = {
-        op_type: _became(median_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()
-    }
-    now_s = {op_type: median_low(base_s) / became[op_type] for op_type, base_s in bases.items()}
+    low_s = {op_type: median_low(base_s) for op_type, base_s in bases.items()}
+    became = {op_type: _became(each_s, before_s.get(op_type)) for op_type, each_s in low_s.items()}
+    now_s = {op_type: each_s / became[op_type] for op_type, each_s in low_s.items()}
     whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
         op_type: min([each_s, *(now_s[other] for other in BACK_AND_FORTH.get(op_type, ()) if other in whole)])

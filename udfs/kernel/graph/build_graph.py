@@ -29,12 +29,8 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
             sent_by |= zip(members[1], members[0], strict=True)
         else:
             groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
-    size = draft.first_op[-1]
-    in_rendezvous = [False] * size
-    for ops, _ in groups:
-        for op in ops:
-            in_rendezvous[op] = True
-    groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
+    met = {op for ops, _ in groups for op in ops}
+    groups += [((op,), False) for op in range(draft.first_op[-1]) if op not in met]
     nodes, slots = _in_order(cells, draft.first_op, waits_for, groups, sent_by)
     return OpGraph(
         cells=cells,

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
-from udfs.kernel.clocks.estimate import Clocks, Limits, Listener
+from udfs.kernel.clocks.estimate import Clocks, Limits, Listener, by_one_clock
 from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError
 from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
-from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual, unknown_transfers
+from udfs.kernel.recorded.calls import Unknown, put_usual, unknown_transfers
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.ends import Ends, recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
@@ -70,7 +70,7 @@ class Block(NamedTuple):
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : as in StepBlock.
     diagnosed  : the same steps as the diagnosis replays them; None where it is not wanted.
-    unknown    : transfers of calls whose own length is not recorded, as in CallTimes.
+    unknown    : transfers of calls whose own length is not recorded, as in `unknown_transfers`.
     """
 
     steps: Ints
@@ -141,19 +141,19 @@ def read(
     found = reading.of_all_steps(listener)
     if len(reading.spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
         # This needs all steps: what was read before they were known is read again.
-        found = reading.of_all_steps(listener, found.clocks)
+        found = reading.of_all_steps(clocks=found.clocks)
     if layout.pp_size == 1:
         return found
     stated = None if layout.blocking is None else layout.blocking.types
     # Where some types block, the others' replay would be of no use.
     at = sampled(len(found.actual_s))
     some_s = _of_sample if replayed_s is None or stated else replayed_s
-    blocking = reading.blocking(found, listener, stated, some_s(found.blocks)[at])
+    blocking = reading.blocking(found, stated, some_s(found.blocks)[at])
     if blocking.chosen.types:
         blocked = layout._replace(blocking=blocking.chosen)
         holding = reading._replace(layout=blocked, graphs={})
-        found = holding.of_all_steps(listener, found.clocks)
-        put_usual([CallTimes(block.graph, block.duration_s, block.unknown) for block in found.blocks])
+        found = holding.of_all_steps(clocks=found.clocks)
+        put_usual([(block.graph, block.duration_s, block.unknown) for block in found.blocks])
     return found._replace(blocking=blocking)
 
 
@@ -201,24 +201,23 @@ class _Reading(NamedTuple):
         blocks, moments, compute_ns, odd = list[Block](), list[Moments](), list[Floats](), list[Exchanged]()
         steps = self.rows.number_of_steps
         sums = _Sums(np.empty(steps), np.empty(steps), np.zeros((2, self.layout.pp_size, steps)))
-        listening = listener if clocks is None else None
         for first, end in self.spans:
             trace = self._trace(range(first, end))
             ends = [recorded_ends(block) for block in trace.blocks]
             if not first:  # a rank keeps its place for the whole job: the first steps suffice
-                is_shared = listening is not None
+                is_shared = listener is not None
                 odd = exchanged(trace.blocks[0], ends[0] if is_shared else ends[0].of_steps(slice(STEPS)))
-            if listening is not None:
+            if listener is not None:
                 for block, its_ends in zip(trace.blocks, ends, strict=True):
-                    listening.hear(block, its_ends, first)
+                    listener.hear(block, its_ends, first)
                 if end == steps:
-                    clocks = listening.clocks()
-            by_one_clock = [_by_one_clock(block, listener, clocks, first) for block in trace.blocks]
+                    clocks = listener.clocks()
+            moved = [by_one_clock(block, self.rows.clock, clocks, first) for block in trace.blocks]
             if clocks is not None and clocks.is_corrected:
-                ends = [recorded_ends(block) for block in by_one_clock]
+                ends = [recorded_ends(block) for block in moved]
             blocks += [
                 self._settled(block._replace(steps=first + block.steps), its_ends, sums)
-                for block, its_ends in zip(by_one_clock, ends, strict=True)
+                for block, its_ends in zip(moved, ends, strict=True)
             ]
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
@@ -238,7 +237,7 @@ class _Reading(NamedTuple):
             clocks,
             odd,
             nobody_late(sums.waits_s, sums.actual_s),
-            partial(self._replace(at_hand={}).gaps, listener, clocks),
+            partial(self._replace(at_hand={}).gaps, clocks),
         )
 
     def _settled(self, block: StepBlock, ends: Ends, sums: "_Sums") -> Block:
@@ -256,20 +255,18 @@ class _Reading(NamedTuple):
         unknown = unknown_transfers(graph, end_s, duration_s)
         return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
-    def gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
+    def gaps(self, clocks: Clocks | None) -> Floats:
         """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
             for block in self._trace(range(first, end)).blocks:
-                start_s = _by_one_clock(block, listener, clocks, first).start_s
+                start_s = by_one_clock(block, self.rows.clock, clocks, first).start_s
                 gaps = longest_gaps(block.graph, start_s, start_s + block.duration_s, layout)
                 found[:, :, first + block.steps] = gaps
         return found
 
-    def blocking(
-        self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None, plain_s: Floats
-    ) -> BlockingFound:
+    def blocking(self, found: Recorded, stated: tuple[int, ...] | None, plain_s: Floats) -> BlockingFound:
         """Find which transfers block.
 
         found   : what was read as if none did.
@@ -287,7 +284,7 @@ class _Reading(NamedTuple):
                 laid = laid_out(part)
                 for block in laid.blocks(layout, {}, laid.classes(blocking)):
                     of_job = block._replace(steps=part.start + part.step * block.steps)
-                    blocks.append(_by_one_clock(of_job, listener, found.clocks))
+                    blocks.append(by_one_clock(of_job, self.rows.clock, found.clocks))
             return blocks
 
         is_probed = self.rows.ops * len(at) > PROBED_OPS * len(found.actual_s)
@@ -343,17 +340,3 @@ def _of_sample(blocks: list[Block]) -> Floats:
         if here.any():
             replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
     return replayed_s
-
-
-def _by_one_clock(
-    block: StepBlock, listener: Listener | None, clocks: Clocks | None, first_step: int = 0
-) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if they change.
-
-    first_step : from which the block's steps count.
-    """
-    if listener is None or clocks is None or not clocks.is_corrected:
-        return block
-    moved = block._replace(start_s=block.start_s.copy())
-    listener.correct(moved, clocks, first_step)
-    return moved

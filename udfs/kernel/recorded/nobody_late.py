@@ -11,6 +11,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask, latest
+from udfs.kernel.graph.edges import as_range
 from udfs.kernel.graph.graph import Index, OpGraph, as_index, once_per_graph
 from udfs.kernel.selection import medians_along
 
@@ -70,8 +71,7 @@ def _streams(graph: OpGraph) -> list[_Stream]:
             computes = np.flatnonzero(is_compute & (stage_of == stage))
             held_by: Index | None = None
             if kind == ot.GRADS_REDUCE_SCATTER and computes.size:
-                is_range = computes[-1] - computes[0] == computes.size - 1
-                held_by = slice(computes[0], computes[-1] + 1) if is_range else computes
+                held_by = as_index(as_range(computes.tolist()))
             members_of = list(map(as_index, own))
             found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, members_of, held_by))
     return found

@@ -127,17 +127,15 @@ def build_trace(
     return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size))
 
 
+_cached_graph: Final = lru_cache(maxsize=CACHED_GRAPHS)(build_graph)
+
+
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
     graph = known.get(cells)
     if graph is None:
         is_small = sum(cell.program.size for cell in cells) <= MOST_CACHED_OPS
         graph = known[cells] = (_cached_graph if is_small else build_graph)(cells, layout)
     return graph
-
-
-@lru_cache(maxsize=CACHED_GRAPHS)
-def _cached_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
-    return build_graph(cells, layout)
 
 
 def _room(stages: Sequence[StageRows]) -> Times | None:

@@ -148,7 +148,5 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 def _first_meeting(graph: OpGraph) -> int:
     """First node at which dp ranks meet after having waited for something."""
-    for position, (_, across_dp, sources, *_) in enumerate(graph.nodes):
-        if across_dp and sources:
-            return position
-    return len(graph.nodes)
+    positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
+    return next(positions, len(graph.nodes))

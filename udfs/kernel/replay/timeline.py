@@ -101,7 +101,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
     """
     number, meetings = _meetings_of_ops(graph)
-    place = _last(timeline.end_s)
+    place = divmod(int(timeline.end_s.argmax()), timeline.end_s.shape[1])
     path: list[CriticalOp] = []
     seen: set[Place] = set()
     while place not in seen:
@@ -126,12 +126,6 @@ def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[P
     first = graph.first_op[cell]
     computes = range(first, first + len(graph.cells[cell].program.compute_order))
     return [(each, lane) for each in computes if timeline.end_s[each, lane] <= timeline.start_s[place]]
-
-
-def _last(times_s: Floats) -> Place:
-    """Return the first place with the latest time."""
-    op, lane = divmod(int(times_s.argmax()), times_s.shape[1])
-    return op, lane
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
