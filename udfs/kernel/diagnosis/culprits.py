@@ -8,7 +8,7 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
+from udfs.kernel.cause import ALL, BOTH, Culprit, Evidence
 from udfs.kernel.diagnosis.course import kinds_of
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
@@ -62,15 +62,14 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
+    if each == cause.MIXED_HARDWARE:
+        return _blame_for_types(factors, per_cell)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
         named = _together(slow, found) or _on_slow_hosts(factors)
         samples, peers = per_cell, dp_ranks - 1
-    elif each == cause.MIXED_HARDWARE:
-        return _blame_for_types(factors, per_cell)
     else:
-        named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
-    named = named if each == cause.SLOW_WORKER else _worst_first(named)
+        named, samples, peers = _worst_first(_stages(factors)), per_cell * dp_ranks, stages - 1
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
@@ -192,20 +191,10 @@ def _on_slow_hosts(factors: Factors) -> list[Culprit]:
 def _stages(factors: Factors) -> list[Culprit]:
     """Stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
-    effect = work_s / max(work_s.mean(), TINY_S) - 1.0
+    effect, over_s = work_s / max(work_s.mean(), TINY_S) - 1.0, (work_s - work_s.mean()).tolist()
     last = factors.noise.shape[4] - 1
     return [
-        Culprit(
-            stage,
-            ALL,
-            float(effect[stage]),
-            1.0,
-            0,
-            last,
-            ALWAYS,
-            reach=cause.STAGE,
-            lost_s=float(work_s[stage] - work_s.mean()),
-        )
+        Culprit(stage, ALL, float(effect[stage]), 1.0, 0, last, reach=cause.STAGE, lost_s=over_s[stage])
         for stage in np.flatnonzero(effect > max(LEAST_HEAVY, LEAST_PART * float(effect.max()))).tolist()
     ]
 

@@ -124,7 +124,6 @@ def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> Non
 def _put_computes(
     computes: Computes, found: Found, scenarios: Sequence[Scenario], per_op: list[Floats]
 ) -> None:
-    """Set durations of computes for each scenario."""
     factors = found.factors
     if factors is None:
         return

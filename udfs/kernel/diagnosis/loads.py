@@ -46,7 +46,6 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
 
 @once_per_graph
 def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
-    """Data-load ops of each stage that has any."""
     found: dict[int, list[int]] = {}
     for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
         if by_type[ot.DATA_LOAD]:

@@ -106,7 +106,8 @@ def _over_usual(factors: Factors, factor: Floats) -> Floats:
     """What computes take beyond the usual in the mean step by a factor, shape (p, d). [s]"""
     usual_s = factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
     over_s: Floats = (usual_s * (factor - 1.0).mean(axis=4, keepdims=True)).sum(axis=(1, 2, 3, 4))
-    return over_s * factors.noise.shape[3]
+    over_s *= factors.noise.shape[3]
+    return over_s
 
 
 def _healthy(found: Found, cells: Mask) -> Found:

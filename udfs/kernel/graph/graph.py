@@ -123,6 +123,11 @@ class Cell(NamedTuple):
     dp_rank: int
     program: StageProgram
 
+    @property
+    def dp_ranks(self) -> slice:
+        """Its dp ranks, of an axis of all."""
+        return slice(None) if self.dp_rank == ALL_DP_RANKS else slice(self.dp_rank, self.dp_rank + 1)
+
 
 ReplayNode: TypeAlias = tuple[
     tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]

@@ -59,11 +59,12 @@ def put_transfers(
 
 def clock_of_cells(graph: OpGraph, clock: Ints) -> list[Ints]:
     """Clock of each cell's rows, int, shape (step, dp); clock : as of `put_transfers`."""
-    lanes = [slice(None) if graph.has_dp_lanes else [cell.dp_rank] for cell in graph.cells]
-    return [clock[cell.stage][:, own] for cell, own in zip(graph.cells, lanes, strict=True)]
+    return [clock[cell.stage][:, cell.dp_ranks] for cell in graph.cells]
 
 
-def on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
+def on_one_clock(
+    graph: OpGraph, clock: Ints, sends: Sequence[int] | Ints, recvs: Sequence[int] | Ints
+) -> Mask:
     """Whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(clock_of_cells(graph, clock))
     sender, receiver = (

@@ -12,7 +12,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.graph.graph import ALL_DP_RANKS, Layout, OpGraph
+from udfs.kernel.graph.graph import Layout, OpGraph
 
 LEAST_LONGER: Final = 0.02
 """Share of T_actual by which the mean step, and each step counted, takes longer than its replay."""
@@ -51,9 +51,8 @@ def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
         if not late:
             continue
         gaps_s = np.array([start_s[op] - end_s[list(graph.waits_for[op])].max(axis=0) for op in late])
-        of_worker = slice(None) if cell.dp_rank == ALL_DP_RANKS else slice(cell.dp_rank, cell.dp_rank + 1)
-        found[0, cell.stage][:, of_worker] = gaps_s.max(axis=0)
-        found[1, cell.stage][:, of_worker] = np.array(graph.op_types)[late][gaps_s.argmax(axis=0)]
+        found[0, cell.stage][:, cell.dp_ranks] = gaps_s.max(axis=0)
+        found[1, cell.stage][:, cell.dp_ranks] = np.array(graph.op_types)[late][gaps_s.argmax(axis=0)]
     return found
 
 
