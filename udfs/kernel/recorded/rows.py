@@ -70,10 +70,9 @@ def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return firsts, np.repeat(first_op[rows] - firsts[:-1], np.diff(firsts)) + np.arange(firsts[-1])
 
 
-def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:
+def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
     """Lay out a stage's rows as dense arrays, grouped by op counts.
 
-    room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
     """
@@ -83,9 +82,8 @@ def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidR
         if (by_row == by_row[0]).all():
             counts = tuple(np.bincount(by_row[0], minlength=ot.COUNT).tolist())
             order = np.argsort(by_row[0], kind="stable")
-            return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out(room)]
-    groups = _with_equal_counts(stage_rows, lengths)
-    return [_dense(stage_rows, rows).laid_out(room if len(groups) == 1 else None) for rows in groups]
+            return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out()]
+    return [_dense(stage_rows, rows).laid_out() for rows in _with_equal_counts(stage_rows, lengths)]
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
@@ -124,10 +122,10 @@ class _DenseRows(NamedTuple):
     places: Ints | None
     at: Ints | None
 
-    def laid_out(self, room: Times | None) -> LaidRows:
+    def laid_out(self) -> LaidRows:
         """Lay out the rows with ops ordered by (type, start)."""
         shape = (sum(self.counts), len(self.rows))
-        times = room or Times(np.empty(shape), np.empty(shape))
+        times = Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
         dense.take(self.recorded.duration_us, slice(None), times.duration_s)
         compute_ns = times.duration_s[Places.of(self.counts).computes] * NS_IN_US

@@ -67,11 +67,9 @@ MOST_CACHED_OPS: Final = 4096
 class Laid(NamedTuple):
     """Rows of all stages, laid out for any choice of blocking transfers.
 
-    room   : times of all ops, shape (op, row), where the rows of each stage are equally long.
     stages : per stage.
     """
 
-    room: Times | None
     stages: list[list[LaidRows]]
     steps: int
 
@@ -82,13 +80,16 @@ class Laid(NamedTuple):
 
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
         """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
-        if self.room is None or any(len(found) > 1 for found in classes):
+        if any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
             groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))
             return [_block(_of_step(classes, number[steps[0]]), steps, layout, known) for steps in groups]
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
-        start_s, duration_s = (times.reshape(graph.size, self.steps, layout.dp_size) for times in self.room)
+        of_stages = zip(*(only.times for (only,) in classes), strict=True)
+        start_s, duration_s = (
+            np.concatenate(times).reshape(graph.size, self.steps, layout.dp_size) for times in of_stages
+        )
         microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
         return [StepBlock(np.arange(self.steps), graph, start_s, duration_s, microbatch)]
 
@@ -98,12 +99,7 @@ def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
 
     raises : TraceDefectError.
     """
-    room = _room(stages)
-    laid = [
-        _located(rows, stage, layout, place)
-        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
-    ]
-    return Laid(room, laid, steps)
+    return Laid([_located(rows, stage, layout) for stage, rows in enumerate(stages)], steps)
 
 
 def build_trace(
@@ -138,30 +134,10 @@ def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
     return graph
 
 
-def _room(stages: Sequence[StageRows]) -> Times | None:
-    """Allocate arrays for all stages' times if each stage's rows are equally long; else None."""
-    lengths = [np.diff(rows.first_op) for rows in stages]
-    if any((each != each[0]).any() for each in lengths):
-        return None
-    shape = (sum(int(each[0]) for each in lengths), len(lengths[0]))
-    return Times(np.empty(shape), np.empty(shape))
-
-
-def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | None]:
-    """Slice the shared arrays into one part per stage."""
-    places: list[Times | None] = []
-    first = 0
-    for rows in stages:
-        last = first + int(rows.first_op[1] - rows.first_op[0])
-        places.append(None if room is None else Times(*(times[first:last] for times in room)))
-        first = last
-    return places
-
-
-def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[LaidRows]:
+def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
     """Lay out rows of a stage; a defect names the stage, step and dp rank where it occurred."""
     try:
-        return lay_out_rows(rows, room)
+        return lay_out_rows(rows)
     except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
