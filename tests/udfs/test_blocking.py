@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -21,18 +21,14 @@ from tests.oracle.readers import read_rank_steps
 from tests.oracle.records import Layout
 from tests.oracle.results import what_if
 from tests.support import published
-from tests.support.random_jobs import FAULTS, USUAL, generate_job
 from tests.udfs.equal_results import assert_same_results
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.reference import assert_equal_results
 from udfs.custom_scenario import replay_scenarios
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Ints
-from udfs.kernel.graph.graph import Blocking
-from udfs.kernel.recorded import blocking, trace
+from udfs.kernel.recorded import blocking, first_pass, trace
 from udfs.kernel.recorded.blocking import sampled
 from udfs.kernel.recorded.first_pass import Recorded, read
-from udfs.kernel.recorded.laid_rows import RowClass
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
 from udfs.kernel.replay.replay import last_ops, replay
@@ -278,23 +274,21 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     job = drawn("mixed: forward")
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
-    stages, laid = MagicMock(wraps=rows.stages), list[int]()
+    stages, lay_out = MagicMock(wraps=rows.stages), MagicMock(wraps=trace.lay_out)
 
-    def some(whole: trace.Laid, steps: Ints, dp_size: int) -> trace.Laid:
-        laid.append(len(steps))
-        return laid_of_some(whole, steps, dp_size)
+    def laid() -> list[int]:
+        return [steps for _, _, steps in (call.args for call in lay_out.call_args_list)]
 
-    laid_of_some = trace.Laid.some
-    monkeypatch.setattr(trace.Laid, "some", some)
+    monkeypatch.setattr(first_pass, "lay_out", lay_out)
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
     assert stages.call_count == 1
     # One step, whether blocking may gain anything; then those that are compared.
-    assert laid == [1, len(sampled(len(rows.steps)))]
-    laid.clear()
+    assert laid() == [1, len(sampled(len(rows.steps)))]
+    lay_out.reset_mock()
     monkeypatch.setattr(blocking, "LITTLE_MORE", np.inf)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
-    assert laid == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
+    assert laid() == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
@@ -312,29 +306,3 @@ def test_what_is_ruled_out_would_not_be_chosen(monkeypatch: pytest.MonkeyPatch) 
     assert tried["SE"].pop("discrepancy_blocking") == pytest.approx(0.00204, abs=1e-5)
     assert found["SE"].pop("discrepancy_blocking") is None, "the bound says enough"
     assert found == tried
-
-
-@pytest.mark.parametrize("kind", ["mixed: forward", "receives", "shuffled"])
-def test_some_steps_of_a_laid_out_job_are_laid_out_as_if_they_were_alone(kind: str) -> None:
-    if kind == "shuffled":
-        job = generate_job(replace(USUAL, steps=9, line_order="shuffled"), FAULTS, seed=1)
-        table, facts = job.rank_steps, job.manifest
-    else:
-        table, facts = drawn(kind).rank_steps, drawn(kind).manifest
-    layout = read_layout(facts)
-    rows = replayed_rows(table, layout)
-    whole = trace.lay_out(rows.stages(), layout, len(rows.steps))
-    assert whole.is_alike
-    steps = range(1, len(rows.steps), 3)
-    found = whole.some(np.array(steps), layout.dp_size)
-    alone = trace.lay_out(rows.stages(steps.start, steps.stop, steps.step), layout, len(steps))
-    for types in ((), ot.TRANSFERS, (ot.FORWARD_RECV,)):
-        of_some, of_alone = (chain.from_iterable(each.classes(Blocking(types))) for each in (found, alone))
-        for one, other in zip(of_some, of_alone, strict=True):
-            assert one.program == other.program
-            pairs = zip(_arrays(one), _arrays(other), strict=True)
-            assert all(mine.tobytes() == theirs.tobytes() for mine, theirs in pairs)
-
-
-def _arrays(found: RowClass) -> tuple[np.ndarray[Any, Any], ...]:
-    return found.rows, *found.times, found.microbatch, found.compute_ns

@@ -1,5 +1,7 @@
 """Array types of the kernel, and helpers that find equal rows and columns."""
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +41,14 @@ def common_order(*keys: npt.NDArray[Any]) -> Ints:
     if (ordered[1:] > ordered[:-1]).all():
         return order
     return np.lexsort(np.broadcast_arrays(*keys), axis=0)
+
+
+def latest(times_s: Floats, members: Iterable[int | slice | Ints]) -> Floats:
+    """Latest of the times of several ops, or of each member of rendezvous. [s]
+
+    members : indices of ops, at least one.
+    """
+    return reduce(np.maximum, (times_s[ops] for ops in members))
 
 
 def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:

@@ -74,54 +74,40 @@ def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Float
 
 
 class Moments(NamedTuple):
-    """Sufficient statistics of each worker's forward/backward pairs; float64, shape (worker,).
+    """Sufficient statistics of each worker's pairs of forward and backward times.
 
-    pairs                   : number of complete pairs.
-    forward_s, backward_s   : means. [s]
-    forward_2, backward_2   : sums of squared deviations. [s^2]
-    together                : sum of the products of the deviations. [s^2]
-    longest_forward_s, longest_backward_s : [s]
+    pairs     : float64, shape (worker,); number of complete pairs.
+    mean_s    : float64, shape (2, worker); of forwards, and of backwards. [s]
+    squares   : the same; sums of squared deviations. [s^2]
+    together  : float64, shape (worker,); sum of the products of both deviations. [s^2]
+    longest_s : float64, shape (2, worker). [s]
     """
 
     pairs: Floats
-    forward_s: Floats
-    backward_s: Floats
-    forward_2: Floats
-    backward_2: Floats
+    mean_s: Floats
+    squares: Floats
     together: Floats
-    longest_forward_s: Floats
-    longest_backward_s: Floats
+    longest_s: Floats
 
     def joined(self, other: "Moments") -> "Moments":
         """Pooled moments of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
         count = self.pairs + other.pairs
         weight = other.pairs / np.maximum(count, 1.0)
-        forward_apart_s, backward_apart_s = (
-            other.forward_s - self.forward_s,
-            other.backward_s - self.backward_s,
-        )
-        cross = self.pairs * weight
+        apart_s, cross = other.mean_s - self.mean_s, self.pairs * weight
         return Moments(
             count,
-            self.forward_s + forward_apart_s * weight,
-            self.backward_s + backward_apart_s * weight,
-            self.forward_2 + other.forward_2 + forward_apart_s**2 * cross,
-            self.backward_2 + other.backward_2 + backward_apart_s**2 * cross,
-            self.together + other.together + forward_apart_s * backward_apart_s * cross,
-            np.maximum(self.longest_forward_s, other.longest_forward_s),
-            np.maximum(self.longest_backward_s, other.longest_backward_s),
+            self.mean_s + apart_s * weight,
+            self.squares + other.squares + apart_s**2 * cross,
+            self.together + other.together + apart_s[0] * apart_s[1] * cross,
+            np.maximum(self.longest_s, other.longest_s),
         )
 
     def correlation(self) -> Floats:
         """Pearson correlation, shape (worker,); nan with fewer than two pairs or a constant side."""
-        forward_norm, backward_norm = np.sqrt(self.forward_2), np.sqrt(self.backward_2)
-        varies = (
-            (self.pairs >= 2.0)
-            & (forward_norm > CONSTANT * self.longest_forward_s)
-            & (backward_norm > CONSTANT * self.longest_backward_s)
-        )
+        norm = np.sqrt(self.squares)
+        varies = (self.pairs >= 2.0) & (norm > CONSTANT * self.longest_s).all(axis=0)
         correlation = np.full(varies.shape, np.nan)
-        np.divide(self.together, forward_norm * backward_norm, out=correlation, where=varies)
+        np.divide(self.together, norm[0] * norm[1], out=correlation, where=varies)
         return correlation
 
 
@@ -131,28 +117,25 @@ def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
     forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s for incomplete pairs. [s]
     """
     pairs, steps, workers = forward_s.shape
-    if not forward_s.size:
-        return Moments(*np.zeros((len(Moments._fields), workers)))
-    complete = ~np.isnan(backward_s)
     count = np.full(workers, float(pairs * steps))
-    is_complete = bool(complete.all())
+    if not forward_s.size:
+        nothing = np.zeros((2, workers))
+        return Moments(count, nothing, nothing, count, nothing)
+    complete = ~np.isnan(backward_s)
+    is_complete, both_s = bool(complete.all()), [forward_s, backward_s]
     if not is_complete:
-        forward_s, backward_s = (np.where(complete, times_s, 0.0) for times_s in (forward_s, backward_s))
+        both_s = [np.where(complete, times_s, 0.0) for times_s in both_s]
         count = _per_worker(complete.astype(np.float64))
-    divisor = np.maximum(count, 1.0)
-    forward_mean_s, backward_mean_s = _per_worker(forward_s) / divisor, _per_worker(backward_s) / divisor
-    forward_dev, backward_dev = forward_s - forward_mean_s, backward_s - backward_mean_s
+    mean_s = np.array([_per_worker(times_s) for times_s in both_s]) / np.maximum(count, 1.0)
+    apart_s = [times_s - own_mean_s for times_s, own_mean_s in zip(both_s, mean_s, strict=True)]
     if not is_complete:
-        forward_dev, backward_dev = forward_dev * complete, backward_dev * complete
+        apart_s = [each_s * complete for each_s in apart_s]
     return Moments(
         count,
-        forward_mean_s,
-        backward_mean_s,
-        _per_worker(forward_dev * forward_dev),
-        _per_worker(backward_dev * backward_dev),
-        _per_worker(forward_dev * backward_dev),
-        forward_s.max(axis=0).max(axis=0),
-        backward_s.max(axis=0).max(axis=0),
+        mean_s,
+        np.array([_per_worker(each_s * each_s) for each_s in apart_s]),
+        _per_worker(apart_s[0] * apart_s[1]),
+        np.array([times_s.max(axis=0).max(axis=0) for times_s in both_s]),
     )
 
 

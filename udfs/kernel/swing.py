@@ -75,8 +75,7 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
     workers = len(block.graph.cells) * block.start_s.shape[2]
     starts -= ends
     starts /= workers
-    share: Floats = np.maximum(np.minimum(starts[:, :BINS], 1.0), 0.0)
-    return share
+    return np.maximum(np.minimum(starts[:, :BINS], 1.0), 0.0)
 
 
 @once_per_graph

@@ -12,10 +12,9 @@ from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import diagnose
-from udfs.kernel.diagnosis.fixes import Causes
+from udfs.kernel.diagnosis.fixes import Causes, Replays
 from udfs.kernel.diagnosis.found import Found, Job
 from udfs.kernel.diagnosis.mitigate import Mitigated, mitigate
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
@@ -29,7 +28,7 @@ from udfs.kernel.replay.masked import (
     replay_one_by_one,
     type_times,
 )
-from udfs.kernel.replay.replay import last_ops, replay
+from udfs.kernel.replay.replay import last_ops
 from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
 
 SLOWEST_PERCENT: Final = 3
@@ -158,7 +157,10 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     slowest_ideal_s = np.empty(len(times.ideal))
     for each in replays:
         slowest_ideal_s[each.block.steps] = each.without(is_slowest)
-    types = _type_times(replays, layout, how.worker_type)
+    types = None
+    if how.worker_type is not None:
+        blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
+        types = type_times(blocks, layout.dp_size, how.worker_type)
     found = WhatIf(
         recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, None, types
     )
@@ -186,16 +188,14 @@ def _diagnosed(
         before_s=how.before_s,
         racks=how.worker_rack,
     )
-    blocks = [
-        block.diagnosed._replace(steps=block.steps)
-        for block in recorded.blocks
-        if block.diagnosed is not None
-    ]
+    blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
     exposed_in = ((each.block.steps, each.exposed()) for each in replays)
     exposed = [(steps, of_block) for steps, of_block in exposed_in if of_block is not None]
     measured = Replays(Found.of(job, blocks))
     diagnosis = within_the_step(diagnose(measured))
-    asked = _causes(diagnosis) if how.mitigated is None else how.mitigated
+    asked = how.mitigated
+    if asked is None:
+        asked = frozenset(each for each, one in enumerate(diagnosis.causes) if one.is_cause)
     return found._replace(
         diagnosis=diagnosis,
         exposed=exposed_means(exposed, times.recorded),
@@ -204,16 +204,10 @@ def _diagnosed(
     )
 
 
-def _causes(diagnosis: Diagnosis) -> Causes:
-    """Causes that were found."""
-    return frozenset(each for each, one in enumerate(diagnosis.causes) if one.is_cause)
-
-
 class _Replay(NamedTuple):
     """Second pass over one block: its replays."""
 
     block: Block
-    layout: Layout
     ideal_of_op: Floats
     shortest_s: Floats
     is_last: list[bool]
@@ -230,7 +224,7 @@ class _Replay(NamedTuple):
             times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
         else:
             times = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
-        return cls(block, layout, ideal_of_op, shortest_s, is_last, times)
+        return cls(block, ideal_of_op, shortest_s, is_last, times)
 
     def exposed(self) -> ExposedTimes | None:
         """Replay without communication; None if the block has none."""
@@ -242,17 +236,8 @@ class _Replay(NamedTuple):
         slow : bool, shape (stage, dp_rank).
         """
         graph, duration_s = self.block.graph, self.block.duration_s
-        if not graph.has_dp_lanes:
-            mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
-            masked_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
-            return masked_s
-        lanes = list(duration_s.reshape(graph.size, 1, -1))
-        for stage in np.flatnonzero(slow.any(axis=1)).tolist():
-            first, end = graph.first_op[stage], graph.first_op[stage + 1]
-            own_s = duration_s[first:end].copy()
-            own_s[:, :, slow[stage]] = self.ideal_of_op[first:end, None, None]
-            lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
-        step_s: Floats = replay(graph, lanes, (1, *duration_s.shape[1:]), self.is_last)[0]
+        is_kept = ~slow[op_stages(graph), op_dp_ranks(graph, slow.shape[1])]
+        step_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, is_kept[None], self.is_last)[0]
         return step_s
 
 
@@ -271,14 +256,6 @@ class _Replayed(NamedTuple):
         return cls(ideal_s, replays, _in_step_order([each.times for each in replays], blocks))
 
 
-def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:
-    """Compute and step times by GPU type; None if fewer than two types are known."""
-    if worker_type is None:
-        return None
-    blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
-    return type_times(blocks, layout.dp_size, worker_type)
-
-
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
     """Join the scenario times of all blocks, in order of steps."""
     if len(found) == 1:
@@ -289,14 +266,10 @@ def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioT
     def joined(parts: list[Floats]) -> Floats:
         return np.concatenate(parts, axis=-1)[..., order]
 
-    return ScenarioTimes(
-        recorded=joined([times.recorded for times in found]),
-        ideal=joined([times.ideal for times in found]),
-        last_stage_ideal=joined([times.last_stage_ideal for times in found]),
-        by_type={
-            group: joined([times.by_type.get(group, times.ideal) for times in found]) for group in groups
-        },
-        by_stage=joined([times.by_stage for times in found]),
-        by_dp_rank=joined([times.by_dp_rank for times in found]),
-        by_worker=joined([times.by_worker for times in found]),
-    )
+    by_type = {group: joined([times.by_type.get(group, times.ideal) for times in found]) for group in groups}
+    arrays = {
+        name: joined([getattr(times, name) for times in found])
+        for name in ScenarioTimes._fields
+        if name != "by_type"
+    }
+    return ScenarioTimes(by_type=by_type, **arrays)

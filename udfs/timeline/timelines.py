@@ -14,7 +14,7 @@ import pyarrow as pa
 from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.clocks.estimate import Clocks, Listener
+from udfs.kernel.clocks.estimate import Clocks, by_one_clock
 from udfs.kernel.graph.graph import Layout, OpGraph
 from udfs.kernel.recorded.first_pass import Block
 from udfs.kernel.recorded.trace import StepBlock, build_trace
@@ -111,10 +111,7 @@ def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
     """Lay out the step at position `at` of the replayed ones, times corrected to one clock."""
     rows, layout = choice.rows, choice.layout
     (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
-    placed = block._replace(steps=np.array([at]))
-    if clocks is not None and clocks.is_corrected:
-        Listener(rows.clock, rows.time_s, layout, choice.limits).correct(placed, clocks)
-    return placed
+    return by_one_clock(block._replace(steps=np.array([at])), rows.clock, clocks)
 
 
 def _timelines(

@@ -1,17 +1,13 @@
 """Which transfers a worker issued as one call, returning with the last of its members, and which alone."""
 
-from typing import Final
-
 import numpy as np
 
 from udfs.kernel.arrays import Ints, Mask
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.recorded.ends import SAMPLED, Link, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
+from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import evenly
-
-SAME_S: Final = 1e-7
-"""Ops of one worker that start and end so close together are one call: logs keep a tenth of a us. [s]"""
 
 
 def calls(block: StepBlock) -> Ints:

@@ -139,8 +139,7 @@ def _calm(values: Floats, known: Mask) -> Floats:
     before[:, 0], after[:, -1] = values[:, 0], values[:, -1]
     calm = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
     calm[:, [0, -1]] = values[:, [0, -1]]
-    known_s: Floats = np.where(known, calm, 0.0)
-    return known_s
+    return np.where(known, calm, 0.0)
 
 
 def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
@@ -213,5 +212,4 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
 def _spread(off: Floats, known: Mask) -> Floats:
     """Standard deviation of deviations from the course, estimated from their median; shape (clock,). [s]"""
     middle_s = middle_of_known(np.where(known, off, np.nan).T)
-    spread: Floats = np.maximum(np.nan_to_num(middle_s) * MAD_TO_SIGMA, RESOLUTION_S)
-    return spread
+    return np.maximum(np.nan_to_num(middle_s) * MAD_TO_SIGMA, RESOLUTION_S)

@@ -14,6 +14,7 @@ from udfs.kernel.clocks.ends import heard
 from udfs.kernel.clocks.joined import Joined, agreed, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.recorded.durations import clock_of_cells
 from udfs.kernel.recorded.ends import Ends
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
@@ -209,12 +210,17 @@ class Listener:
         step_s = median_of_all(np.concatenate(self._spans_s))
         return estimate(self._found, int(self.clock.max()) + 1, self.time_s, step_s, self.limits)
 
-    def correct(self, block: StepBlock, clocks: Clocks, first_step: int = 0) -> None:
-        """Shift the starts of a block onto one clock, in place."""
-        steps = first_step + block.steps
-        graph = block.graph
-        for cell, (first, last) in zip(graph.cells, pairwise(graph.first_op), strict=True):
-            rows = self.clock[cell.stage, steps]
-            if not graph.has_dp_lanes:
-                rows = rows[:, [cell.dp_rank]]
-            block.start_s[first:last] -= clocks.ahead_s[rows, steps[:, None]]
+
+def by_one_clock(block: StepBlock, clock: Ints, clocks: Clocks | None, first_step: int = 0) -> StepBlock:
+    """Return the block with its starts corrected to one clock; a copy if they change.
+
+    clock      : as of Listener.
+    first_step : from which the block's steps count.
+    """
+    if clocks is None or not clocks.is_corrected:
+        return block
+    graph, steps, start_s = block.graph, first_step + block.steps, block.start_s.copy()
+    of_cells = clock_of_cells(graph, clock[:, steps])
+    for (first, end), of_cell in zip(pairwise(graph.first_op), of_cells, strict=True):
+        start_s[first:end] -= clocks.ahead_s[of_cell, steps[:, None]]
+    return block._replace(start_s=start_s)

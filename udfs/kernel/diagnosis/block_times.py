@@ -2,15 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
-from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.diagnosis.gathers import last_gathers, since_gathers, waiting_for_gathers
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask, latest
+from udfs.kernel.diagnosis.more_waits import (
+    Calls,
+    call_graph,
+    find_calls,
+    last_gathers,
+    since_gathers,
+    waiting_for_gathers,
+)
 from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
@@ -34,17 +39,6 @@ class KeptDelays(NamedTuple):
     delay_s: Floats
 
 
-class Cut(NamedTuple):
-    """Transfers whose true length may exceed the recorded one: their recv was posted after they began.
-
-    place  : op -> row of the mask, for sends and recvs with a peer.
-    is_cut : bool, shape (row, step, dp).
-    """
-
-    place: dict[int, int]
-    is_cut: Mask
-
-
 class BlockTimes(NamedTuple):
     """A block of steps with one graph, with the durations and delays that the diagnosis replays.
 
@@ -53,7 +47,8 @@ class BlockTimes(NamedTuple):
     calls      : transfers that were issued together; `graph` knows them.
     delays     : launch delays that are kept in replays.
     steps      : int, shape (step,); positions among the job's steps, in the order of time.
-    cut        : transfers whose recv was posted so late that their length is not known.
+    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: where the recv was posted so
+                 late that the true length may exceed the recorded one.
     entries    : how late collectives and what follows them were begun, after all they wait for had ended.
     since_gathers_s : as of `since_gathers`. [s]
     """
@@ -64,7 +59,7 @@ class BlockTimes(NamedTuple):
     calls: Calls
     delays: KeptDelays
     steps: Ints
-    cut: Cut
+    is_cut: dict[int, Mask]
     entries: KeptDelays
     since_gathers_s: Floats
 
@@ -95,7 +90,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
         steps=block.steps,
-        cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
+        is_cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
         entries=_entries(graph, block.start_s, end_s, layout),
         since_gathers_s=since_gathers(graph, block.start_s, end_s),
     )
@@ -131,19 +126,17 @@ def _kept_delays(
     """
     met = _met(graph)
     ops = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
-            recvs = [op for op in graph.waits_for[base] if graph.op_types[op] == ot.FORWARD_RECV]
-            ops += [base, *(op for op in recvs if op not in met and not graph.waits_for[op])]
-        ops += range(base + firsts[ot.DATA_LOAD], base + firsts[ot.DATA_LOAD + 1])[:1]
+    for by_type in graph.ops_by_type:
+        for first in by_type[ot.FORWARD_COMPUTE][:1]:
+            recvs = [op for op in graph.waits_for[first] if graph.op_types[op] == ot.FORWARD_RECV]
+            ops += [first, *(op for op in recvs if op not in met and not graph.waits_for[op])]
+        ops += by_type[ot.DATA_LOAD][:1]
         if layout.has_data_parallelism:
-            gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
-            ops += [op for op in gathers if not graph.waits_for[op]]
+            ops += [op for op in by_type[ot.PARAMS_ALL_GATHER] if not graph.waits_for[op]]
     delays = []
     for op in ops:
         sources = graph.waits_for[op]
-        ready_s = _latest(end_s, sources) if sources else began_s[:, None]
+        ready_s = latest(end_s, sources) if sources else began_s[:, None]
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
@@ -155,31 +148,21 @@ def _met(graph: OpGraph) -> frozenset[int]:
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
-def _latest(end_s: Floats, sources: Sequence[int]) -> Floats:
-    """Latest end of some ops, shape (step, dp). [s]"""
-    latest_s: Floats = reduce(np.maximum, (end_s[source] for source in sources))
-    return latest_s
-
-
-def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> Cut:
+def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
     """Find transfers whose recv began later than the send by more than the recorded transfer time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
-    place: dict[int, int] = {}
-    masks = []
+    found: dict[int, Mask] = {}
     for members, _ in graph.meetings:
         if graph.op_types[members[0][0]] not in ot.TRANSFERS:
             continue
-        is_recv = [graph.op_types[ops[0]] in (ot.FORWARD_RECV, ot.BACKWARD_RECV) for ops in members]
-        sends, recvs = (members[is_recv.index(which)] for which in (False, True))
+        sends, recvs = members
         late_s = start_s[as_index(recvs)] - start_s[as_index(sends)]
         if graph.op_types[sends[0]] in waited:
             late_s -= np.inf
         for ops in (sends, recvs):
-            place |= zip(ops, range(len(place), len(place) + len(ops)), strict=True)
-            masks.append(late_s > transfer_s[as_index(ops)])
-    nothing = np.zeros((0, *start_s.shape[1:]), dtype=bool)
-    return Cut(place, np.concatenate(masks) if masks else nothing)
+            found |= zip(ops, late_s > transfer_s[as_index(ops)], strict=True)
+    return found
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
@@ -189,7 +172,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
     one that gathers parameters once a compute is over has not prefetched them.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
-    ready_s = np.array([_latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
+    ready_s = np.array([latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
     place = {op: at for at, op in enumerate(ops)}
     for others, behind in _may_be_before(graph):
         entered = [op for op in behind if op in place]
@@ -210,21 +193,19 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
     ends_s = np.concatenate([end_s, np.full_like(start_s, -np.inf)])
     latest_s = np.maximum.accumulate(np.take_along_axis(ends_s, order, axis=0), axis=0)
     np.put_along_axis(ends_s, order, latest_s, axis=0)
-    found: Floats = ends_s[len(end_s) :]
-    return found
+    return ends_s[len(end_s) :]
 
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
     """Ops behind which a worker may begin others: its last transfers, before gathers its computes too."""
     found: list[tuple[list[int], list[int]]] = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        last = [base + firsts[each + 1] - 1 for each in ot.TRANSFERS if firsts[each + 1] > firsts[each]]
-        computes = [base + op for each in ot.COMPUTE for op in range(firsts[each], firsts[each + 1])]
-        first, end = base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1]
-        found.append((last, [*range(base, first), *range(end, base + firsts[-1])]))
-        found.append(([*last, *computes], list(range(first, end))))
+    for by_type in graph.ops_by_type:
+        last = [by_type[each][-1] for each in ot.TRANSFERS if by_type[each]]
+        computes = [op for each in ot.COMPUTE for op in by_type[each]]
+        gathers = by_type[ot.PARAMS_ALL_GATHER]
+        others = [op for ops in by_type if ops is not gathers for op in ops]
+        found += [(last, others), ([*last, *computes], list(gathers))]
     return found
 
 
@@ -301,9 +282,8 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
     """Compute ops by (stage, direction, chunk, microbatch); None if they do not form a rectangle."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
-    for cell, base, microbatch in zip(
-        block.graph.cells, block.graph.first_op, block.microbatch, strict=False
-    ):
+    of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
+    for cell, base, microbatch in of_cells:
         cells[cell.stage, max(cell.dp_rank, 0)] = _ops_of_cell(cell, base, microbatch)
     if len(cells) != layout.pp_size * width:
         return None

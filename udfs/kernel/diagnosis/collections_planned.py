@@ -9,9 +9,9 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.fixes import Replays
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.told_apart import has_slow
+from udfs.kernel.diagnosis.works import has_slow
 
 LEAST_COLLECTION: Final = 0.5
 """Collections take at least this part of the usual one."""

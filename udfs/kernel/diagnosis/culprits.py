@@ -8,12 +8,13 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.cause import ALL, ALWAYS, BOTH, Culprit, Evidence
+from udfs.kernel.cause import ALL, BOTH, Culprit, Evidence
 from udfs.kernel.diagnosis.course import kinds_of
-from udfs.kernel.diagnosis.factors import TINY_S, Factors
-from udfs.kernel.diagnosis.found import Found, order_of
+from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import by_worker
 from udfs.kernel.diagnosis.reach import Series, grouped
+from udfs.kernel.diagnosis.totals import TINY_S
 
 MOST_CULPRITS: Final = 16
 """Most culprits that are named, worst first."""
@@ -35,10 +36,7 @@ ONE_DIRECTION: Final = 4.0
 """If one direction is this many times as slow as the other, it is slow alone."""
 ONE_WAY: Final = 1.5
 """The same of a link's transfers: what one way loses may make some of the other late."""
-_LINKS: Final = (
-    {ot.FORWARD_SEND, ot.BACKWARD_RECV},
-    {ot.FORWARD_RECV, ot.BACKWARD_SEND},
-)
+_LINKS: Final = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
 """Transfers of a worker that cross one link, to the next stage or to the one before."""
 
 NAN: Final = float("nan")
@@ -64,15 +62,14 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
+    if each == cause.MIXED_HARDWARE:
+        return _blame_for_types(factors, per_cell)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
         named = _together(slow, found) or _on_slow_hosts(factors)
         samples, peers = per_cell, dp_ranks - 1
-    elif each == cause.MIXED_HARDWARE:
-        return _blame_for_types(factors, per_cell)
     else:
-        named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
-    named = named if each == cause.SLOW_WORKER else _worst_first(named)
+        named, samples, peers = _worst_first(_stages(factors)), per_cell * dp_ranks, stages - 1
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
@@ -168,8 +165,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 def _of_own_ops(found: Found) -> list[Series]:
     """Workers slow in ops other than computes, or late to collectives; one series per op type."""
-    order = order_of(found.blocks)
-    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    order, positions = found.steps_in_time
     named = []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
@@ -195,20 +191,10 @@ def _on_slow_hosts(factors: Factors) -> list[Culprit]:
 def _stages(factors: Factors) -> list[Culprit]:
     """Stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
-    effect = work_s / max(work_s.mean(), TINY_S) - 1.0
+    effect, over_s = work_s / max(work_s.mean(), TINY_S) - 1.0, (work_s - work_s.mean()).tolist()
     last = factors.noise.shape[4] - 1
     return [
-        Culprit(
-            stage,
-            ALL,
-            float(effect[stage]),
-            1.0,
-            0,
-            last,
-            ALWAYS,
-            reach=cause.STAGE,
-            lost_s=float(work_s[stage] - work_s.mean()),
-        )
+        Culprit(stage, ALL, float(effect[stage]), 1.0, 0, last, reach=cause.STAGE, lost_s=over_s[stage])
         for stage in np.flatnonzero(effect > max(LEAST_HEAVY, LEAST_PART * float(effect.max()))).tolist()
     ]
 
@@ -227,8 +213,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     peers = layout.pp_size * layout.dp_size - 1
     if not is_struck.any():
         return (), Evidence(NAN, NAN, peers, total_s.size // layout.pp_size, indicator)
-    order = order_of(found.blocks)
-    positions = np.concatenate([block.steps for block in found.blocks])[order]
+    order, positions = found.steps_in_time
     by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]

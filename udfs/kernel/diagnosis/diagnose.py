@@ -5,10 +5,9 @@ from typing import Final
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
-from udfs.kernel.diagnosis.fixes import busiest, without_transfers
+from udfs.kernel.diagnosis.fixes import Replays, busiest, without_transfers
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
 from udfs.kernel.diagnosis.found import Found, order_of
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.diagnosis.savings import Savings, savings_of
 
 LEAST_SAVED: Final = 0.025

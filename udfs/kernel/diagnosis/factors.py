@@ -12,7 +12,7 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.gpu_types import type_factors
-from udfs.kernel.diagnosis.totals import totals
+from udfs.kernel.diagnosis.totals import TINY_S, totals
 from udfs.kernel.diagnosis.variation import halves_of
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.selection import median_of_all, medians_along
@@ -41,8 +41,6 @@ they scatter by this much, and the agreement is this many times its standard err
 
 LEAST_PART: Final = 0.01
 """Least work of a compute, as a share of its kind's mean."""
-
-TINY_S: Final = 1e-9
 
 SUMS: Final = "...l,...l->..."
 """Sums of products along the last axis, for np.einsum."""

@@ -1,4 +1,4 @@
-"""Replays with causes fixed: alone, together, and in the combinations that Shapley values need."""
+"""Replays of one job with causes fixed: alone, together, and in the combinations that Shapley values need."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,14 +10,16 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
 from udfs.kernel.diagnosis.factors import Factors
-from udfs.kernel.diagnosis.found import SlowOps
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import OwnTimes
-from udfs.kernel.diagnosis.works import Works
+from udfs.kernel.diagnosis.usual_transfers import SlowOps
+from udfs.kernel.diagnosis.works import Works, works
 from udfs.kernel.replay.replay import last_ops, replay
 
 Causes = frozenset[int]
 Fixed = Causes
 """Causes that are fixed."""
+NOTHING: Final[Fixed] = frozenset()
 
 OF_COMPUTES: Final[Causes] = frozenset(
     {
@@ -58,39 +60,27 @@ def may_end(times: BlockTimes) -> list[bool]:
     return last_ops(times.graph, shortest_s)
 
 
-class Split(NamedTuple):
-    """Decomposed computes: factors, balanced works, and log excess that no cause explains."""
-
-    factors: Factors
-    work: Works
-    rest: Floats | None
+Scenario = tuple[Works | None, Causes]
+"""Work of the computes, None where they could not be separated, and the causes that are left in."""
 
 
-class Scenario(NamedTuple):
-    """Changes to the computes of a scenario, and the causes that it leaves in."""
-
-    split: Split | None
-    left: Causes
-
-
-def step_times(block: Fixable, scenarios: Sequence[Scenario]) -> Floats:
+def _stacked(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> Floats:
     """Step times of each scenario; float64, shape (scenario, step). [s]"""
     values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
     together = max(1, STACKED_VALUES // values)
     parts = [
-        _step_times(block, scenarios[first : first + together])
+        _step_times(block, found, scenarios[first : first + together])
         for first in range(0, len(scenarios), together)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _step_times(block: Fixable, scenarios: Sequence[Scenario]) -> Floats:
-    duration_s, left = block.times.duration_s, [each.left for each in scenarios]
+def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> Floats:
+    duration_s, left = block.times.duration_s, [causes for _, causes in scenarios]
     lanes = duration_s[0].size
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
-    splits = [each.split for each in scenarios if each.split is not None]
-    if block.computes is not None and splits:
-        _put_computes(block.computes, splits, left, per_op)
+    if block.computes is not None:
+        _put_computes(block.computes, found, scenarios, per_op)
     for each, slow in block.slow.items():
         times_s = np.empty((len(slow.ops), len(left), lanes))
         for row, causes in enumerate(left):
@@ -132,21 +122,23 @@ def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> Non
 
 
 def _put_computes(
-    computes: Computes, splits: Sequence[Split], left: Sequence[Causes], per_op: list[Floats]
+    computes: Computes, found: Found, scenarios: Sequence[Scenario], per_op: list[Floats]
 ) -> None:
-    """Set durations of computes for each scenario."""
+    factors = found.factors
+    if factors is None:
+        return
     ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
-    *index, steps, dp_ranks = splits[0].work.as_is[some].shape
-    stack = np.empty((*index, len(left), steps, dp_ranks))
+    *index, steps, dp_ranks = factors.noise[some].shape
+    stack = np.empty((*index, len(scenarios), steps, dp_ranks))
     row_of: dict[tuple[int, Causes], int] = {}
-    for row, (split, causes) in enumerate(zip(splits, left, strict=True)):
-        like = row_of.setdefault((id(split), causes & OF_COMPUTES), row)
+    for row, (work, causes) in enumerate(scenarios):
+        like = row_of.setdefault((id(work), causes & OF_COMPUTES), row)
         if like < row:
             stack[:, :, :, :, row] = stack[:, :, :, :, like]
-        else:
-            _compute_times(split, some, causes, stack[:, :, :, :, row])
+        elif work is not None:
+            _compute_times(found, factors, work, some, causes, stack[:, :, :, :, row])
     if ops.shape[-1] == 1:
-        rows = stack.reshape(ops.size, len(left), -1)
+        rows = stack.reshape(ops.size, len(scenarios), -1)
         for op, times_s in zip(ops.ravel().tolist(), rows, strict=True):
             per_op[op] = times_s
     else:
@@ -155,9 +147,10 @@ def _put_computes(
             per_op[ops[index_of_op]] = stack[tuple(where)][:, :, dp_rank]
 
 
-def _compute_times(split: Split, some: tuple[slice, ...], causes: Causes, out: Tensor) -> None:
+def _compute_times(
+    found: Found, factors: Factors, work: Works, some: tuple[slice, ...], causes: Causes, out: Tensor
+) -> None:
     """Compute durations with some causes left in, written to out. [s]"""
-    factors, work, rest = split
     chosen = {
         (True, True): work.as_is,
         (False, True): work.data,
@@ -167,10 +160,62 @@ def _compute_times(split: Split, some: tuple[slice, ...], causes: Causes, out: T
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.MIXED_HARDWARE in causes and factors.types is not None:
         out *= factors.types.of_workers
-    if cause.UNEXPLAINED not in causes and rest is not None:
-        out /= np.exp(np.broadcast_to(rest, factors.noise.shape)[some])
+    if cause.UNEXPLAINED not in causes and found.rest is not None:
+        out /= np.exp(np.broadcast_to(found.rest, factors.noise.shape)[some])
     if cause.PAUSE in causes and factors.pause_s is not None:
         out += factors.pause_s[some]
+
+
+class Replays:
+    """Replays of one job with sets of causes fixed.
+
+    Causes of which nothing was found are never replayed: their fixes change nothing. What was replayed once
+    is kept, because mitigations ask again for what the diagnosis has replayed.
+
+    found : what was measured in the job.
+    work  : what `works` gives for its factors, where it is known already.
+    """
+
+    def __init__(self, found: Found, work: Works | None = None) -> None:
+        self.found, factors = found, found.factors
+        self.work = works(factors) if work is None and factors is not None else work
+        self._present = found.present
+        computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
+        slow = [dict(zip(found.slow, each, strict=True)) for each in zip(*found.slow.values(), strict=True)]
+        parts = (found.blocks, computes, slow, found.own_times, found.late)
+        self._fixable = [
+            Fixable(times, of_computes, of_block, own, late, may_end(times))
+            for times, of_computes, of_block, own, late in zip(*parts, strict=True)
+        ]
+        self._known: dict[Causes, Floats] = {}
+
+    def times_s(self, fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
+        """Replayed step times for each given set of causes fixed, after their mean. [s]"""
+        left = {fixed: self._present - fixed for fixed in fixes}
+        unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in self._known]
+        if unknown:
+            replayed_s = self._replayed([(self.work, causes) for causes in unknown])
+            self._known.update(zip(unknown, replayed_s, strict=True))
+        return {fixed: self._known[causes] for fixed, causes in left.items()}
+
+    def mean_s(self, fixed: Fixed = NOTHING) -> float:
+        """Mean replayed step time with causes fixed. [s]"""
+        return float(self.times_s([fixed])[fixed][0])
+
+    def of_works_s(self, works_s: Sequence[Tensor]) -> list[float]:
+        """Mean replayed step time for each alternative work of the computes, with nothing fixed. [s]
+
+        works_s : durations of computes on usual workers. [s]
+        """
+        works = [Works(each_s, each_s, each_s, each_s) for each_s in works_s]
+        found: list[float] = self._replayed([(each, self._present) for each in works])[:, 0].tolist()
+        return found
+
+    def _replayed(self, scenarios: Sequence[Scenario]) -> Floats:
+        """Step times of each scenario after their mean; shape (scenario, 1 + step). [s]"""
+        of_blocks_s = [_stacked(block, self.found, scenarios) for block in self._fixable]
+        mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
+        return np.column_stack([mean_s, *of_blocks_s])
 
 
 def without_transfers(times: BlockTimes) -> Floats:
@@ -193,8 +238,9 @@ def without_transfers(times: BlockTimes) -> Floats:
 def busiest(times: BlockTimes) -> Floats:
     """Lower bound on step time without transfers: the busiest worker's computes; shape (step,). [s]"""
     longest_s = np.zeros(times.number_of_steps)
-    for cell, base in zip(times.graph.cells, times.graph.first_op, strict=False):
-        computes = times.duration_s[base : base + cell.program.first_ops[ot.COMPUTE[-1] + 1]]
+    for by_type in times.graph.ops_by_type:
+        forwards, backwards = (by_type[each] for each in ot.COMPUTE)
+        computes = times.duration_s[forwards.start : backwards.stop]
         np.maximum(longest_s, computes.sum(axis=0).max(axis=-1), out=longest_s)
     early_s: float = times.delays.delay_s.min(initial=0.0)
     return longest_s + early_s

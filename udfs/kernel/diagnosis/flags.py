@@ -9,7 +9,6 @@ from udfs.kernel import cause
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.round_trips import sure_share
 from udfs.kernel.diagnosis.savings import Savings
-from udfs.kernel.graph.graph import Layout
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
@@ -47,6 +46,8 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     named = sum(max(0.0, part) for each, part in savings.attributed.items() if each in held)
     waste, nameless = together + rest, max(0.0, together - named) + rest
     is_mostly_unexplained = waste > LEAST_WASTE and nameless / waste > MOST_UNEXPLAINED
+    # Too many workers are slow at different times for slowness to be a worker's property.
+    are_most_apart = apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
     every_cause = range(cause.COUNT)
     types = None if found.factors is None else found.factors.types
     # Types that share no stage may be slow or not: a row that saves nothing does not say that they are alike.
@@ -70,7 +71,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
         (
             cause.MANY_SLOW_CELLS,
             (cause.SLOW_WORKER,),
-            _slow_cells(found) > MANY_CELLS or _are_most(apart, layout),
+            _slow_cells(found) > MANY_CELLS or are_most_apart,
         ),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
     ]
@@ -95,11 +96,6 @@ def _slow_cells(found: Found) -> float:
     if found.factors is None:
         return 0.0
     return float(np.median((found.factors.workers.own > 0.0).mean(axis=(0, 3)).max(axis=0)))
-
-
-def _are_most(apart: int, layout: Layout) -> bool:
-    """Whether too many workers are slow at different times for slowness to be a worker's property."""
-    return apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
 
 
 def _claims(savings: Savings, causes: Iterable[int]) -> bool:

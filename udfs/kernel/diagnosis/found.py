@@ -15,14 +15,12 @@ from udfs.kernel.diagnosis.block_times import (
     with_gathers_first,
 )
 from udfs.kernel.diagnosis.factors import Factors, decompose
-from udfs.kernel.diagnosis.loads import SlowLoads, has_loads, slow_loads
+from udfs.kernel.diagnosis.loads import has_loads, slow_loads
 from udfs.kernel.diagnosis.own_ops import OwnOps, OwnTimes, late_entries, own_ops, own_times, without_own
 from udfs.kernel.diagnosis.rest import rest_of
-from udfs.kernel.diagnosis.transfers import SlowTransfers, slow_transfers
-from udfs.kernel.diagnosis.usual_transfers import NO_DAYS
+from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.diagnosis.usual_transfers import NO_DAYS, SlowOps
 from udfs.kernel.graph.graph import Layout
-
-SlowOps = SlowTransfers | SlowLoads
 
 
 class Job(NamedTuple):
@@ -59,8 +57,8 @@ class Found(NamedTuple):
     computes: ComputeTimes | None
     factors: Factors | None
     rest: Floats | None
-    transfers: list[SlowTransfers]
-    loads: list[SlowLoads]
+    transfers: list[SlowOps]
+    loads: list[SlowOps]
     own: OwnOps
     own_times: list[OwnTimes]
     late: list[KeptDelays]
@@ -91,7 +89,7 @@ class Found(NamedTuple):
         )
 
     @property
-    def slow(self) -> "dict[int, Sequence[SlowOps]]":
+    def slow(self) -> dict[int, list[SlowOps]]:
         """Ops of each block as they ran and at their usual times, by the cause whose fix gives them those."""
         return {cause.COMMUNICATION: self.transfers, cause.DATA_LOADING: self.loads}
 
@@ -127,6 +125,12 @@ class Found(NamedTuple):
                 cause.MIXED_HARDWARE: types is not None and bool(types.is_slower.any()),
             }
         return frozenset(each for each, holds in is_present.items() if holds)
+
+    @property
+    def steps_in_time(self) -> tuple[Ints, Ints]:
+        """Indices that sort the blocks' steps by time, and their positions among the job's, so sorted."""
+        order = order_of(self.blocks)
+        return order, np.concatenate([block.steps for block in self.blocks])[order]
 
     @property
     def steps(self) -> int:

@@ -10,11 +10,9 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import TypeFactors
-from udfs.kernel.diagnosis.hosts import over_others
+from udfs.kernel.diagnosis.hosts import UNKNOWN, over_others
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
 from udfs.kernel.selection import ascending, median_of_all, medians_along, quantile
-
-UNKNOWN: Final = -1
 
 LEAST_TYPE: Final = 0.03
 """Log of the least factor that counts as an effect of the type."""

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.selection import medians_along
 
 LEAST_LOG: Final = 0.03
 """Log factor from which a stage counts as slower than the others."""
@@ -97,7 +98,7 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
     whole : bool, shape (stage,).
     by_direction : whether forwards and backwards may each take longer by a factor of their own.
     """
-    over = usual[whole] - _low_median(usual[~whole])
+    over = usual[whole] - medians_along(usual[~whole], 0, low=True)
     of_directions = np.median(over, axis=(0, 2))
     apart = over - of_directions[:, None] if by_direction else over
     factor, spread = float(np.median(over)), float(apart.max() - apart.min())
@@ -124,10 +125,4 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
         most = names[counts.argmax()]
         if most != UNKNOWN:
             found.append((stage, hosts[stage] != most))
-    return found
-
-
-def _low_median(values: Floats) -> Floats:
-    middle = (len(values) - 1) // 2
-    found: Floats = np.partition(values, middle, axis=0)[middle]
     return found

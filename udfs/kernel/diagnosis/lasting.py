@@ -79,8 +79,7 @@ def lasting_levels(
         # Of all, or of the faster half, whose deviation is half as large: up to half may be slow.
         apart = min(_deviation(level), 2.0 * _deviation(level[peers]))
         least = np.maximum(least, ERRORS * apart)
-    found: Floats = np.where(inside & (level > least), level, 0.0)
-    return found
+    return np.where(inside & (level > least), level, 0.0)
 
 
 def _typical(values: Floats, counted: Mask) -> Floats:
@@ -104,8 +103,7 @@ def _seen(shared: Floats) -> Floats:
         return np.full(dp_ranks, np.inf)
     deviation = MAD_TO_SIGMA * medians_along(np.abs(shared - medians_along(shared, 0)), 0)
     # The dp rank that is the peer of the others in most steps has none.
-    most: Floats = MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
-    return most
+    return MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
 
 
 def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:

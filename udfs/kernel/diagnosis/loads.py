@@ -1,30 +1,23 @@
 """Data-loads that take far longer than the usual load of their stage."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.levels import LEAST_QUIET, quietest
-from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_FACTOR, LOW_QUANTILE, Kind, Usual, limits_of
+from udfs.kernel.diagnosis.usual_transfers import (
+    ALL,
+    LEAST_FACTOR,
+    LOW_QUANTILE,
+    Kind,
+    SlowOps,
+    Usual,
+    limits_of,
+)
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.selection import quantile_of_all
-
-
-class SlowLoads(NamedTuple):
-    """Data-loads of one block, as recorded and with the slow ones at their usual time.
-
-    ops     : int, shape (op,).
-    as_is_s : float64, shape (op, step, dp); as they ran. [s]
-    usual_s : the same with the slow ones at their usual time. [s]
-    """
-
-    ops: Ints
-    as_is_s: Floats
-    usual_s: Floats
 
 
 def has_loads(blocks: Sequence[BlockTimes]) -> bool:
@@ -32,7 +25,7 @@ def has_loads(blocks: Sequence[BlockTimes]) -> bool:
     return any(_loads_by_stage(block.graph) for block in blocks)
 
 
-def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
+def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
     """Find slow data-loads of each stage, compared over all blocks together.
 
     Each stage by itself: what stages load differs (data loading, in the simulator's page).
@@ -57,7 +50,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
             changes = is_slow.any(axis=(1, 2))
             ops += np.array(of_stage)[changes].tolist()
             usual_s.append(np.where(is_slow, base_s, as_is_s)[changes])
-        found.append(SlowLoads(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
+        found.append(SlowOps(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
     return found
 
 
@@ -73,18 +66,13 @@ def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
     limit_s = LEAST_FACTOR * float(quietest(np.sort(by_step_s)))
     if quantile_of_all(every_s, LOW_QUANTILE) <= limit_s:
         return every_s
-    quiet_s: Floats = np.concatenate(
-        [each[:, np.median(each, axis=(0, 2)) <= limit_s].reshape(-1) for each in times_s]
-    )
-    return quiet_s
+    return np.concatenate([each[:, np.median(each, axis=(0, 2)) <= limit_s].reshape(-1) for each in times_s])
 
 
 @once_per_graph
 def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
-    """Data-load ops of each stage that has any."""
     found: dict[int, list[int]] = {}
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        if cell.program.counts[ot.DATA_LOAD]:
-            first, end = cell.program.first_ops[ot.DATA_LOAD : ot.DATA_LOAD + 2]
-            found.setdefault(cell.stage, []).extend(range(base + first, base + end))
+    for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+        if by_type[ot.DATA_LOAD]:
+            found.setdefault(cell.stage, []).extend(by_type[ot.DATA_LOAD])
     return found

@@ -8,7 +8,7 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import CauseFound
 from udfs.kernel.diagnosis.collections_planned import Collections, planned_collections
-from udfs.kernel.diagnosis.fixes import Causes
+from udfs.kernel.diagnosis.fixes import Causes, Replays
 from udfs.kernel.diagnosis.mitigations import (
     BALANCED,
     Layers,
@@ -23,9 +23,7 @@ from udfs.kernel.diagnosis.other_workers import (
     replica_lightened,
     replica_removed,
 )
-from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.told_apart import are_told_apart, hide_pauses
-from udfs.kernel.diagnosis.works import are_workers_known
+from udfs.kernel.diagnosis.works import are_told_apart, are_workers_known, hide_pauses
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
 _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
@@ -49,11 +47,7 @@ class Mitigated(NamedTuple):
 
 
 def mitigate(
-    replays: Replays,
-    found: Sequence[CauseFound],
-    causes: Causes,
-    layers: Ints | None,
-    memory: float = inf,
+    replays: Replays, found: Sequence[CauseFound], causes: Causes, layers: Ints | None, memory: float = inf
 ) -> Mitigated | None:
     """Replay the mitigations of some causes; None if there is none to replay.
 

@@ -13,11 +13,11 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import LEAST_PART, Factors
-from udfs.kernel.diagnosis.fixes import STACKED_VALUES
-from udfs.kernel.diagnosis.replays import Replays
-from udfs.kernel.diagnosis.told_apart import are_told_apart, has_slow
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES, Replays
 from udfs.kernel.diagnosis.works import (
+    are_told_apart,
     error_of_weights,
+    has_slow,
     in_steps,
     lasting_of_slow,
     left_beside,
@@ -143,7 +143,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
         return None
     part, slowness = in_steps(factors, weighed), slowness_in_weights(factors)
     together = max(1, STACKED_VALUES // factors.noise.size)
-    sources = list(_orders(part, factors.data.weight[:, :, weighed]))
+    sources = _orders(part, factors.data.weight[:, :, weighed])
     times_s: list[float] = []
     for first in range(0, len(sources), together):
         works_s = [factors.work_s * factors.noise for _ in sources[first : first + together]]
@@ -154,8 +154,8 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     return float(np.mean(times_s)) if is_known else None
 
 
-def _orders(factors: Factors, weight: Floats) -> Iterator[Ints]:
-    """Yield where microbatches would come from by weights that the measured ones may stand for.
+def _orders(factors: Factors, weight: Floats) -> list[Ints]:
+    """Where microbatches would come from by each of the weights that the measured ones may stand for.
 
     weight : shape (direction, microbatch, step, dp_rank).
     """
@@ -164,9 +164,10 @@ def _orders(factors: Factors, weight: Floats) -> Iterator[Ints]:
     known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
     # The errors of others are as good as any, but a microbatch's own one is in its weight already.
     most = unknown.size - 1
-    for places in sorted({min(each * unknown.size // ORDERS + 1, most) for each in range(ORDERS)}):
-        others = np.roll(unknown.reshape(-1), places).reshape(unknown.shape)
-        yield assigned(known * np.exp(others))
+    places = sorted({min(each * unknown.size // ORDERS + 1, most) for each in range(ORDERS)})
+    others = [np.roll(unknown.reshape(-1), each).reshape(unknown.shape) for each in places]
+    # All at once: what is assigned one after the other costs as many calls for one order as for all.
+    return np.split(assigned(np.concatenate([known * np.exp(each) for each in others])), len(others))
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
@@ -179,8 +180,7 @@ def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
     by_step_s = own_s.transpose(4, 0, 1, 2, 3, 5).reshape(steps, -1, microbatches * ranks)
     moved_s = np.take_along_axis(by_step_s, source.reshape(steps, 1, -1), axis=2)
     moved_s = moved_s.reshape(steps, *own_s.shape[:3], microbatches, ranks).transpose(1, 2, 3, 4, 0, 5)
-    with_rest_s: Tensor = moved_s * slowness * left_beside(factors, own_s, moved_s)
-    return with_rest_s
+    return moved_s * slowness * left_beside(factors, own_s, moved_s)
 
 
 def assigned(weight: Floats) -> Ints:

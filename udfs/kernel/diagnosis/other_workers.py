@@ -10,9 +10,9 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, Tensor
-from udfs.kernel.diagnosis.fixes import STACKED_VALUES, may_end
+from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.fixes import STACKED_VALUES, Replays, may_end
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
@@ -85,19 +85,29 @@ def host_exchanged(replays: Replays) -> Exchanged | None:
     return best if saves else None
 
 
-def _lost(found: Found) -> Floats:
-    """Time that each worker loses by itself in the mean step, shape (p, d). [s]"""
-    job = found.job
-    lost_s = np.zeros(job.hosts.shape)
+def _lost(found: Found, *, with_type: bool = False) -> Floats:
+    """Time that each worker loses by itself in the mean step, shape (p, d). [s]
+
+    with_type : whether the cost of its type of GPU counts too.
+    """
+    lost_s = np.zeros(found.job.hosts.shape)
     if found.factors is not None:
-        usual_s = found.factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
-        over = (found.factors.worker - 1.0).mean(axis=4, keepdims=True)
-        lost_s += (usual_s * over).sum(axis=(1, 2, 3, 4)) * found.microbatches
+        lost_s += _over_usual(found.factors, found.factors.worker)
     for op_type, logs in found.own.slow.items():
         lost_s += np.expm1(logs).mean(axis=1) * found.own.usual_s[op_type]
     for late_s in found.own.late_s.values():
         lost_s += late_s.mean(axis=1)
+    if with_type and found.factors is not None and found.factors.types is not None:
+        lost_s += _over_usual(found.factors, found.factors.types.of_workers)
     return lost_s
+
+
+def _over_usual(factors: Factors, factor: Floats) -> Floats:
+    """What computes take beyond the usual in the mean step by a factor, shape (p, d). [s]"""
+    usual_s = factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
+    over_s: Floats = (usual_s * (factor - 1.0).mean(axis=4, keepdims=True)).sum(axis=(1, 2, 3, 4))
+    over_s *= factors.noise.shape[3]
+    return over_s
 
 
 def _healthy(found: Found, cells: Mask) -> Found:
@@ -128,7 +138,7 @@ def replica_removed(replays: Replays) -> Removed | None:
     Its ops take no time, so that no worker waits for it; collectives of the others take as long as they did.
     """
     found, replicas = replays.found, replays.found.job.layout.dp_size
-    lost_s = _lost_with_type(found).max(axis=0)
+    lost_s = _lost(found, with_type=True).max(axis=0)
     tried = [int(each) for each in np.argsort(-lost_s, kind="stable")[:MOST_TRIED] if lost_s[each] > 0.0]
     if replicas < LEAST_REPLICAS or not tried:
         return None
@@ -137,18 +147,6 @@ def replica_removed(replays: Replays) -> Removed | None:
     # What the diagnosis replays beside, such as usual transfers, is the same with and without it.
     step_s = replays.mean_s() + least_s - with_all_s
     return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
-
-
-def _lost_with_type(found: Found) -> Floats:
-    """The same as _lost, plus the cost of a worker's type of GPU. [s]"""
-    lost_s = _lost(found)
-    factors = found.factors
-    if factors is not None and factors.types is not None:
-        usual_s = factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
-        lost_s = (
-            lost_s + (usual_s * (factors.types.of_workers - 1.0)).sum(axis=(1, 2, 3, 4)) * found.microbatches
-        )
-    return lost_s
 
 
 def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
@@ -191,7 +189,7 @@ def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | N
     found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:
         return None
-    lost_s = _lost_with_type(found).max(axis=0)
+    lost_s = _lost(found, with_type=True).max(axis=0)
     slow = int(lost_s.argmax())
     if not lost_s[slow] > 0.0:
         return None

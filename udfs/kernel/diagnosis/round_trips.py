@@ -14,8 +14,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.ties import middle_of_known
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.transfers import SlowTransfers
-from udfs.kernel.diagnosis.usual_transfers import ALL, NO_DAYS, Kind, Usual, limits_of
+from udfs.kernel.diagnosis.usual_transfers import ALL, NO_DAYS, Kind, SlowOps, Usual, limits_of
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.recorded.ends import links
 
@@ -37,7 +36,7 @@ class _Way(NamedTuple):
 
 
 def sure_share(
-    blocks: Sequence[BlockTimes], slow: Sequence[SlowTransfers], before_s: Mapping[int, float] = NO_DAYS
+    blocks: Sequence[BlockTimes], slow: Sequence[SlowOps], before_s: Mapping[int, float] = NO_DAYS
 ) -> float:
     """Share of what slow receives take beyond the usual that their links' round trips take too much as well.
 
@@ -94,7 +93,7 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
     """Median of receives whose whole transfer is recorded; shape (step, dp), nan without any. [s]"""
     ops = recvs.tolist()
-    is_hidden = block.cut.is_cut[[block.cut.place[op] for op in ops]]
+    is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):
         if op in block.calls.is_free:
             is_hidden[row] |= block.calls.is_free[op]

@@ -9,9 +9,8 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.fixes import Fixed
+from udfs.kernel.diagnosis.fixes import NOTHING, Fixed
 
-NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 EVERYTHING: Final[Fixed] = ALL_FIXES | {cause.UNEXPLAINED}

@@ -16,6 +16,7 @@ from udfs.kernel.diagnosis.usual_transfers import (
     NOTHING_KNOWN,
     TRAFFIC,
     Kind,
+    SlowOps,
     Usual,
     limits_of,
     step_factors,
@@ -25,19 +26,6 @@ from udfs.kernel.selection import SORTED, ascending, medians_of_rows
 
 ENOUGH_WHOLE: Final = 0.1
 """Share of the transfers of a kind that must be uncut for them alone to define the usual time."""
-
-
-class SlowTransfers(NamedTuple):
-    """Transfers of one block that are faulty or of unknown length.
-
-    ops     : int, shape (op,); transfers of which some are faults, or of no known length.
-    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
-    usual_s : the same with the faults at their usual time, without congestion. [s]
-    """
-
-    ops: Ints
-    as_is_s: Floats
-    usual_s: Floats
 
 
 class _Part(NamedTuple):
@@ -72,9 +60,7 @@ class _Part(NamedTuple):
         return self.whole if self.whole is None or self.known is None else self.known & self.whole
 
 
-def slow_transfers(
-    blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS
-) -> list[SlowTransfers]:
+def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
     """Find faulty transfers of each block against the usual times of all blocks and of earlier days."""
     parts = [_parts(block) for block in blocks]
     factors, medians_s = _congestion(blocks, parts)
@@ -113,10 +99,9 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
     """Mask of pipeline transfers that are not cut; None if none is cut or the kind has no peer."""
-    place, is_cut = block.cut
     if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
         return None
-    cut = is_cut[[place[op] for op in members.tolist()]]
+    cut = np.array([block.is_cut[op] for op in members.tolist()])
     return ~cut if cut.any() else None
 
 
@@ -199,8 +184,7 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
     """Order statistic of each step: time_s, shape (op, step, dp), sorted, at index ranks[step]."""
     ops, steps, lanes = time_s.shape
     if ops * lanes <= SORTED:
-        found: Floats = ascending(time_s, 0, 2)[np.arange(steps), ranks]
-        return found
+        return ascending(time_s, 0, 2)[np.arange(steps), ranks]
     by_step = time_s.swapaxes(0, 1).reshape(steps, -1)
     each = zip(by_step, ranks.tolist(), strict=True)
     return np.array([np.partition(of_step, rank)[rank] for of_step, rank in each])
@@ -208,7 +192,7 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
 
 def _faults(
     parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
-) -> SlowTransfers:
+) -> SlowOps:
     ops, as_is, fixed = [], [], []
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
@@ -230,5 +214,5 @@ def _faults(
     if not ops:
         steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
         nothing = np.empty((0, steps, lanes))
-        return SlowTransfers(np.empty(0, dtype=np.int64), nothing, nothing)
-    return SlowTransfers(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))
+        return SlowOps(np.empty(0, dtype=np.int64), nothing, nothing)
+    return SlowOps(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))

@@ -4,13 +4,14 @@ Steps in which all are slow at once are a congested network, not one bad link.
 """
 
 from collections.abc import Collection, Mapping
+from statistics import median_low
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.selection import (
     MANY,
     median,
@@ -85,6 +86,19 @@ class Band(NamedTuple):
     last_s: float
 
 
+class SlowOps(NamedTuple):
+    """Transfers, or data-loads, of one block: those of which some are slow, or of no known length.
+
+    ops     : int, shape (op,).
+    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
+    usual_s : the same with the slow ones at their usual time, without congestion. [s]
+    """
+
+    ops: Ints
+    as_is_s: Floats
+    usual_s: Floats
+
+
 NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)
 NO_DAYS: Final[Mapping[int, float]] = MappingProxyType({})
 NO_STEPS: Final[Mapping[Kind, Floats]] = MappingProxyType({})
@@ -107,8 +121,9 @@ def limits_of(
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
-    became = {op_type: _became(_low(base_s), before_s.get(op_type)) for op_type, base_s in bases.items()}
-    now_s = {op_type: _low(base_s) / became[op_type] for op_type, base_s in bases.items()}
+    low_s = {op_type: median_low(base_s) for op_type, base_s in bases.items()}
+    became = {op_type: _became(each_s, before_s.get(op_type)) for op_type, each_s in low_s.items()}
+    now_s = {op_type: each_s / became[op_type] for op_type, each_s in low_s.items()}
     whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
         op_type: min([each_s, *(now_s[other] for other in BACK_AND_FORTH.get(op_type, ()) if other in whole)])
@@ -185,10 +200,6 @@ def _scatter(values: Floats, band: Band) -> float:
     np.maximum(ratio, 1.0 / ratio, out=ratio)
     lower, upper = np.log(neighbours(ratio, (ratio.size - 1) // 2)).tolist()
     return float(lower if ratio.size % 2 else (lower + upper) / 2)
-
-
-def _low(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
 
 
 def step_factors(median_s: Floats) -> Floats:

@@ -178,8 +178,7 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
     series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
     low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
     is_both_ways = np.minimum(high - middle, middle - low) > least
-    found: Floats = np.where(is_both_ways, of_changes, 0.0)
-    return found
+    return np.where(is_both_ways, of_changes, 0.0)
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:

@@ -22,12 +22,7 @@ from udfs.kernel.diagnosis.levels import (
     slow_series,
     usual_levels,
 )
-from udfs.kernel.diagnosis.variation import (
-    FEW_MICROBATCHES,
-    MEDIAN_ERROR,
-    Variation,
-    levels_and_variation,
-)
+from udfs.kernel.diagnosis.variation import FEW_MICROBATCHES, MEDIAN_ERROR, Variation, levels_and_variation
 from udfs.kernel.selection import medians_along
 
 ERRORS_OF_DATA: Final = 4.0
@@ -66,8 +61,7 @@ class Workers(NamedTuple):
     def cells(self) -> Floats:
         """Total log factor of each worker, direction and step; shape (p, k, s, d)."""
         in_steps = np.maximum(self.own + self.stage[..., None], 0.0)
-        together: Floats = in_steps + self.always[:, None, None, None]
-        return together
+        return in_steps + self.always[:, None, None, None]
 
     def log_factor(self) -> Floats:
         """The total log factors as a tensor; shape (p, k, 1, 1, s, d)."""
@@ -111,13 +105,7 @@ def slow_workers(
     of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
     base = base - of_hosts.log_factor[:, None, None]
     workers = Workers(
-        slow,
-        stage,
-        of_hosts.log_factor,
-        of_hosts.is_ambiguous,
-        noise,
-        usual.common,
-        found.is_uneven,
+        slow, stage, of_hosts.log_factor, of_hosts.is_ambiguous, noise, usual.common, found.is_uneven
     )
     weight = found.weight + (of_data + usual.common[..., None])[None, :, None, None]
     return workers, base[..., None, None, None], weight
@@ -188,8 +176,7 @@ def _light(weight: Floats) -> Floats:
     if microbatches <= FEW_MICROBATCHES:
         return np.zeros_like(weight[:, 0])
     light = np.partition(weight, (microbatches - 1) // 4, axis=1)[:, (microbatches - 1) // 4]
-    beside: Floats = light - medians_along(light, 2)[..., None]
-    return beside
+    return light - medians_along(light, 2)[..., None]
 
 
 def _shared(beyond: Floats, found: Variation) -> Floats:

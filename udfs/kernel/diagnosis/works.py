@@ -1,4 +1,4 @@
-"""Work of the computes with stages, or microbatches, balanced.
+"""Work with stages, or microbatches, balanced; whether a log tells it from slow workers and pauses.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -10,8 +10,9 @@ import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.factors import TINY_S, Factors
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA
+from udfs.kernel.diagnosis.totals import TINY_S
 from udfs.kernel.selection import median_of_all
 
 MOST_SIGMAS: Final = 4.0
@@ -19,6 +20,9 @@ MOST_SIGMAS: Final = 4.0
 
 MOST_UNKNOWN: Final = 0.004
 """Largest standard error of a worker's speed, as a factor, at which what even data save is known."""
+
+MOST_HIDDEN: Final = 0.02
+"""If chance hides a larger share of the pauses in the work of microbatches, neither is known."""
 
 
 class Works(NamedTuple):
@@ -105,8 +109,7 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 def lasting_of_slow(factors: Factors) -> Floats:
     """What dp ranks with a slow worker have left for good, 1 elsewhere; shape (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
-    found: Floats = np.where(has_slow, _lasting(factors), 1.0)
-    return found
+    return np.where(has_slow, _lasting(factors), 1.0)
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
@@ -177,3 +180,54 @@ def error_of_weights(left: Tensor) -> Floats:
     error = error - error.mean(axis=(1, 3), keepdims=True)
     most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(np.abs(error).reshape(-1))
     return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
+
+
+def hide_pauses(factors: Factors) -> bool:
+    """Whether data are uneven, and pauses strike too much to know how heavy microbatches are.
+
+    A microbatch is as heavy as most stages and chunks say, or the other direction if there is one of each. If
+    more pause in it at once, it looks heavy.
+    """
+    if not factors.data.is_real or factors.pause_s is None:
+        return False
+    stages, _, chunks = factors.noise.shape[:3]
+    struck = np.mean(factors.pause_s > 0.0, axis=(0, 2, 3, 4, 5))
+    is_one = stages * chunks == 1
+    hidden = float(struck.min()) if is_one else _hidden_share(stages * chunks, float(struck.max()))
+    return hidden > MOST_HIDDEN
+
+
+def _hidden_share(places: int, struck: float) -> float:
+    """Share of the pauses that fall together on more than half of the places of one microbatch, by chance.
+
+    struck : share of the computes of a place that pause.
+    """
+    others = places - 1
+    together = np.arange(places // 2, places)
+    # In logarithms: the number of ways exceeds all floats from a thousand places on.
+    ways = np.array([_log_ways(others, each) for each in together.tolist()])
+    share = min(max(struck, np.finfo(float).tiny), 1.0 - np.finfo(float).eps)
+    return float(np.exp(ways + together * np.log(share) + (others - together) * np.log1p(-share)).sum())
+
+
+def _log_ways(places: int, chosen: int) -> float:
+    """Logarithm of the number of ways to choose some of the places."""
+    return math.lgamma(places + 1) - math.lgamma(chosen + 1) - math.lgamma(places - chosen + 1)
+
+
+def are_told_apart(factors: Factors) -> bool:
+    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist.
+
+    Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
+    """
+    if not factors.data.is_real or not has_slow(factors):
+        return True
+    is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
+    stages, dp_ranks = is_slow.shape
+    is_hidden = 2 * is_slow.sum(axis=0).max() > stages or (dp_ranks > 1 and is_slow.all(axis=1).any())
+    return min(stages, factors.noise.shape[3]) > 1 and not is_hidden
+
+
+def has_slow(factors: Factors) -> bool:
+    """Whether the computes of any worker are slow."""
+    return bool((factors.worker != 1.0).any())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from udfs.kernel.graph.edges import Draft, add_edges, collectives, transfer_pairs
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, TraceDefectError, op_ref, op_types_of
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, TraceDefectError, op_ref
 
 Group: TypeAlias = tuple[tuple[int, ...], bool]
 """Ops that start together, and whether they do so on all dp lanes."""
@@ -29,17 +29,13 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
             sent_by |= zip(members[1], members[0], strict=True)
         else:
             groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
-    size = draft.first_op[-1]
-    in_rendezvous = [False] * size
-    for ops, _ in groups:
-        for op in ops:
-            in_rendezvous[op] = True
-    groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
+    met = {op for ops, _ in groups for op in ops}
+    groups += [((op,), False) for op in range(draft.first_op[-1]) if op not in met]
     nodes, slots = _in_order(cells, draft.first_op, waits_for, groups, sent_by)
     return OpGraph(
         cells=cells,
         first_op=draft.first_op,
-        op_types=op_types_of(cells),
+        op_types=tuple(t for cell in cells for t, n in enumerate(cell.program.counts) for _ in range(n)),
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
         waits_for=tuple(waits_for),
         waits=tuple(draft.waits),

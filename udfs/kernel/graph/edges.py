@@ -35,8 +35,7 @@ class Draft:
 
     def ops_by_type(self, number: int) -> list[range]:
         """Ops of one cell, one range per op type, in order of start."""
-        firsts, base = self.cells[number].program.first_ops, self.first_op[number]
-        return [range(base + first, base + end) for first, end in pairwise(firsts)]
+        return self.cells[number].program.ops_by_type(self.first_op[number])
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
         """Let each op wait for the source at the same position; surplus ops wait for nothing."""
@@ -166,13 +165,16 @@ def _add_loads(draft: Draft) -> None:
 
 def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:
     draft.chain([base + op for op in program.dp_order])
-    gather_of = {program.chunks[op - base]: op for op in ops[ot.PARAMS_ALL_GATHER]}
-    for op in ops[ot.FORWARD_COMPUTE]:
-        if not gather_of:
-            break
-        gather = gather_of.pop(program.chunks[op - base], None)
-        if gather is not None:
-            draft.let_wait([op], [gather])
+    _wait_by_chunk(draft, program, base, ops[ot.FORWARD_COMPUTE], ops[ot.PARAMS_ALL_GATHER])
+
+
+def _wait_by_chunk(draft: Draft, program: StageProgram, base: int, ops: range, sources: range) -> None:
+    """Let the first op of each chunk wait for the last source of that chunk."""
+    source_of = {program.chunks[source - base]: source for source in sources}
+    for op in ops if source_of else ():
+        source = source_of.pop(program.chunks[op - base], None)
+        if source is not None:
+            draft.let_wait([op], [source])
 
 
 def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
@@ -184,8 +186,9 @@ def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[
     if cell.stage in (0, layout.pp_size - 1):
         types += (ot.EMBEDDING_GRADS_ALL_REDUCE,)
     if layout.has_data_parallelism and ops[ot.SEPARATE_GRADS_ALL_REDUCE]:
-        _start_reduce_scatters_early(draft, cell.program, base, ops)
-        frontier = frontier + list(ops[ot.GRADS_REDUCE_SCATTER][-1:])
+        scatters = ops[ot.GRADS_REDUCE_SCATTER]
+        _wait_by_chunk(draft, cell.program, base, scatters, ops[ot.BACKWARD_COMPUTE])
+        frontier = frontier + list(scatters[-1:])
         types += (ot.SEPARATE_GRADS_ALL_REDUCE,)
     elif layout.has_data_parallelism:
         types += (ot.GRADS_REDUCE_SCATTER,)
@@ -200,14 +203,6 @@ def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
     draft.let_wait([ops[0]] * len(frontier), frontier)
     draft.chain(ops)
     return [ops[-1]]
-
-
-def _start_reduce_scatters_early(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:
-    last_backward = {program.chunks[op - base]: op for op in ops[ot.BACKWARD_COMPUTE]}
-    for op in ops[ot.GRADS_REDUCE_SCATTER]:
-        backward = last_backward.pop(program.chunks[op - base], None)
-        if backward is not None:
-            draft.let_wait([op], [backward])
 
 
 def transfer_pairs(draft: Draft) -> list[Meetings]:
@@ -226,11 +221,11 @@ def transfer_pairs(draft: Draft) -> list[Meetings]:
                 [op_ref(draft.cells, draft.first_op, op) for op in alone[:4]],
             )
         if sends:
-            pairs.append(Meetings((_as_range(sends), _as_range(recvs)), across_dp=False))
+            pairs.append(Meetings((as_range(sends), as_range(recvs)), across_dp=False))
     return pairs
 
 
-def _as_range(ops: list[int]) -> Sequence[int]:
+def as_range(ops: list[int]) -> Sequence[int]:
     """Convert consecutive ops to a range, because slicing arrays by it copies nothing."""
     is_range = ops[-1] - ops[0] == len(ops) - 1
     return range(ops[0], ops[-1] + 1) if is_range else ops

@@ -6,13 +6,12 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from itertools import accumulate
+from functools import cached_property, wraps
+from itertools import accumulate, pairwise
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints
 
 
@@ -112,6 +111,10 @@ class StageProgram(NamedTuple):
         """Number of ops."""
         return sum(self.counts)
 
+    def ops_by_type(self, base: int) -> list[range]:
+        """Ops of each type, in order of start, where the program's first op has the number `base`."""
+        return [range(base + first, base + end) for first, end in pairwise(self.first_ops)]
+
 
 class Cell(NamedTuple):
     """Ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
@@ -119,6 +122,11 @@ class Cell(NamedTuple):
     stage: int
     dp_rank: int
     program: StageProgram
+
+    @property
+    def dp_ranks(self) -> slice:
+        """Its dp ranks, of an axis of all."""
+        return slice(None) if self.dp_rank == ALL_DP_RANKS else slice(self.dp_rank, self.dp_rank + 1)
 
 
 ReplayNode: TypeAlias = tuple[
@@ -185,6 +193,11 @@ class OpGraph:
         """Whether dp ranks share ops as lanes; otherwise each has ops of its own."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
 
+    @cached_property
+    def ops_by_type(self) -> list[list[range]]:
+        """Ops of each cell, one range per op type, in order of start."""
+        return [cell.program.ops_by_type(base) for cell, base in zip(self.cells, self.first_op, strict=False)]
+
     def ref(self, op: int) -> OpRef:
         """Position of an op, for messages."""
         return op_ref(self.cells, self.first_op, op)
@@ -198,8 +211,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
         known = graph.derived.get(derive)
         if known is None or known[0] != (args, kwargs):
             known = graph.derived[derive] = (args, kwargs), derive(graph, *args, **kwargs)
-        found: T = known[1]
-        return found
+        return known[1]
 
     return kept
 
@@ -214,11 +226,6 @@ def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef
     firsts = cell.program.first_ops
     op_type = bisect_right(firsts, local) - 1
     return OpRef(cell.stage, max(cell.dp_rank, 0), op_type, local - firsts[op_type])
-
-
-def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
-    """Op type of each op of the cells."""
-    return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
 
 
 Index: TypeAlias = slice | Ints

@@ -1,7 +1,7 @@
 """Transfers issued in one call: the record does not show when the earlier ones were done."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,16 +28,8 @@ class Unknown(NamedTuple):
     is_slower: Mask
 
 
-class CallTimes(NamedTuple):
-    """Durations of a block, and which transfers have an unknown length.
-
-    duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
-    unknown    : of members of calls, by op.
-    """
-
-    graph: OpGraph
-    duration_s: Floats
-    unknown: Mapping[int, Unknown]
+CallTimes: TypeAlias = tuple[OpGraph, Floats, Mapping[int, Unknown]]
+"""Graph of a block, its durations, shape (op, step, dp) [s], and its transfers of unknown length, by op."""
 
 
 class _Call(NamedTuple):
@@ -139,35 +131,31 @@ def _places(graph: OpGraph) -> dict[int, int]:
 
 def put_usual(blocks: Sequence[CallTimes]) -> None:
     """Set transfers of unknown length to the median of their type's known ones, or less; in place."""
-    if not any(block.unknown for block in blocks):
+    if not any(unknown for _, _, unknown in blocks):
         return
     for op_type in ot.TRANSFERS:
         usual_s = _usual(blocks, op_type)
-        for block in blocks:
-            for op, (is_hidden, _) in block.unknown.items():
-                if block.graph.op_types[op] == op_type:
-                    own_s = block.duration_s[op]
+        for graph, duration_s, unknown in blocks:
+            for op, (is_hidden, _) in unknown.items():
+                if graph.op_types[op] == op_type:
+                    own_s = duration_s[op]
                     own_s[is_hidden] = np.minimum(own_s[is_hidden], usual_s)
 
 
 def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
     """Median of known transfers of a type, else of the slower ones of calls, else 0. [s]"""
     known, slower = [], []
-    for block in blocks:
-        for op in _with_peer(block.graph, op_type):
-            own_s = block.duration_s[op]
-            if op not in block.unknown:
+    for graph, duration_s, unknown in blocks:
+        for op in _with_peer(graph, op_type):
+            own_s = duration_s[op]
+            if op not in unknown:
                 known.append(own_s.reshape(-1))
                 continue
-            is_hidden, is_slower = block.unknown[op]
+            is_hidden, is_slower = unknown[op]
             known.append(own_s[~is_hidden & ~is_slower])
             slower.append(own_s[is_slower])
-    values = next((each for each in map(_joined, (known, slower)) if each.size), np.zeros(1))
-    return median_of_all(values)
-
-
-def _joined(parts: Sequence[Floats]) -> Floats:
-    return np.concatenate(parts) if parts else np.empty(0)
+    joined = (np.concatenate([np.empty(0), *parts]) for parts in (known, slower))
+    return median_of_all(next((each for each in joined if each.size), np.zeros(1)))
 
 
 def _with_peer(graph: OpGraph, op_type: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.arrays import Floats, Ints, Mask, latest
 from udfs.kernel.graph.graph import OpGraph, meeting_indices, wait_indices
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 
@@ -37,9 +37,7 @@ def put_transfers(
     """
     clamped = buffered = 0
     for (members, across_dp), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
-        latest_s = start_s[indices[0]]
-        for ops in indices[1:]:
-            latest_s = np.maximum(latest_s, start_s[ops])
+        latest_s = latest(start_s, indices)
         if across_dp:
             latest_s = latest_of_dp_ranks(latest_s)
         is_eager = bool(graph.sent_by) and members[-1][0] in graph.sent_by
@@ -59,14 +57,16 @@ def put_transfers(
     return clamped, buffered
 
 
-def on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
+def clock_of_cells(graph: OpGraph, clock: Ints) -> list[Ints]:
+    """Clock of each cell's rows, int, shape (step, dp); clock : as of `put_transfers`."""
+    return [clock[cell.stage][:, cell.dp_ranks] for cell in graph.cells]
+
+
+def on_one_clock(
+    graph: OpGraph, clock: Ints, sends: Sequence[int] | Ints, recvs: Sequence[int] | Ints
+) -> Mask:
     """Whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
-    of_cell = np.array(
-        [
-            clock[cell.stage] if graph.has_dp_lanes else clock[cell.stage][:, [cell.dp_rank]]
-            for cell in graph.cells
-        ]
-    )
+    of_cell = np.array(clock_of_cells(graph, clock))
     sender, receiver = (
         np.searchsorted(graph.first_op, list(ops), side="right") - 1 for ops in (sends, recvs)
     )

@@ -47,8 +47,7 @@ class _Part(NamedTuple):
     def end_s(self, ops: Sequence[int]) -> Floats:
         """Recorded ends, shape (op, step, dp). [s]"""
         own = list(ops)
-        end_s: Floats = self.block.start_s[own] + self.block.duration_s[own]
-        return end_s
+        return self.block.start_s[own] + self.block.duration_s[own]
 
 
 def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
@@ -111,14 +110,11 @@ def _wait(parts: Sequence[_Part]) -> bool:
 
 def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...]) -> Mask:
     """Mask of transfers that end with one of other types of their worker: with their call."""
-    graph = part.block.graph
-    base, firsts = graph.first_op[cell], graph.cells[cell].program.first_ops
-    end_s = part.end_s(ops)
+    end_s, by_type = part.end_s(ops), part.block.graph.ops_by_type[cell]
     found = np.zeros(end_s.shape, dtype=bool)
     for each in others:
-        if firsts[each + 1] > firsts[each]:
-            for other_s in part.end_s(range(base + firsts[each], base + firsts[each + 1])):
-                found |= np.abs(other_s - end_s) <= SAME_S
+        for other_s in part.end_s(by_type[each]):
+            found |= np.abs(other_s - end_s) <= SAME_S
     return found
 
 

@@ -142,7 +142,4 @@ def recorded_ends(block: StepBlock) -> Ends:
 @once_per_graph
 def _first_of_types(graph: OpGraph) -> list[list[int]]:
     """First op of each type that occurs, per cell."""
-    return [
-        [first + start for start, end in pairwise(cell.program.first_ops) if end > start]
-        for cell, first in zip(graph.cells, graph.first_op, strict=False)
-    ]
+    return [[ops.start for ops in by_type if ops] for by_type in graph.ops_by_type]

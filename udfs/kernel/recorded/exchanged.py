@@ -58,12 +58,10 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
             crossed_s = _scatter_s(recvs_s[..., pair[::-1]] - sends_s[..., pair])
             if (crossed_s < BETTER * scatter_s[pair].min()).all():
                 found.update((stage, one, other) for stage in {link.stage, link.following})
-    most = {
-        pair: max(n for key, n in found.items() if key[1:] == pair) for pair in {key[1:] for key in found}
-    }
-    named = {
-        pair: min(key for key, n in found.items() if key[1:] == pair and n == most[pair]) for pair in most
-    }
+    # Of a pair the stage that is found most often, of several the first.
+    named: dict[tuple[int, ...], Exchanged] = {}
+    for key in sorted(found, key=lambda key: (-found[key], key)):
+        named.setdefault(key[1:], key)
     return sorted(named.values())
 
 

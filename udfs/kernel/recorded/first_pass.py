@@ -1,6 +1,7 @@
 """First pass over a job: durations of all steps, and every figure that needs recorded times."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -8,18 +9,18 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
-from udfs.kernel.clocks.estimate import Clocks, Limits, Listener
+from udfs.kernel.clocks.estimate import Clocks, Limits, Listener, by_one_clock
 from udfs.kernel.correlation import Moments, worker_moments
-from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError
 from udfs.kernel.recorded.blocking import BlockingFound, Sample, choose_by_all_and_far, sampled
-from udfs.kernel.recorded.calls import CallTimes, Unknown, put_usual
+from udfs.kernel.recorded.calls import Unknown, put_usual, unknown_transfers
+from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.ends import Ends, recorded_ends
 from udfs.kernel.recorded.exchanged import STEPS, Exchanged, exchanged
 from udfs.kernel.recorded.gaps import longest_gaps
-from udfs.kernel.recorded.nobody_late import nobody_late
+from udfs.kernel.recorded.nobody_late import nobody_late, waits
 from udfs.kernel.recorded.rows import StageRows
-from udfs.kernel.recorded.settle import Settled, settle
 from udfs.kernel.recorded.trace import Graphs, Laid, StepBlock, Trace, build_trace, lay_out
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.swing import Computing, ComputingSums
@@ -69,7 +70,7 @@ class Block(NamedTuple):
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : as in StepBlock.
     diagnosed  : the same steps as the diagnosis replays them; None where it is not wanted.
-    unknown    : transfers of calls whose own length is not recorded, as in CallTimes.
+    unknown    : transfers of calls whose own length is not recorded, as in `unknown_transfers`.
     """
 
     steps: Ints
@@ -133,26 +134,26 @@ def read(
                    them anyway; None: few steps are replayed here. [s]
     raises       : TraceDefectError where the ops contradict each other.
     """
-    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, {}, ops_together, diagnosed)
+    reading = _Reading(rows, layout._replace(blocking=None), {}, {}, ops_together, diagnosed)
     listener = None
     if limits is not None and rows.clock.any():
         listener = Listener(rows.clock, rows.time_s, layout, limits)
     found = reading.of_all_steps(listener)
     if len(reading.spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
         # This needs all steps: what was read before they were known is read again.
-        found = reading.of_all_steps(listener, found.clocks)
+        found = reading.of_all_steps(clocks=found.clocks)
     if layout.pp_size == 1:
         return found
     stated = None if layout.blocking is None else layout.blocking.types
     # Where some types block, the others' replay would be of no use.
     at = sampled(len(found.actual_s))
     some_s = _of_sample if replayed_s is None or stated else replayed_s
-    blocking = reading.blocking(found, listener, stated, some_s(found.blocks)[at])
+    blocking = reading.blocking(found, stated, some_s(found.blocks)[at])
     if blocking.chosen.types:
         blocked = layout._replace(blocking=blocking.chosen)
-        holding = reading._replace(layout=blocked, graphs={}, laid={})
-        found = holding.of_all_steps(listener, found.clocks)
-        put_usual([CallTimes(block.graph, block.duration_s, block.unknown) for block in found.blocks])
+        holding = reading._replace(layout=blocked, graphs={})
+        found = holding.of_all_steps(clocks=found.clocks)
+        put_usual([(block.graph, block.duration_s, block.unknown) for block in found.blocks])
     return found._replace(blocking=blocking)
 
 
@@ -174,15 +175,13 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
-    at_hand : rows of all its steps if stored together. laid: the same as recorded, laid out to be asked
-              which transfers block, if all share a program.
+    at_hand : rows of all its steps if stored together.
     """
 
     rows: JobRows
     layout: Layout
     graphs: Graphs
     at_hand: dict[range, list[StageRows]]
-    laid: dict[range, Laid]
     ops_together: int
     diagnosed: bool
 
@@ -201,37 +200,34 @@ class _Reading(NamedTuple):
         """
         blocks, moments, compute_ns, odd = list[Block](), list[Moments](), list[Floats](), list[Exchanged]()
         steps = self.rows.number_of_steps
-        times_s, waits_s = np.empty((2, steps)), np.zeros((2, self.layout.pp_size, steps))
-        computing, counted = ComputingSums(), np.zeros(3, dtype=np.int64)
-        listening = listener if clocks is None else None
+        sums = _Sums(np.empty(steps), np.empty(steps), np.zeros((2, self.layout.pp_size, steps)))
         for first, end in self.spans:
             trace = self._trace(range(first, end))
             ends = [recorded_ends(block) for block in trace.blocks]
             if not first:  # a rank keeps its place for the whole job: the first steps suffice
-                is_shared = listening is not None
+                is_shared = listener is not None
                 odd = exchanged(trace.blocks[0], ends[0] if is_shared else ends[0].of_steps(slice(STEPS)))
-            if listening is not None:
+            if listener is not None:
                 for block, its_ends in zip(trace.blocks, ends, strict=True):
-                    listening.hear(block, its_ends, first)
+                    listener.hear(block, its_ends, first)
                 if end == steps:
-                    clocks = listening.clocks()
-            by_one_clock = [_by_one_clock(block, listener, clocks, first) for block in trace.blocks]
+                    clocks = listener.clocks()
+            moved = [by_one_clock(block, self.rows.clock, clocks, first) for block in trace.blocks]
             if clocks is not None and clocks.is_corrected:
-                ends = [recorded_ends(block) for block in by_one_clock]
-            for recorded, its_ends in zip(by_one_clock, ends, strict=True):
-                done, settled = self._settled(recorded, its_ends, first, times_s, computing)
-                blocks.append(done)
-                counted += settled.counted
-                waits_s[:, :, done.steps] = settled.waits_s
+                ends = [recorded_ends(block) for block in moved]
+            blocks += [
+                self._settled(block._replace(steps=first + block.steps), its_ends, sums)
+                for block, its_ends in zip(moved, ends, strict=True)
+            ]
             compute_ns.append(trace.compute_ns)
             here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
             moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
-        transfers, sends, delays = counted.tolist()
+        transfers, sends, delays = sums.counted.tolist()
         return Recorded(
             blocks,
-            times_s[0],
-            times_s[1],
-            computing.of_all_steps(),
+            sums.actual_s,
+            sums.began_s,
+            sums.computing.of_all_steps(),
             np.concatenate(compute_ns, axis=1),
             np.array([each.correlation() for each in moments]),
             transfers,
@@ -240,35 +236,37 @@ class _Reading(NamedTuple):
             len(self.graphs),
             clocks,
             odd,
-            nobody_late(waits_s, times_s[0]),
-            partial(self._replace(at_hand={}, laid={}).gaps, listener, clocks),
+            nobody_late(sums.waits_s, sums.actual_s),
+            partial(self._replace(at_hand={}).gaps, clocks),
         )
 
-    def _settled(
-        self, recorded: StepBlock, ends: Ends, first: int, times_s: Floats, computing: ComputingSums
-    ) -> tuple[Block, Settled]:
-        """Settle the times of a block whose steps count from `first`; the others as of `settle`."""
-        # What is laid out keeps what was recorded.
-        own_s = recorded.duration_s.copy() if self.laid else recorded.duration_s
-        block, steps = recorded._replace(duration_s=own_s), first + recorded.steps
-        clock, of_span_s = self.rows.clock[:, steps], times_s[:, first:]
-        found = settle(block, ends, self.layout, clock, of_span_s, computing, diagnosed=self.diagnosed)
-        return Block(steps, block.graph, own_s, block.microbatch, found.diagnosed, found.unknown), found
+    def _settled(self, block: StepBlock, ends: Ends, sums: "_Sums") -> Block:
+        """Turn a block's recorded times into durations, while its starts and ends are in memory."""
+        steps, graph, start_s, duration_s, microbatch = block
+        end_s, began_s = ends.end_s, ends.first_s.min(axis=(0, 2))
+        actual_s = ends.last_s.max(axis=(0, 2)) - began_s
+        sums.actual_s[steps], sums.began_s[steps] = actual_s, began_s
+        sums.computing.add(block, end_s, began_s, actual_s)
+        clamped_delays = clamped_launch_delays(graph, start_s, end_s)
+        clamped = put_transfers(graph, start_s, end_s, duration_s, self.rows.clock[:, steps])
+        sums.counted[:] += (*clamped, clamped_delays)
+        sums.waits_s[:, :, steps] = waits(graph, start_s, end_s, self.layout.pp_size)
+        diagnosed = block_times(block, end_s, began_s, self.layout) if self.diagnosed else None
+        unknown = unknown_transfers(graph, end_s, duration_s)
+        return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
-    def gaps(self, listener: Listener | None, clocks: Clocks | None) -> Floats:
+    def gaps(self, clocks: Clocks | None) -> Floats:
         """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
             for block in self._trace(range(first, end)).blocks:
-                start_s = _by_one_clock(block, listener, clocks, first).start_s
+                start_s = by_one_clock(block, self.rows.clock, clocks, first).start_s
                 gaps = longest_gaps(block.graph, start_s, start_s + block.duration_s, layout)
                 found[:, :, first + block.steps] = gaps
         return found
 
-    def blocking(
-        self, found: Recorded, listener: Listener | None, stated: tuple[int, ...] | None, plain_s: Floats
-    ) -> BlockingFound:
+    def blocking(self, found: Recorded, stated: tuple[int, ...] | None, plain_s: Floats) -> BlockingFound:
         """Find which transfers block.
 
         found   : what was read as if none did.
@@ -279,24 +277,21 @@ class _Reading(NamedTuple):
         is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
         laid_out = self._laid_out if is_large else cache(self._laid_out)
 
-        def lay_out(blocking: Blocking, steps: Sequence[int]) -> list[StepBlock]:
+        def blocks_of(blocking: Blocking, steps: Sequence[int]) -> list[StepBlock]:
             layout, blocks = self.layout._replace(blocking=blocking), list[StepBlock]()
             parts = [range(step, step + 1) for step in steps]
             for part in [steps] if isinstance(steps, range) and not is_large else parts:
                 laid = laid_out(part)
                 for block in laid.blocks(layout, {}, laid.classes(blocking)):
                     of_job = block._replace(steps=part.start + part.step * block.steps)
-                    blocks.append(_by_one_clock(of_job, listener, found.clocks))
+                    blocks.append(by_one_clock(of_job, self.rows.clock, found.clocks))
             return blocks
 
         is_probed = self.rows.ops * len(at) > PROBED_OPS * len(found.actual_s)
-        sample = Sample(at, plain_s, lay_out, lambda block: self.rows.clock[:, block.steps], is_probed)
+        sample = Sample(at, plain_s, blocks_of, lambda block: self.rows.clock[:, block.steps], is_probed)
         return choose_by_all_and_far(sample, found.actual_s[at], stated)
 
     def _laid_out(self, steps: range) -> Laid:
-        whole = self.laid.get(range(self.rows.number_of_steps))
-        if whole is not None:
-            return whole.some(np.array(steps), self.layout.dp_size)
         return lay_out(self._stages(steps), self.layout, len(steps))
 
     def _stages(self, steps: range) -> list[StageRows]:
@@ -309,18 +304,31 @@ class _Reading(NamedTuple):
         if steps == every:
             return whole
         dp_size = self.layout.dp_size
-        rows = (np.array(steps)[:, None] * dp_size + np.arange(dp_size)).ravel()
+        rows = [slice(step * dp_size, (step + 1) * dp_size) for step in steps]
         return [of_stage.some(rows) for of_stage in whole]
 
     def _trace(self, steps: range) -> Trace:
         try:
-            found = build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
+            return build_trace(self._stages(steps), self.layout, len(steps), self.graphs)
         except TraceDefectError as defect:
             raise TraceDefectError(defect.defect, defect.ops, steps[defect.step_index]) from None
-        may_be_asked = len(self.spans) == 1 and self.layout.pp_size > 1 and self.layout.blocking is None
-        if may_be_asked and found.laid.is_alike:
-            self.laid[steps] = found.laid
-        return found
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What the first pass gathers block by block; written in place.
+
+    actual_s, began_s : as in Recorded.
+    waits_s           : times in which all of a stage wait, as of `waits`, of all steps. [s]
+    counted           : clamped transfers, buffered sends, clamped launch delays.
+    computing         : share of the workers that compute.
+    """
+
+    actual_s: Floats
+    began_s: Floats
+    waits_s: Floats
+    counted: Ints = field(default_factory=lambda: np.zeros(3, dtype=np.int64))
+    computing: ComputingSums = field(default_factory=ComputingSums)
 
 
 def _of_sample(blocks: list[Block]) -> Floats:
@@ -332,17 +340,3 @@ def _of_sample(blocks: list[Block]) -> Floats:
         if here.any():
             replayed_s[block.steps[here]] = step_times(block.graph, block.duration_s[:, here])
     return replayed_s
-
-
-def _by_one_clock(
-    block: StepBlock, listener: Listener | None, clocks: Clocks | None, first_step: int = 0
-) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if they change.
-
-    first_step : from which the block's steps count.
-    """
-    if listener is None or clocks is None or not clocks.is_corrected:
-        return block
-    moved = block._replace(start_s=block.start_s.copy())
-    listener.correct(moved, clocks, first_step)
-    return moved

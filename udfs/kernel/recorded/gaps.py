@@ -5,13 +5,14 @@ collection does, is in no op and so in no replay: only the recorded starts show 
 """
 
 from collections.abc import Callable
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.graph.graph import ALL_DP_RANKS, Layout, OpGraph
+from udfs.kernel.graph.graph import Layout, OpGraph
 
 LEAST_LONGER: Final = 0.02
 """Share of T_actual by which the mean step, and each step counted, takes longer than its replay."""
@@ -44,15 +45,14 @@ def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
     returns        : float64, shape (2, stage, step, dp_rank): the time [s], and the compute's op type.
     """
     found = np.zeros((2, layout.pp_size, start_s.shape[1], layout.dp_size))
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        computes = range(base + 1, base + cell.program.first_ops[ot.BACKWARD_COMPUTE + 1])
-        late = [op for op in computes if graph.waits_for[op]]
+    for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+        computes = chain.from_iterable(by_type[each] for each in ot.COMPUTE)
+        late = [op for op in islice(computes, 1, None) if graph.waits_for[op]]
         if not late:
             continue
         gaps_s = np.array([start_s[op] - end_s[list(graph.waits_for[op])].max(axis=0) for op in late])
-        of_worker = slice(None) if cell.dp_rank == ALL_DP_RANKS else slice(cell.dp_rank, cell.dp_rank + 1)
-        found[0, cell.stage][:, of_worker] = gaps_s.max(axis=0)
-        found[1, cell.stage][:, of_worker] = np.array(graph.op_types)[late][gaps_s.argmax(axis=0)]
+        found[0, cell.stage][:, cell.dp_ranks] = gaps_s.max(axis=0)
+        found[1, cell.stage][:, cell.dp_ranks] = np.array(graph.op_types)[late][gaps_s.argmax(axis=0)]
     return found
 
 

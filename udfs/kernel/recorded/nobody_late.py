@@ -5,14 +5,13 @@ which all others then wait, looks like a slow network: the transfer begins when 
 time is compared with what the same bytes take elsewhere in the job.
 """
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Mask
+from udfs.kernel.arrays import Floats, Mask, latest
+from udfs.kernel.graph.edges import as_range
 from udfs.kernel.graph.graph import Index, OpGraph, as_index, once_per_graph
 from udfs.kernel.selection import medians_along
 
@@ -34,7 +33,7 @@ def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats
     """
     found = np.zeros((2, stages, start_s.shape[1]))
     for stream in _streams(graph):
-        from_s, to_s = (_latest(times_s, stream.members) for times_s in (start_s, end_s))
+        from_s, to_s = (latest(times_s, stream.members).max(axis=2) for times_s in (start_s, end_s))
         if stream.computes is not None:
             from_s = np.maximum(from_s, end_s[stream.computes].max(axis=0).max(axis=-1))
         from_s[1:] = np.maximum(from_s[1:], np.maximum.accumulate(to_s, axis=0)[:-1])
@@ -58,7 +57,6 @@ class _Stream(NamedTuple):
 
 @once_per_graph
 def _streams(graph: OpGraph) -> list[_Stream]:
-    """The dp streams of all stages."""
     kinds, stage_of = np.array(graph.op_types), np.array(graph.stages)
     is_compute = np.isin(kinds, ot.COMPUTE)
     found = []
@@ -73,8 +71,7 @@ def _streams(graph: OpGraph) -> list[_Stream]:
             computes = np.flatnonzero(is_compute & (stage_of == stage))
             held_by: Index | None = None
             if kind == ot.GRADS_REDUCE_SCATTER and computes.size:
-                is_range = computes[-1] - computes[0] == computes.size - 1
-                held_by = slice(computes[0], computes[-1] + 1) if is_range else computes
+                held_by = as_index(as_range(computes.tolist()))
             members_of = list(map(as_index, own))
             found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, members_of, held_by))
     return found
@@ -94,9 +91,3 @@ def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
     usual_s = np.where(np.isfinite(usual_s), usual_s, MOST_WAITING * actual_s)
     late: Mask = ((scattering_s - usual_s) > LEAST_SHARE * actual_s).any(axis=0)
     return late
-
-
-def _latest(times_s: Floats, members: Sequence[Index]) -> Floats:
-    """Latest time over all members of each rendezvous; shape (rendezvous, step). [s]"""
-    latest: Floats = reduce(np.maximum, (times_s[ops] for ops in members)).max(axis=2)
-    return latest

@@ -3,7 +3,8 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,8 +14,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Int32s, Ints, alike, common, common_order
 from udfs.kernel.graph.graph import OpRef, TraceDefectError
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.laid_rows import LaidRows, Times
-from udfs.kernel.recorded.programs import Parts, Passes, Places, loaded_for, run_in_turn
+from udfs.kernel.recorded.programs import LaidRows, Parts, Passes, Places, Times, loaded_for, run_in_turn
 from udfs.kernel.recorded.worker_order import WorkerTurns
 
 US: Final = 1e-6
@@ -50,10 +50,15 @@ class StageRows(NamedTuple):
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
-    def some(self, rows: Ints) -> "StageRows":
-        """Copy the given rows."""
-        first_op, at = kept_ops(self.first_op, rows)
-        return StageRows._make([first_op, *(values[at] for values in self[1:-1]), self.zero_us[rows]])
+    def some(self, stretches: Sequence[slice]) -> "StageRows":
+        """Copy stretches of rows, each of some rows that follow each other."""
+        ops = [slice(self.first_op[each.start], self.first_op[each.stop]) for each in stretches]
+        lists = (np.concatenate([values[each] for each in ops]) for values in self[1:-1])
+        lengths, zero_us = (
+            np.concatenate([values[each] for each in stretches])
+            for values in (np.diff(self.first_op), self.zero_us)
+        )
+        return StageRows._make([np.append(0, np.cumsum(lengths)), *lists, zero_us])
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
@@ -65,70 +70,43 @@ def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return firsts, np.repeat(first_op[rows] - firsts[:-1], np.diff(firsts)) + np.arange(firsts[-1])
 
 
-def lay_out_rows(stage_rows: StageRows, room: Times | None = None) -> list[LaidRows]:
+def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
     """Lay out a stage's rows as dense arrays, grouped by op counts.
 
-    room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
     """
-    lengths = np.diff(stage_rows.first_op)
-    every_row = np.arange(len(lengths))
-    length = int(lengths[0])
-    if (lengths == length).all():
-        dense = _dense(stage_rows, every_row, length)
-        if dense is not None:
-            return [dense.laid_out(room)]
-    found = []
-    for rows in _with_equal_counts(stage_rows, lengths):
-        dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
-        if dense is None:
-            raise AssertionError("rows with equal op counts do not match each other")
-        found.append(dense.laid_out(None))
-    return found
+    lengths, stage_rows = np.diff(stage_rows.first_op), stage_rows.from_first_op()
+    if (lengths == lengths[0]).all():
+        by_row = stage_rows.op_type.reshape(len(lengths), -1)
+        if (by_row == by_row[0]).all():
+            counts = tuple(np.bincount(by_row[0], minlength=ot.COUNT).tolist())
+            order = np.argsort(by_row[0], kind="stable")
+            return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out()]
+    return [_dense(stage_rows, rows).laid_out() for rows in _with_equal_counts(stage_rows, lengths)]
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
     """Group rows by their counts of ops of each type; one array of row positions per group."""
-    first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    kind = row * ot.COUNT + stage_rows.op_type[first:last]
-    counts = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
-    return alike(counts)
+    kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
+    return alike(np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT))
 
 
-def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
-    """Arrange ops of equally long rows by type; None if rows differ in their op counts.
+def _dense(stage_rows: StageRows, rows: Ints) -> "_DenseRows":
+    """Arrange ops of rows with equal counts by type.
 
     One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
     recorded order.
     """
-    first_op = stage_rows.first_op[rows]
-    count = len(rows)
-    is_whole = count == len(stage_rows.zero_us)
-    positions = np.empty(0, dtype=np.int64)
-    if is_whole:
-        stage_rows = stage_rows.from_first_op()
-        op_type = stage_rows.op_type[: count * length]
-    else:
-        positions = (first_op[:, None] + np.arange(length)).reshape(-1)
-        op_type = stage_rows.op_type[positions]
-    counts = tuple(np.bincount(op_type[:length], minlength=ot.COUNT).tolist())
-    by_row = op_type.reshape(count, length)
-    if is_whole and (by_row == by_row[0]).all():
-        return _DenseRows(stage_rows, rows, counts, np.argsort(by_row[0], kind="stable"), at=None)
-    order = np.argsort(op_type, kind="stable")
-    at = np.empty((length, count), dtype=np.int64)
-    edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
-    for first, end in edges:
-        at[first:end] = order[first * count : end * count].reshape(count, -1).T
-    first_of_row = np.arange(count) * length
-    firsts, lasts = at[[first for first, _ in edges]], at[[end - 1 for _, end in edges]]
-    is_within_row = (firsts >= first_of_row) & (lasts < first_of_row + length)
-    is_one_type = op_type[firsts[:, 0]] == op_type[lasts[:, -1]]
-    if not (is_within_row.all() and is_one_type.all()):
-        return None
-    return _DenseRows(stage_rows, rows, counts, None, at if is_whole else positions[at])
+    first, end = stage_rows.first_op[rows[0] : rows[0] + 2]
+    positions = (stage_rows.first_op[rows][:, None] + np.arange(end - first)).reshape(-1)
+    op_type = stage_rows.op_type[positions]
+    counts = tuple(np.bincount(op_type[: end - first], minlength=ot.COUNT).tolist())
+    order = positions[np.argsort(op_type, kind="stable")]
+    at = np.empty((end - first, len(rows)), dtype=np.int64)
+    for first, end in pairwise(accumulate(counts, initial=0)):
+        at[first:end] = order[first * len(rows) : end * len(rows)].reshape(len(rows), -1).T
+    return _DenseRows(stage_rows, rows, counts, None, at)
 
 
 class _DenseRows(NamedTuple):
@@ -144,10 +122,10 @@ class _DenseRows(NamedTuple):
     places: Ints | None
     at: Ints | None
 
-    def laid_out(self, room: Times | None) -> LaidRows:
+    def laid_out(self) -> LaidRows:
         """Lay out the rows with ops ordered by (type, start)."""
         shape = (sum(self.counts), len(self.rows))
-        times = room or Times(np.empty(shape), np.empty(shape))
+        times = Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
         dense.take(self.recorded.duration_us, slice(None), times.duration_s)
         compute_ns = times.duration_s[Places.of(self.counts).computes] * NS_IN_US
@@ -178,13 +156,12 @@ class _DenseRows(NamedTuple):
                 return by_row[0, self.places[ops], None]
         return common(self.take(values, ops))
 
-    def positions(self, ops: slice | list[int] | Ints, rows: slice | Ints = slice(None)) -> Ints:
+    def positions(self, ops: slice | list[int] | Ints) -> Ints:
         """Positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
-            return self.at[ops][:, rows]
+            return self.at[ops]
         places = np.arange(0) if self.places is None else self.places[ops]
-        found: Ints = places[:, None] + self.recorded.first_op[:-1][rows]
-        return found
+        return places[:, None] + self.recorded.first_op[:-1]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
         """Sort ops by (type, start), ties in recorded order; also fill in the starts."""

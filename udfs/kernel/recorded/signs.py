@@ -40,19 +40,18 @@ def _may_block(
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
     number: int = sum(
-        cell.program.counts[op_type] * end_s[0].size
+        len(by_type[op_type]) * end_s[0].size
         for block, end_s in zip(blocks, ends_s, strict=True)
-        for cell in block.graph.cells
+        for by_type in block.graph.ops_by_type
     )
     overlapping = 0
     for block, end_s in zip(blocks, ends_s, strict=True):
-        for cell, base in zip(block.graph.cells, block.graph.first_op, strict=False):
-            firsts = cell.program.first_ops
+        for by_type in block.graph.ops_by_type:
             in_turn = [*ot.COMPUTE, *ot.TAIL]
-            if not cell.program.counts[ot.SEPARATE_GRADS_ALL_REDUCE]:
+            if not by_type[ot.SEPARATE_GRADS_ALL_REDUCE]:
                 in_turn.append(ot.GRADS_REDUCE_SCATTER)
-            others = [base + op for each in in_turn for op in range(firsts[each], firsts[each + 1])]
-            transfers = slice(base + firsts[op_type], base + firsts[op_type + 1])
+            others = [op for each in in_turn for op in by_type[each]]
+            transfers = slice(by_type[op_type].start, by_type[op_type].stop)
             own_s = block.duration_s[transfers]
             # Of sends that take a few us half says enough: a worker's times are of one clock.
             most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S

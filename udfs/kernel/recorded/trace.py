@@ -7,7 +7,8 @@ other gets a graph in which every (stage, dp_rank) has separate ops. No step is 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.graph.build_graph import build_graph
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Blocking, Cell, Layout, OpGraph, OpRef, TraceDefectError
-from udfs.kernel.recorded.laid_rows import LaidRows, RowClass, Times
+from udfs.kernel.recorded.programs import LaidRows, RowClass, Times
 from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 
@@ -46,13 +47,11 @@ class Trace(NamedTuple):
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
               dp_rank); nan in the backward times of incomplete pairs. [s]
     compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
-    laid    : the rows they were made of.
     """
 
     blocks: list[StepBlock]
     pairs_s: list[tuple[Floats, Floats]]
     compute_ns: Floats
-    laid: "Laid"
 
 
 Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
@@ -68,29 +67,11 @@ MOST_CACHED_OPS: Final = 4096
 class Laid(NamedTuple):
     """Rows of all stages, laid out for any choice of blocking transfers.
 
-    room   : times of all ops, shape (op, row), where the rows of each stage are equally long.
     stages : per stage.
     """
 
-    room: Times | None
     stages: list[list[LaidRows]]
     steps: int
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether all rows of each stage share a program, as if nothing blocked."""
-        return self.room is not None and all(
-            len(found) == 1 and found[0].common is not None for found in self.stages
-        )
-
-    def some(self, steps: Ints, dp_size: int) -> "Laid":
-        """Rows of some steps, where `is_alike`: as `lay_out` lays them out, but many times faster."""
-        rows = (steps[:, None] * dp_size + np.arange(dp_size)).ravel()
-        room = Times(*(times[:, rows] for times in self.room or ()))
-        edges = accumulate((sum(laid.counts) for (laid,) in self.stages), initial=0)
-        own = (Times(*(times[first:end] for times in room)) for first, end in pairwise(edges))
-        stages = [[laid.some(rows, place)] for (laid,), place in zip(self.stages, own, strict=True)]
-        return Laid(room, stages, len(steps))
 
     def classes(self, blocking: Blocking | None) -> list[list[RowClass]]:
         """Classes of each stage's rows, one per program."""
@@ -99,15 +80,16 @@ class Laid(NamedTuple):
 
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
         """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
-        if self.room is None or any(len(found) > 1 for found in classes):
+        if any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
-            return [
-                _block(_of_step(classes, number, members[0]), members, layout, known)
-                for members in _steps_alike(number)
-            ]
+            groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))
+            return [_block(_of_step(classes, number[steps[0]]), steps, layout, known) for steps in groups]
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
-        start_s, duration_s = (times.reshape(graph.size, self.steps, layout.dp_size) for times in self.room)
+        of_stages = zip(*(only.times for (only,) in classes), strict=True)
+        start_s, duration_s = (
+            np.concatenate(times).reshape(graph.size, self.steps, layout.dp_size) for times in of_stages
+        )
         microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
         return [StepBlock(np.arange(self.steps), graph, start_s, duration_s, microbatch)]
 
@@ -117,12 +99,7 @@ def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
 
     raises : TraceDefectError.
     """
-    room = _room(stages)
-    laid = [
-        _located(rows, stage, layout, place)
-        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
-    ]
-    return Laid(room, laid, steps)
+    return Laid([_located(rows, stage, layout) for stage, rows in enumerate(stages)], steps)
 
 
 def build_trace(
@@ -143,7 +120,10 @@ def build_trace(
         for row_class in found:
             of_stage[row_class.rows] = row_class.compute_ns
     blocks = laid.blocks(layout, {} if graphs is None else graphs, classes)
-    return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size), laid)
+    return Trace(blocks, pairs_s, compute_ns.reshape(len(stages), steps, layout.dp_size))
+
+
+_cached_graph: Final = lru_cache(maxsize=CACHED_GRAPHS)(build_graph)
 
 
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
@@ -154,35 +134,10 @@ def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
     return graph
 
 
-@lru_cache(maxsize=CACHED_GRAPHS)
-def _cached_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
-    return build_graph(cells, layout)
-
-
-def _room(stages: Sequence[StageRows]) -> Times | None:
-    """Allocate arrays for all stages' times if each stage's rows are equally long; else None."""
-    lengths = [np.diff(rows.first_op) for rows in stages]
-    if any((each != each[0]).any() for each in lengths):
-        return None
-    shape = (sum(int(each[0]) for each in lengths), len(lengths[0]))
-    return Times(np.empty(shape), np.empty(shape))
-
-
-def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | None]:
-    """Slice the shared arrays into one part per stage."""
-    places: list[Times | None] = []
-    first = 0
-    for rows in stages:
-        last = first + int(rows.first_op[1] - rows.first_op[0])
-        places.append(None if room is None else Times(*(times[first:last] for times in room)))
-        first = last
-    return places
-
-
-def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[LaidRows]:
+def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
     """Lay out rows of a stage; a defect names the stage, step and dp rank where it occurred."""
     try:
-        return lay_out_rows(rows, room)
+        return lay_out_rows(rows)
     except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
@@ -190,25 +145,18 @@ def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) ->
 
 
 def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Index of each row's class within its stage; shape (stage, step, dp_rank)."""
-    number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
+    """Index of each row's class within its stage; shape (step, stage, dp_rank)."""
+    number = np.empty((steps, len(classes), dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
-            number[stage, row_class.rows] = position
-    return number.reshape(len(classes), steps, dp_size)
+            step, dp_rank = np.divmod(row_class.rows, dp_size)
+            number[step, stage, dp_rank] = position
+    return number
 
 
-def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[list[RowClass]]:
-    """Classes of all dp ranks of each stage in one step."""
-    return [
-        [found[position] for position in number[stage, step].tolist()] for stage, found in enumerate(classes)
-    ]
-
-
-def _steps_alike(number: Ints) -> list[Ints]:
-    """Group steps with equal programs in every cell, groups in order of their first step."""
-    by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
-    return sorted(alike(by_step), key=lambda steps: int(steps[0]))
+def _of_step(classes: list[list[RowClass]], number: Ints) -> list[list[RowClass]]:
+    """Classes of all dp ranks of each stage in one step; number : shape (stage, dp_rank)."""
+    return [[found[at] for at in own] for found, own in zip(classes, number.tolist(), strict=True)]
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:

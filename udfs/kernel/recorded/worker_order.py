@@ -90,7 +90,6 @@ class WorkerTurns:
         return self._orders[key]
 
     def _order(self, chosen: Ints) -> WorkerOrder:
-        """Order of the chosen computes and transfers."""
         ordered, starts_s, ends_s = self._by_start
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)

@@ -7,7 +7,7 @@ communication").
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.replay.replay import Durations, Rows, latest_of_dp_ranks
-from udfs.kernel.replay.scenario_rows import MOST_GROWTHS, TYPE_GROUP
+from udfs.kernel.replay.scenario_rows import MOST_GROWTHS, TYPE_GROUP, rows_with_lanes
 
 ALL: Final = -1
 """Stands for every type group, or every stage."""
@@ -50,13 +50,13 @@ def scenarios_of(graph: OpGraph) -> list[Kind]:
 class _Sums(NamedTuple):
     """Plan of sums over ops, and of the maxima over these sums.
 
-    runs    : ops of one type on one worker, [first, end).
+    runs    : ops of one type on one worker.
     parts   : runs of each sum.
     in_all  : of each scenario the sums of all its ops on a worker.
     in_turn : of each scenario the sums of those that a worker runs in turn.
     """
 
-    runs: list[tuple[int, int]]
+    runs: list[range]
     parts: list[tuple[int, ...]]
     in_all: list[list[int]]
     in_turn: list[list[int]]
@@ -71,9 +71,9 @@ def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Float
     """
     sums = _sums(graph)
     of_run_s = np.empty((len(sums.runs), *duration_s.shape[1:]))
-    for (first, end), total_s in zip(sums.runs, of_run_s, strict=True):
-        own_s = duration_s[first:end]
-        takes_less = shortest_s[first:end].min() < 0.0
+    for ops, total_s in zip(sums.runs, of_run_s, strict=True):
+        own_s = duration_s[ops.start : ops.stop]
+        takes_less = shortest_s[ops.start : ops.stop].min() < 0.0
         (np.maximum(own_s, 0.0) if takes_less else own_s).sum(axis=0, out=total_s)
     of_sum_s = latest_of_dp_ranks(_reduced(np.add, of_run_s, sums.parts))[:, :, 0]
     return _reduced(np.maximum, of_sum_s, sums.in_all), _reduced(np.maximum, of_sum_s, sums.in_turn)
@@ -82,32 +82,27 @@ def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Float
 def _reduced(reduce: np.ufunc, values: Floats, groups: Sequence[Sequence[int]]) -> Floats:
     """Reduce the values of each group's members along the first axis."""
     firsts = list(accumulate(map(len, groups), initial=0))[:-1]
-    reduced: Floats = reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
-    return reduced
+    return reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
 
 
 @once_per_graph
 def _sums(graph: OpGraph) -> _Sums:
     scenarios = scenarios_of(graph)
-    runs: list[tuple[int, int]] = []
+    runs: list[range] = []
     numbers: dict[tuple[int, ...], int] = {}
     in_all: list[list[int]] = [[] for _ in scenarios]
     in_turn: list[list[int]] = [[] for _ in scenarios]
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        run_of: dict[int, int] = {}
-        for op_type, (first, end) in enumerate(pairwise(cell.program.first_ops)):
-            if op_type in COMMUNICATION and first < end:
-                run_of[op_type] = len(runs)
-                runs.append((base + first, base + end))
+    for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+        recorded = [op_type for op_type in COMMUNICATION if by_type[op_type]]
+        run_of = {op_type: number for number, op_type in enumerate(recorded, len(runs))}
+        runs += [by_type[op_type] for op_type in recorded]
         for scenario, of_all, of_streams in zip(scenarios, in_all, in_turn, strict=True):
             own = [op_type for op_type in run_of if has(scenario, (TYPE_GROUP[op_type], cell.stage))]
             streams: dict[int, list[int]] = {}
             for op_type in own:
                 streams.setdefault(STREAM_OF.get(op_type, op_type), []).append(run_of[op_type])
-            for sums, parts in (
-                (of_all, [[run_of[op_type] for op_type in own]]),
-                (of_streams, streams.values()),
-            ):
+            together = [run_of[op_type] for op_type in own]
+            for sums, parts in ((of_all, [together]), (of_streams, streams.values())):
                 sums += [numbers.setdefault(tuple(part), len(numbers)) for part in parts if part]
     return _Sums(runs, list(numbers), in_all, in_turn)
 
@@ -215,12 +210,10 @@ def _plan(graph: OpGraph) -> _Plan:
         for kinds in dict.fromkeys(kinds_of.values())
     }
     taken = sorted(starts, key=starts.__getitem__)
-    firsts = np.array([starts[kinds] for kinds in taken])
-    active = RECORDED + 1 + np.searchsorted(firsts, np.arange(len(graph.nodes)), side="right")
     return _Plan(
         tuple(kinds_of),
         [RECORDED + 1 + taken.index(kinds) for kinds in kinds_of.values()],
-        tuple(active.tolist()),
+        rows_with_lanes([0, *(starts[kinds] for kinds in taken)], len(graph.nodes)),
         {
             kind: tuple(row for row, kinds in enumerate(taken, RECORDED + 1) if kind in kinds)
             for kind in first_of

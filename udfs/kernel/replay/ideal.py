@@ -1,7 +1,6 @@
 """Ideal durations: one value per op type over all that was recorded (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -46,10 +45,10 @@ def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDE
     pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
     parts: list[list[list[Floats]]] = [[[] for _ in range(ot.COUNT)] for _ in range(pp_size)]
     for graph, duration_s in blocks:
-        for cell, base in zip(graph.cells, graph.first_op, strict=False):
-            for op_type, (first, end) in enumerate(pairwise(cell.program.first_ops)):
-                if end > first:
-                    parts[cell.stage][op_type].append(duration_s[base + first : base + end])
+        for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+            for of_type, ops in zip(parts[cell.stage], by_type, strict=True):
+                if ops:
+                    of_type.append(duration_s[ops.start : ops.stop])
     ideal_s = np.full((pp_size, ot.COUNT), np.nan)
     for op_type in range(ot.COUNT):
         is_mean = ideal.has_means and op_type in ot.AVERAGED
@@ -67,8 +66,7 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
 
     ideal_s : float64, shape (stage, op type). [s]
     """
-    per_op_s: Floats = ideal_s[list(graph.stages), list(graph.op_types)]
-    return per_op_s
+    return ideal_s[list(graph.stages), list(graph.op_types)]
 
 
 def _typical(parts: list[Floats], *, is_mean: bool) -> float:

@@ -37,12 +37,19 @@ def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
     return np.repeat([cell.dp_rank for cell in graph.cells], sizes)[:, None]
 
 
-def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, recorded: Mask) -> Floats:
+def replay_masks(
+    graph: OpGraph,
+    duration_s: Floats,
+    ideal_of_op: Floats,
+    recorded: Mask,
+    is_last: Sequence[bool] | None = None,
+) -> Floats:
     """Step times of scenarios in which masked ops are as recorded and all others ideal.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
     recorded    : bool, shape (scenario, op, dp) or broadcastable to it.
+    is_last     : as of `replay`.
     returns     : float64, shape (scenario, step). [s]
     """
     size, steps, lanes = duration_s.shape
@@ -53,7 +60,7 @@ def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, record
         mask = masks[first : first + together].swapaxes(0, 1)[:, :, None]
         scenario_s = np.where(mask, duration_s[:, None], ideal_of_op[:, None, None, None])
         shape = (scenario_s.shape[1], steps, lanes)
-        times.append(replay(graph, list(scenario_s.reshape(size, shape[0], -1)), shape))
+        times.append(replay(graph, list(scenario_s.reshape(size, shape[0], -1)), shape, is_last))
     return np.concatenate(times)
 
 

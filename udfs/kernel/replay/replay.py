@@ -188,8 +188,7 @@ def latest_of_dp_ranks(values_s: Floats) -> Floats:
     """Maximum over the last axis, dp ranks, which is kept with length 1. [s]"""
     *others, dp_ranks = values_s.shape
     if dp_ranks <= VERY_FEW_DP_RANKS:
-        latest: Floats = reduce(np.maximum, (values_s[..., rank : rank + 1] for rank in range(dp_ranks)))
-        return latest
+        return reduce(np.maximum, (values_s[..., rank : rank + 1] for rank in range(dp_ranks)))
     if dp_ranks > FEW_DP_RANKS:
         # NumPy's `max` along a short axis takes twice as long.
         latest_s = np.maximum.reduceat(values_s.reshape(-1), np.arange(0, values_s.size, dp_ranks))

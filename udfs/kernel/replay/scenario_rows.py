@@ -9,9 +9,12 @@ recorded replica runs like the lanes of the scenario in which everything, or the
 from there on both get separate rows, which meet each other instead of the other lanes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
@@ -117,13 +120,18 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     stages = range(layout.pp_size)
     return ScenarioRows(
         count=len(starts),
-        active=_active_rows([first for first, *_ in starts], len(graph.nodes)),
+        active=rows_with_lanes([first for first, *_ in starts], len(graph.nodes)),
         last_stage_ideal=row_of.get(("last_stage_ideal", 0), -1),
         type_row={group: row_of["type", group] for group in first_of_type},
         stage_row={stage: row_of.get(("stage", stage), EVERYTHING) for stage in stages},
         replicas=Replicas(row_of.get(("replica", 0), len(starts)), replica_count),
         kinds={kind: op for op, kind in enumerate(zip(graph.op_types, graph.stages, strict=True))},
     )
+
+
+def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
+    """How many rows have lanes at each node; firsts : node from which each row has them, ascending."""
+    return tuple(np.searchsorted(firsts, np.arange(nodes), side="right").tolist())
 
 
 def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
@@ -140,16 +148,5 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 def _first_meeting(graph: OpGraph) -> int:
     """First node at which dp ranks meet after having waited for something."""
-    for position, (_, across_dp, sources, *_) in enumerate(graph.nodes):
-        if across_dp and sources:
-            return position
-    return len(graph.nodes)
-
-
-def _active_rows(firsts: list[int], nodes: int) -> tuple[int, ...]:
-    active, row = [], 0
-    for position in range(nodes):
-        while row < len(firsts) and firsts[row] <= position:
-            row += 1
-        active.append(row)
-    return tuple(active)
+    positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
+    return next(positions, len(graph.nodes))

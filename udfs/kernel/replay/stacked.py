@@ -105,7 +105,8 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
     _, steps, dp_ranks = latest_s.shape
     by_row = latest_s.max(axis=2)
     recorded = by_row[EVERYTHING]
-    by_stage = by_row[[rows.stage_row[stage] for stage in range(layout.pp_size)]]
+    of_stages = [rows.stage_row[stage] for stage in range(layout.pp_size)]
+    by_stage = by_row[of_stages]
     by_dp_rank = np.broadcast_to(recorded, (dp_ranks, steps))
     by_worker = np.broadcast_to(by_stage[:, None], (layout.pp_size, dp_ranks, steps))
     first, number = rows.replicas
@@ -117,7 +118,9 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
         by_dp_rank = by_replica[0]
         by_worker = by_replica[1:] if number > 1 else by_replica[:1]
     elif dp_ranks > 1:
-        by_dp_rank, by_worker = _without_meetings(latest_s, rows, layout, ideal)
+        # Replicas never wait for each other: one lane each.
+        alone = np.maximum(latest_s, ideal).swapaxes(1, 2)
+        by_dp_rank, by_worker = alone[EVERYTHING], alone[of_stages]
     return ScenarioTimes(
         recorded=recorded,
         ideal=np.full(steps, ideal),
@@ -127,11 +130,3 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
         by_dp_rank=by_dp_rank,
         by_worker=by_worker,
     )
-
-
-def _without_meetings(
-    latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float
-) -> tuple[Floats, Floats]:
-    """Step times per dp rank and worker if replicas never wait for each other: one lane each. [s]"""
-    alone = np.maximum(latest_s, ideal).swapaxes(1, 2)
-    return alone[EVERYTHING], alone[[rows.stage_row[stage] for stage in range(layout.pp_size)]]

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, latest
 from udfs.kernel.graph.graph import OpGraph, meeting_indices
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 
@@ -52,15 +52,15 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
     at_once_s = [0.0] * len(lanes)
     start_s, met_s, end_s = ([at_once_s] * graph.size for _ in Timeline._fields)
 
-    def latest(times_s: list[list[float]]) -> list[float]:
+    def latest_of(times_s: list[list[float]]) -> list[float]:
         return list(map(max, *times_s)) if len(times_s) > 1 else times_s[0] if times_s else at_once_s
 
     for ops, across_dp, sources, *_ in graph.nodes:
         for op in ops:
-            start_s[op] = latest([end_s[source] for source in graph.waits_for[op]])
+            start_s[op] = latest_of([end_s[source] for source in graph.waits_for[op]])
         # A recv of an eager send has among its sources what that send waits for.
         is_sent = ops[0] in graph.sent_by
-        latest_s = latest([end_s[op] for op in sources] if is_sent else [start_s[op] for op in ops])
+        latest_s = latest_of([end_s[op] for op in sources] if is_sent else [start_s[op] for op in ops])
         if across_dp:
             latest_s = [max(latest_s)] * len(lanes)
         for op in ops:
@@ -73,9 +73,7 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
     """Build a timeline from known starts and ends; float64, shape (op, lane). [s]"""
     met_s = start_s.copy()
     for (members, across_dp), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
-        latest_s = start_s[indices[0]]
-        for ops in indices[1:]:
-            latest_s = np.maximum(latest_s, start_s[ops])
+        latest_s = latest(start_s, indices)
         is_eager = members[-1][0] in graph.sent_by
         for ops in indices[is_eager:]:
             met_s[ops] = latest_of_dp_ranks(latest_s) if across_dp else latest_s
@@ -103,7 +101,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
     """
     number, meetings = _meetings_of_ops(graph)
-    place = _last(timeline.end_s)
+    place = divmod(int(timeline.end_s.argmax()), timeline.end_s.shape[1])
     path: list[CriticalOp] = []
     seen: set[Place] = set()
     while place not in seen:
@@ -128,12 +126,6 @@ def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[P
     first = graph.first_op[cell]
     computes = range(first, first + len(graph.cells[cell].program.compute_order))
     return [(each, lane) for each in computes if timeline.end_s[each, lane] <= timeline.start_s[place]]
-
-
-def _last(times_s: Floats) -> Place:
-    """Return the first place with the latest time."""
-    op, lane = divmod(int(times_s.argmax()), times_s.shape[1])
-    return op, lane
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:

@@ -8,9 +8,8 @@ from jobs.synthetic.job import GeneratedJob
 from udfs.kernel.arrays import Ints
 from udfs.kernel.diagnosis import found as diagnosis
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.fixes import Fixed
+from udfs.kernel.diagnosis.fixes import Fixed, Replays
 from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.replays import Replays
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import read
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse

@@ -12,7 +12,7 @@ import pytest
 from tests.support.replays import replay
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
+from udfs.kernel.diagnosis.more_waits import Calls, call_graph, find_calls
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, OpGraph, ReplayNode, StageProgram
 
 FORWARD, BACKWARD, SEND, RECV = range(4)

@@ -11,7 +11,7 @@ import pytest
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.gathers import last_gathers, waiting_for_gathers
+from udfs.kernel.diagnosis.more_waits import last_gathers, waiting_for_gathers
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, OpGraph, ReplayNode, StageProgram
 
 FIRST, SECOND, BACK = ("forward-compute", 0), ("forward-compute", 1), ("backward-compute", 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from udfs.kernel.diagnosis.factors import Factors
-from udfs.kernel.diagnosis.told_apart import MOST_HIDDEN, hide_pauses
+from udfs.kernel.diagnosis.works import MOST_HIDDEN, hide_pauses
 
 
 def factors(stages: int, struck: int) -> Factors:

@@ -56,7 +56,7 @@ def some_steps(block: BlockTimes, steps: slice) -> BlockTimes:
     return block._replace(
         duration_s=block.duration_s[:, steps].copy(),
         steps=block.steps[steps],
-        cut=block.cut._replace(is_cut=block.cut.is_cut[:, steps]),
+        is_cut={op: mask[steps] for op, mask in block.is_cut.items()},
     )
 
 

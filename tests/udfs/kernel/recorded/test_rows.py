@@ -11,7 +11,7 @@ from tests.support.random_jobs import named_job
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Mask
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.laid_rows import RowClass, Times
+from udfs.kernel.recorded.programs import RowClass
 from udfs.kernel.recorded.rows import US, StageRows, lay_out_rows
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
@@ -42,8 +42,8 @@ def stage_of(rows: list[Row], before: int = 0) -> StageRows:
     )
 
 
-def classify(rows: StageRows, room: Times | None = None) -> list[RowClass]:
-    return [each for laid in lay_out_rows(rows, room) for each in laid.classes()]
+def classify(rows: StageRows) -> list[RowClass]:
+    return [each for laid in lay_out_rows(rows) for each in laid.classes()]
 
 
 def compute_order(row: Row) -> tuple[int, ...]:
@@ -103,15 +103,11 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
-def test_rows_of_one_program_stay_in_the_room_they_were_given(name: str) -> None:
-    """Recorded no-op transfers of all rows alike are part of one program: nothing is copied for them."""
+def test_rows_of_one_program_are_one_class(name: str) -> None:
+    """Recorded no-op transfers of all rows alike are part of it."""
     job = named_job(name)
     for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
-        shape = (int(rows.first_op[1] - rows.first_op[0]), len(rows.zero_us))
-        room = Times(np.empty(shape), np.empty(shape))
-        (only,) = classify(rows, room)
-        assert only.times.start_s is room.start_s
-        assert only.times.duration_s is room.duration_s
+        (only,) = classify(rows)
         assert bool(only.program.no_ops) is (name != "usual")
 
 

@@ -1,8 +1,11 @@
-"""Transfers that a worker issues as one call: they start together and return together.
+"""Graphs with waits that the what-if model leaves out (model, section 2).
 
-The recorded length of such a transfer is the length of the call, which its slowest member sets. In the
-what-if model each member waits for its peer alone (model, section 2), so that a late peer of one member
-would look like a slow transfer of the others.
+Transfers that a worker issues as one call start together and return together. The recorded length of such a
+transfer is the length of the call, which its slowest member sets. In the model each member waits for its peer
+alone, so that a late peer of one member would look like a slow transfer of the others.
+
+Before some first computes the parameters of all model chunks are gathered. In the model a compute waits for
+its own chunk's gather alone, so that the time of the others would look like a late start.
 """
 
 from collections.abc import Iterable
@@ -15,9 +18,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.graph.build_graph import reordered
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-
-SAME_S: Final = 1e-7
-"""Times closer than this are equal: logs store a tenth of a microsecond. [s]"""
+from udfs.kernel.recorded.worker_order import SAME_S
 
 SAME_LANES: Final = 0.95
 """Share of steps and dp ranks in which ops of one call must coincide."""
@@ -42,9 +43,8 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     """
     first_s = start_s[:, 0, 0].tolist()
     pairs: list[tuple[int, int]] = []
-    for cell, base in zip(graph.cells, graph.first_op, strict=False):
-        firsts = cell.program.first_ops
-        ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
+    for by_type in graph.ops_by_type:
+        ops = chain.from_iterable(by_type[each] for each in ot.TRANSFERS)
         in_order = sorted(ops, key=first_s.__getitem__)
         # Most transfers are issued alone, as one step of one dp rank shows.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
@@ -98,3 +98,35 @@ def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph |
         for op in call:
             waits_for[op] = awaited
     return reordered(graph, waits_for)
+
+
+@once_per_graph
+def last_gathers(graph: OpGraph) -> dict[int, int]:
+    """Last gather of a worker, by its first forward-compute and data-load where these wait for another."""
+    found: dict[int, int] = {}
+    for by_type in graph.ops_by_type:
+        gathers = by_type[ot.PARAMS_ALL_GATHER]
+        for op in (*by_type[ot.FORWARD_COMPUTE][:1], *by_type[ot.DATA_LOAD][:1]):
+            awaited = [source for source in graph.waits_for[op] if source in gathers]
+            if awaited and gathers[-1] not in awaited:
+                found[op] = gathers[-1]
+    return found
+
+
+def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
+    """Time from the end of each of `last_gathers` to the start of its op, shape (op, step, dp). [s]
+
+    start_s, end_s : float64, shape (op, step, dp); recorded. [s]
+    """
+    last = last_gathers(graph)
+    return start_s[list(last)] - end_s[list(last.values())]
+
+
+@once_per_graph
+def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
+    """Return the graph in which these ops wait for these gathers; None if that would make a cycle."""
+    last = last_gathers(graph)
+    waits_for = list(graph.waits_for)
+    for op, gather in last.items():
+        waits_for[op] += (gather,)
+    return reordered(graph, waits_for) if last else graph
