@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import duckdb
 from deltalake import DeltaTable
@@ -15,8 +15,9 @@ from sqlglot import exp
 
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import check_warehouse, is_url, not_readable, said_by, storage_options, usual
-from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
+from jobs.warehouse.file_digests import Kept, check_opened, kept_digests
 from jobs.warehouse.reader import AnswerError, QuestionError
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened, vacuum
 from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
@@ -33,7 +34,6 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_OBJECTS: Final = "jobs.runtime.objects"
 _STORE_FILES: Final = "jobs.warehouse.store_files"
 """Imported only if a warehouse is in a store: pyarrow's datasets take a second to import."""
 LATEST_PUBLICATION: Final = "_latest_publication"
@@ -132,20 +132,12 @@ class DeltaTables:
 
     def stated(self) -> bytes | None:
         """Return the record of the latest publication; None before the first."""
-        return self._small_file(LATEST_PUBLICATION)
+        with self._answering():
+            return SmallFiles(self.root).read(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:
-        """Digests of published files, by table; empty for a store."""
-        return {} if self._is_store else kept(self.root, self._small_file(DIGESTS))
-
-    def _small_file(self, name: str) -> bytes | None:
-        """Content of a small file beside the tables; None if it does not exist."""
-        if self._is_store:
-            with self._answering():
-                return cast("bytes | None", import_module(_OBJECTS).content(self.root, name))
-        path = Path(self.root) / name
-        return path.read_bytes() if path.exists() else None
+        return kept_digests(self.root)
 
     def is_there(self, name: str) -> bool:
         """Whether readers see a table of this name."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from jobs.runtime.places import is_url
 from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated, versions_stated
-from jobs.warehouse.digests import keep_digests, kept_digests
+from jobs.warehouse.file_digests import keep_digests, kept_digests
 from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE

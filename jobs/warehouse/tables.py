@@ -20,7 +20,7 @@ from jobs.warehouse.publication import Published, Versions, latest_publication, 
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
-from jobs.warehouse.small_files import SmallFiles, small_files
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import create, is_stored, opened
 from jobs.warehouse.table_log import logged
 from schemas.table import Table
@@ -95,7 +95,7 @@ class Warehouse:
     @cached_property
     def small_files(self) -> SmallFiles:
         """Small files beside the tables, such as an intent."""
-        return small_files(self.root)
+        return SmallFiles(self.root)
 
     def read(
         self,

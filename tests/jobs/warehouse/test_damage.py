@@ -15,7 +15,7 @@ from jobs.warehouse import file_digests, store_files, stored_units
 from jobs.warehouse import publication as protocol
 from jobs.warehouse.delta_files import few_rows
 from jobs.warehouse.delta_tables import DeltaTables
-from jobs.warehouse.digests import check_digests
+from jobs.warehouse.file_digests import check_digests
 from jobs.warehouse.publication import publication
 from jobs.warehouse.stored_units import Piece
 from jobs.warehouse.tables import Warehouse
