@@ -48,12 +48,6 @@ _MOST_DRAINS: Final = 3
 """Most hosts that the summary names."""
 
 
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Publish these days as `summaries` does, with a report of the last day. Returns no rows."""
-    summaries(spark, settings, log_dates, with_report=[max(log_dates)])
-    return {}
-
-
 def summaries(
     spark: SparkSession,
     settings: Settings,

@@ -23,11 +23,6 @@ def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
     return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
 
 
-def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
-    """Paths of files in some partitions, at a version or, if None, the newest."""
-    return [f"{path}/{each.name}" for each in logged(opened(path, version), partitions)]
-
-
 def rows_by_day(path: str, version: int | None) -> dict[date, int]:
     """Number of rows per day, from the table's log."""
     files = pa.table(opened(path, version).get_add_actions(flatten=True))
