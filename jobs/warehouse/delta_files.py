@@ -197,22 +197,17 @@ def _undone_since(path: str, version: int, lease: Lease) -> bool:
 
 def _lacks(stored: Schema, table: Table) -> bool:
     """Whether a stored table lacks declared columns, or fields within them."""
-    return not _holds(_names(stored), _names(Schema.from_arrow(table.arrow_schema)))
+    return not {*_names(Schema.from_arrow(table.arrow_schema))} <= {*_names(stored)}
 
 
-def _holds(stored: object, wanted: object) -> bool:
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        return all(name in stored and _holds(stored[name], wanted[name]) for name in wanted)
-    return True
-
-
-def _names(kind: DataType | Schema) -> object:
-    """Names of columns and nested fields, regardless of order, because Delta appends new ones."""
+def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
+    """Paths of columns and nested fields, regardless of order, because Delta appends new ones."""
     if isinstance(kind, ArrayType):
-        return _names(kind.element_type)
+        yield from _names(kind.element_type, above)
     if isinstance(kind, StructType | Schema):
-        return {each.name: _names(each.type) for each in kind.fields}
-    return None
+        for each in kind.fields:
+            yield (name := f"{above}.{each.name}")
+            yield from _names(each.type, name)
 
 
 def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> DeltaTable:

@@ -4,8 +4,6 @@ Ingest begins a row group with each unit, so that a unit is read whole without a
 whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
 """
 
-import pickle
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -17,22 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.file_frames import frame_of_tasks, tasks_in
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RUN_EVENTS
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
-_PAYLOAD: Final = "units"
-_TASK_COLUMNS: Final = ["task", _PAYLOAD]
 _TASK_BYTES: Final = 512 << 20
 """Bytes of unpacked row groups that one task reads, unit by unit."""
-
-
-class Piece(NamedTuple):
-    """Row groups of one file that hold a single unit."""
-
-    path: str
-    groups: tuple[int, ...]
 
 
 class Facts(NamedTuple):
@@ -88,18 +78,11 @@ def _places(rows: pa.Table) -> dict[Unit, list[int]]:
 
 @dataclass
 class StoredUnit:
-    """A unit, and the row groups that hold its rows."""
+    """A unit, and the row groups that hold its rows alone: path of the file, number in it."""
 
     key: Unit
-    pieces: list[Piece] = field(default_factory=list)
+    groups: list[tuple[str, int]] = field(default_factory=list)
     bytes: int = 0
-
-
-class Task(NamedTuple):
-    """Input of a task: its units, by names of files and row groups, and their manifests as columns."""
-
-    units: Sequence[StoredUnit]
-    facts: FactsByUnit
 
 
 class Stored(NamedTuple):
@@ -131,7 +114,7 @@ def stored_units(
             unit = Unit(day, *names)
             if only is None or unit in only:
                 stored = found.setdefault(unit, StoredUnit(unit))
-                stored.pieces.append(Piece(path, (group,)))
+                stored.groups.append((path, group))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit.log_date not in mixed], mixed)
 
@@ -154,16 +137,9 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 def units_frame(
     spark: SparkSession, units: Sequence[StoredUnit], facts: FactsByUnit, partitions: int
 ) -> DataFrame:
-    """Return a DataFrame with one row per task, for tasks_in."""
-    tasks = packed(units, partitions)
-    payloads = [_payload(task, facts) for task in tasks]
-    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
-    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
-
-
-def _payload(units: Sequence[StoredUnit], facts: FactsByUnit) -> bytes:
-    own = facts.of(*(unit.key for unit in units))
-    return zlib.compress(pickle.dumps((units, own)))  # Spark warns of tasks beyond 1 MB
+    """Return a DataFrame with one row per task, for tasks_of."""
+    tasks = [(some, facts.of(*(unit.key for unit in some))) for some in packed(units, partitions)]
+    return frame_of_tasks(spark, tasks)
 
 
 def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
@@ -180,29 +156,27 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
     return tasks
 
 
-def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Task]:
-    """Yield tasks, without the rows of their units."""
-    for batch in batches:
-        for payload in batch.column(_PAYLOAD):
-            units, facts = pickle.loads(zlib.decompress(payload.as_py()))  # noqa: S301  # from the driver
-            yield Task(units, FactsByUnit(facts))
+def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[StoredUnit], FactsByUnit]]:
+    """Yield the units of each task, by names of files and row groups, and their facts as columns."""
+    for units, facts in tasks_in(batches):
+        yield units, FactsByUnit(facts)
 
 
-def rows_of_units(task: Task) -> Iterator[UnitRows]:
+def rows_of_units(units: Iterable[StoredUnit], facts: FactsByUnit) -> Iterator[UnitRows]:
     """Yield the units of a task with their rows, one at a time."""
     opened: dict[str, pq.ParquetFile] = {}
-    for unit in task.units:
-        yield UnitRows(unit.key, task.facts.of(unit.key).read(), _rows(unit.pieces, opened))
+    for unit in units:
+        yield UnitRows(unit.key, facts.of(unit.key).read(), _rows(unit.groups, opened))
     for file in opened.values():
         file.close()
 
 
-def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
+def _rows(groups: Sequence[tuple[str, int]], opened: dict[str, pq.ParquetFile]) -> pa.Table:
     """Rows of a unit; each file is opened only once per task."""
     tables = []
-    for path, groups in pieces:
+    for path, group in groups:
         if path not in opened:
             filesystem, place = filesystem_of(path)
             opened[path] = pq.ParquetFile(place, filesystem=filesystem, page_checksum_verification=True)
-        tables.append(opened[path].read_row_groups(groups, columns=list(SIMULATED_COLUMNS)))
+        tables.append(opened[path].read_row_group(group, columns=list(SIMULATED_COLUMNS)))
     return pa.concat_tables(tables) if tables else SIMULATED_SCHEMA.empty_table()

@@ -24,7 +24,7 @@ from jobs.warehouse.stored_units import (
     FactsByUnit,
     rows_of_units,
     stored_units,
-    tasks_in,
+    tasks_of,
     units_frame,
 )
 from jobs.warehouse.tables import Warehouse
@@ -101,8 +101,8 @@ def through_udf(
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do nothing with rows but read and count them."""
-    for task in tasks_in(batches):
-        for unit in rows_of_units(task):
+    for task in tasks_of(batches):
+        for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
 
 
@@ -116,6 +116,6 @@ def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partit
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
     """The same units one after the other in this process, including reading them."""
-    for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
-        for unit in rows_of_units(task):
+    for task in tasks_of(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
+        for unit in rows_of_units(*task):
             simulate_unit(unit, SimulationSettings())
