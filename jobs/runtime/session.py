@@ -127,7 +127,7 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     jars = resolved_jars(spark.packages)
     conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
     if not _is_local(spark.master):
-        conf["spark.submit.pyFiles"] = str(_project_zip())
+        conf["spark.submit.pyFiles"] = str(PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME))
     try:
         with log.open("ab") as output:
             return launch_jvm(conf, output)
@@ -164,10 +164,6 @@ def _tried_again(master: str) -> str:
 
 def _is_local(master: str | None) -> bool:
     return master is None or master.startswith("local")
-
-
-def _project_zip() -> Path:
-    return PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME)
 
 
 def _has_delta(gateway: JavaGateway) -> bool:
