@@ -34,7 +34,6 @@ from schemas.vocabulary import (
     REJECTS,
     RUN_EVENTS,
     SOURCE_FILES,
-    UNIT_KEY,
     Phase,
 )
 
@@ -105,7 +104,7 @@ def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
     """Rows of source_files: the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
-        _key(each.file.unit)
+        each.file.unit._asdict()
         | {"source_file": each.file.source_file, "bytes": each.file.size}
         | {name: getattr(each, name) for name in ("lines", "rows", "rejects")}
         | {"modified_at": each.file.modified_us or None, "owner_uid": each.file.owner}
@@ -113,7 +112,3 @@ def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
         for each in accounts
     ]
     return pa.Table.from_pylist(rows, schema=TABLES[SOURCE_FILES].arrow_schema)
-
-
-def _key(unit: Unit) -> dict[str, object]:
-    return dict(zip(UNIT_KEY, unit, strict=True))
