@@ -46,12 +46,8 @@ def few_rows(
     also : values of other columns by which the table is partitioned
     """
     schema = table.arrow_schema
-    partitions = [
-        *(on_days(table, log_dates) or []),
-        *((name, "=", value) for name, value in (also or {}).items()),
-    ]
     nothing = log_dates is not None and not log_dates
-    found = [] if nothing else logged(opened(path, version), partitions)
+    found = [] if nothing else logged(opened(path, version), on_days(table, log_dates, also))
     if sum(file.size for file in found) > most_bytes:
         return None
     rows = pa.concat_tables([schema.empty_table(), *read_files(path, found, schema)])
@@ -260,8 +256,7 @@ def _check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
     """Raise ValueError for rows of a partition that is not replaced, whose old rows would remain."""
-    wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
     for partition in partitions:
         for name, value in partition:
-            if name in wanted and value not in wanted[name]:
+            if replaced and value not in replaced.get(name, (value,)):
                 raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")

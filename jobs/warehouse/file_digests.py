@@ -10,15 +10,12 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
 from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened
-
-if TYPE_CHECKING:
-    from jobs.warehouse.tables import Warehouse
 
 DIGESTS: Final = "_digests"
 
@@ -54,20 +51,18 @@ def _kept(stored: dict[str, Any]) -> Kept:
     return Kept(int(stored["version"]), {str(path): int(each) for path, each in stored["files"].items()})
 
 
-def keep_digests(warehouse: "Warehouse", versions: Mapping[str, int]) -> None:
-    """Add digests of files that are new in these table versions, and drop unused ones."""
-    if is_url(warehouse.root):
-        return
-    before = kept_digests(warehouse.root)
+def keep_digests(root: str, versions: Mapping[str, int]) -> None:
+    """Add digests of files that are new in these versions of tables in a folder, and drop unused ones."""
+    before = kept_digests(root)
     now = {
         name: each
         if (each := before.get(name)) and each.version == version
-        else _renewed(warehouse.path(name), version, each)
+        else _renewed(f"{root}/{name}", version, each)
         for name, version in versions.items()
     }
     if now != before:
         content = json.dumps({name: each._asdict() for name, each in now.items()})
-        warehouse.small_files.write(DIGESTS, content.encode())
+        SmallFiles(root).write(DIGESTS, content.encode())
 
 
 def _renewed(path: str, version: int, before: Kept | None) -> Kept:
