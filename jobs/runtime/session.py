@@ -77,13 +77,10 @@ def _stop(spark: SparkSession) -> None:
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:
-    """Return the active session, or make one with Delta support.
+    """Make a session with Delta support.
 
     Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
     spark = settings.spark
     # A stopped session leaves its JVM, and a process can have only one.
     gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
