@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 
 from jobs.gates.checks import GateError, Rule
-from jobs.gates.registered import judge, register
+from jobs.gates.registered import judge
 from jobs.warehouse.rows import Rows
 from schemas import vocabulary as words
 from schemas.columns import SAME_FORMULA, SAME_SUM
@@ -43,10 +43,8 @@ def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
     """
 
     def found(tables: Mapping[str, Rows]) -> Rule:
-        with judge() as connection:
-            for each, rows in tables.items():
-                if each in query:
-                    register(connection, each, TABLES[each], rows)
+        named = {each: (TABLES[each], rows) for each, rows in tables.items() if each in query}
+        with judge(named) as connection:
             try:
                 return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
             except duckdb.Error as error:

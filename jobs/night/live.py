@@ -7,8 +7,9 @@ causes first, then which logs were read, then that it has warned of what changed
 
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import psutil
@@ -138,17 +139,16 @@ def _gpu_hours(row: Row, before: Row | None) -> float:
 
 def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row]]]) -> None:
     """Replace the rows of some runs, table after table, once all pass their gates."""
+    units: set[Unit] = set().union(*tables.values())
+    if not units:
+        return
     rows = {
-        name: pa.Table.from_pylist(
-            [row for each in units.values() for row in each], TABLES[name].arrow_schema
-        )
-        for name, units in tables.items()
+        name: pa.Table.from_pylist([*chain.from_iterable(of_units.values())], TABLES[name].arrow_schema)
+        for name, of_units in tables.items()
     }
-    units: Collection[Unit] = set().union(*tables.values())
-    if units:
-        check_rows(rows, units)
-    for name in filter(lambda _: units, rows):
-        warehouse.replace(TABLES[name], rows[name], sorted({unit.log_date for unit in units}), units)
+    check_rows(rows, units)
+    for name, some in rows.items():
+        warehouse.replace(TABLES[name], some, sorted({unit.log_date for unit in units}), units)
 
 
 def _warn(
