@@ -121,8 +121,10 @@ class DeltaTables:
     def _open(self, name: str, version: int | None) -> Stored | None:
         """Rows of a table's version, by the file names in the Delta log, as URLs encode odd folder names."""
         path, declared = f"{self.root}/{name}", TABLES[name]
+        is_cached = version is not None or not self._is_store  # of a store, the newest may be another by now
         with self._answering():
-            table = self._log(path, version)
+            options = storage_options(path)
+            table = opened(path, version) if is_cached else DeltaTable(path, storage_options=options)
         log = table.get_add_actions()
         files = log.column("path").to_pylist()
         if not files:
@@ -141,12 +143,6 @@ class DeltaTables:
         )
         paths = _as_patterns(path, files)
         return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
-
-    def _log(self, path: str, version: int | None) -> DeltaTable:
-        """Delta log of a table at a version; in a store cached, if this process has opened it."""
-        if self._is_store and version is not None:
-            return opened(path, version)
-        return DeltaTable(path, version=version, storage_options=storage_options(path))
 
     def unused_files(self, name: str) -> int:
         """Count files of a table that no version of the last week needs."""
