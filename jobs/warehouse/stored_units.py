@@ -7,6 +7,7 @@ whether that holds: days whose files were written otherwise, as by OPTIMIZE, tak
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,24 +16,47 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.warehouse.delta_files import keys_of
-from jobs.warehouse.file_frames import frame_of_tasks, tasks_in
-from schemas.tables import TABLES
+from jobs.warehouse.file_frames import frame_of_tasks
 from schemas.unit import Unit
-from schemas.vocabulary import JOBS, RUN_EVENTS
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
 _TASK_BYTES: Final = 512 << 20
 """Bytes of unpacked row groups that one task reads, unit by unit."""
 
 
-class Facts(NamedTuple):
+@dataclass(frozen=True)
+class Facts:
     """Rows of jobs and run_events, of many units or of one: Python objects take ten times the memory.
 
     events : in their order
     """
 
-    jobs: pa.Table = TABLES[JOBS].arrow_schema.empty_table()
-    events: pa.Table = TABLES[RUN_EVENTS].arrow_schema.empty_table()
+    jobs: pa.Table
+    events: pa.Table
+
+    @cached_property
+    def _places(self) -> tuple[dict[Unit, list[int]], ...]:
+        """Places of each unit's rows, in each table."""
+        found: tuple[dict[Unit, list[int]], ...] = ({}, {})
+        for places, rows in zip(found, (self.jobs, self.events), strict=True):
+            for place, unit in enumerate(keys_of(rows)):
+                places.setdefault(unit, []).append(place)
+        return found
+
+    @property
+    def units(self) -> Collection[Unit]:
+        """Units that have a row of jobs."""
+        return self._places[0].keys()
+
+    def of(self, *units: Unit) -> "Facts":
+        """Facts of these units alone."""
+        rows = zip((self.jobs, self.events), self._places, strict=True)
+        return Facts(
+            *(
+                table.take(pa.array([at for unit in units for at in found.get(unit, ())], pa.int64()))
+                for table, found in rows
+            )
+        )
 
     def read(self) -> dict[str, Any]:
         """Return the row of jobs of one unit, with its events as `events` if there are any; empty without."""
@@ -43,37 +67,6 @@ class Facts(NamedTuple):
         if self.events.num_rows:
             found["events"] = self.events.to_pylist()
         return found
-
-
-class FactsByUnit:
-    """Looks up the facts of units in tables of many."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._places = tuple(_places(each) for each in facts)
-
-    @property
-    def units(self) -> Collection[Unit]:
-        """Units that have a row of jobs."""
-        return self._places[0].keys()
-
-    def of(self, *units: Unit) -> Facts:
-        """Facts of these units alone."""
-        rows = zip(self._facts, self._places, strict=True)
-        return Facts(
-            *(
-                table.take(pa.array([at for unit in units for at in found.get(unit, ())], pa.int64()))
-                for table, found in rows
-            )
-        )
-
-
-def _places(rows: pa.Table) -> dict[Unit, list[int]]:
-    """Places of each unit's rows."""
-    found: dict[Unit, list[int]] = {}
-    for place, unit in enumerate(keys_of(rows)):
-        found.setdefault(unit, []).append(place)
-    return found
 
 
 @dataclass
@@ -134,10 +127,8 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
         yield number, (names[0], names[1]) if len(names) == len(columns) else None, group.total_byte_size
 
 
-def units_frame(
-    spark: SparkSession, units: Sequence[StoredUnit], facts: FactsByUnit, partitions: int
-) -> DataFrame:
-    """Return a DataFrame with one row per task, for tasks_of."""
+def units_frame(spark: SparkSession, units: Sequence[StoredUnit], facts: Facts, partitions: int) -> DataFrame:
+    """Return a DataFrame with one row per task, of which tasks_in makes units and their facts."""
     tasks = [(some, facts.of(*(unit.key for unit in some))) for some in packed(units, partitions)]
     return frame_of_tasks(spark, tasks)
 
@@ -156,13 +147,7 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
     return tasks
 
 
-def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[StoredUnit], FactsByUnit]]:
-    """Yield the units of each task, by names of files and row groups, and their facts as columns."""
-    for units, facts in tasks_in(batches):
-        yield units, FactsByUnit(facts)
-
-
-def rows_of_units(units: Iterable[StoredUnit], facts: FactsByUnit) -> Iterator[UnitRows]:
+def rows_of_units(units: Iterable[StoredUnit], facts: Facts) -> Iterator[UnitRows]:
     """Yield the units of a task with their rows, one at a time."""
     opened: dict[str, pq.ParquetFile] = {}
     for unit in units:
