@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import psutil
 import pyarrow as pa
@@ -29,12 +29,13 @@ from jobs.landing.windows import Where, windows_of
 from jobs.report.culprit_words import where
 from jobs.report.wording import percent
 from jobs.runtime.settings import Settings
+from jobs.warehouse.delta_files import rows_by_unit
 from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES
 from schemas.unit import Unit, runs_among
-from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN
 from udfs.live import Row, causes_after
 
 _LOG: Final = logging.getLogger(__name__)
@@ -97,9 +98,9 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
     days = Landing(root, []).all_days[-live.days :]
     going_on = set(days) - Landing(root, days).finished_days()
     landing = Landing(root, sorted(going_on))
-    before = _by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
+    before = rows_by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
     known = {unit: dict(row["log_bytes"]) for unit, (row,) in before.items()}
-    causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
+    causes = rows_by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
     some = grown(landing.units, known)
     how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
     parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
@@ -182,13 +183,6 @@ def _notice(row: Row) -> Notice:
             "cause_began", f"{what} since {step}, loses {percent(row['lost_fraction'])} of its time"
         )
     return Notice("cause_ended", f"{what} has ended: last seen in {step}")
-
-
-def _by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
-    found: dict[Unit, list[dict[str, Any]]] = {}
-    for row in rows.to_pylist(maps_as_pydicts="strict"):
-        found.setdefault(Unit(*(row[name] for name in UNIT_KEY)), []).append(row)
-    return found
 
 
 def _own_cpu_s(spark: SparkSession) -> float:

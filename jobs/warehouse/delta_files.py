@@ -5,7 +5,7 @@ For a table of ten rows Spark makes a plan, reads the log and runs several jobs;
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -77,6 +77,14 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 def keys_of(rows: pa.Table) -> list[Unit]:
     """Unit of each row."""
     return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
+
+
+def rows_by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
+    """Rows of each unit, as dicts, in their order."""
+    found: dict[Unit, list[dict[str, Any]]] = {}
+    for unit, row in zip(keys_of(rows), rows.to_pylist(maps_as_pydicts="strict"), strict=True):
+        found.setdefault(unit, []).append(row)
+    return found
 
 
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
