@@ -97,13 +97,10 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     with own_handler():
         context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
     if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
-        context.environment.update(of_stores(os.environ))
+        # Tasks carry the variables that configure stores, so that no setting shows them.
+        of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
+        context.environment.update(of_stores)
     return SparkSession(context)
-
-
-def of_stores(environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that configure stores; tasks carry them, so that no setting shows them."""
-    return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
 
 
 def running_gateway() -> JavaGateway | None:
