@@ -25,7 +25,7 @@ from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
-from jobs.warehouse.digests import check_digests
+from jobs.warehouse.file_digests import check_digests
 from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import Reader
 from jobs.warehouse.tables import Warehouse

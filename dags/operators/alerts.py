@@ -74,14 +74,10 @@ def alert_late(run: Mapping[str, Any], hours: float) -> None:
 
     run : as Airflow's REST API shows it
     """
-    facts = {"dag_id": run["dag_id"], "run_id": run["dag_run_id"], "log_date": _log_date(run)}
-    text = f"{run['dag_id']} of {facts['log_date']} was not done {hours:g} hours after it was queued"
+    log_date = run.get("partition_key") or (run.get("logical_date") or "")[:10] or None
+    facts = {"dag_id": run["dag_id"], "run_id": run["dag_run_id"], "log_date": log_date}
+    text = f"{run['dag_id']} of {log_date} was not done {hours:g} hours after it was queued"
     _send("night_late", text, facts)
-
-
-def _log_date(run: Mapping[str, Any]) -> str | None:
-    """Log date of a run: its partition, or its logical date."""
-    return run.get("partition_key") or (run.get("logical_date") or "")[:10] or None
 
 
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:

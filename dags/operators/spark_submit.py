@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import Connection
@@ -96,31 +95,21 @@ def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
     }
 
 
-class _Spark(NamedTuple):
-    """Target of the connection `what_if_spark`: Spark master (empty if none) and settings."""
+def _connected() -> tuple[str, Mapping[str, object]]:
+    """Spark master (empty if none) and settings, as the connection `what_if_spark` has them, if it exists."""
+    try:
+        spark = Connection.get(SPARK)
+    except AirflowNotFoundException:
+        return "", {}
+    master = f"{spark.host}:{spark.port}" if spark.port else spark.host
+    return master or "", spark.extra_dejson.get("conf", {})
 
-    master: str = ""
-    conf: Mapping[str, object] = MappingProxyType({})
 
-    @classmethod
-    def connected(cls) -> "_Spark":
-        """Read the connection, if it exists."""
-        try:
-            spark = Connection.get(SPARK)
-        except AirflowNotFoundException:
-            return cls()
-        master = f"{spark.host}:{spark.port}" if spark.port else spark.host
-        return cls(master or "", spark.extra_dejson.get("conf", {}))
-
-    def write(self, file: Path) -> None:
-        """Write the settings as a Java properties file, readable by this user only."""
-        lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in self.conf.items())
-        file.touch(0o600, exist_ok=False)
-        file.write_text("".join(lines), encoding="ascii")
-
-    def shown(self) -> list[str]:
-        """Return the settings with secrets redacted, for logs."""
-        return [f"{key}={'(redacted)' if _SECRET.search(key) else value}" for key, value in self.conf.items()]
+def _write(conf: Mapping[str, object], file: Path) -> None:
+    """Write settings as a Java properties file, readable by this user only."""
+    lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in conf.items())
+    file.touch(0o600, exist_ok=False)
+    file.write_text("".join(lines), encoding="ascii")
 
 
 def _escaped(text: str) -> str:
@@ -180,14 +169,14 @@ class SparkSubmitOperator(BashOperator):
         """Run the command; its output goes to the task's log line by line."""
         with TemporaryDirectory(prefix="what-if-") as scratch:
             summary, properties = Path(scratch, "summary.json"), Path(scratch, "spark.properties")
-            spark = _Spark.connected()
-            spark.write(properties)
-            self._log_settings(spark)
+            master, conf = _connected()
+            _write(conf, properties)
+            self._log_settings(conf)
             last_line = self._run(
                 {
                     **self.get_env(context),
                     "WHAT_IF_SUMMARY": str(summary),
-                    "WHAT_IF_MASTER": spark.master,
+                    "WHAT_IF_MASTER": master,
                     "WHAT_IF_PROPERTIES": str(properties),
                 }
             )
@@ -213,12 +202,14 @@ class SparkSubmitOperator(BashOperator):
         asked = self.env or {}
         return place(name, asked[name.upper()], str(self.cwd or ""), asked["SETTINGS"])
 
-    def _log_settings(self, spark: _Spark) -> None:
+    def _log_settings(self, conf: Mapping[str, object]) -> None:
         """Log Spark's settings, and mask their secrets in all later output."""
-        for key, value in spark.conf.items():
-            if _SECRET.search(key):
-                mask_secret(str(value))
-        self.log.info("Spark's settings of %s: %s", SPARK, ", ".join(spark.shown()) or "none")
+        secrets = {key: str(value) for key, value in conf.items() if _SECRET.search(key)}
+        for secret in secrets.values():
+            mask_secret(secret)
+        shown = {**conf, **dict.fromkeys(secrets, "(redacted)")}
+        listed = ", ".join(f"{key}={value}" for key, value in shown.items())
+        self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _run(self, env: dict[str, str]) -> str:
         shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command)]

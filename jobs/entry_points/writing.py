@@ -22,7 +22,7 @@ from jobs.warehouse.lock import (
     this_process,
 )
 from jobs.warehouse.publication import recover
-from jobs.warehouse.small_files import small_files
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def writer_of(root: str) -> Holder | None:
     """Holder of a warehouse's lock, or None. Reads the lock only, so that no writer has to wait."""
     if is_url(root):
         return leaseholder(root)
-    holder = holder_in(small_files(root).read(LOCK_NAME))
+    holder = holder_in(SmallFiles(root).read(LOCK_NAME))
     return holder if holder is not None and holder.may_live else None
 
 

@@ -4,8 +4,7 @@ DuckDB judges rows where they are, in the driver or in files: nothing is convert
 are Spark SQL, transpiled like questions; both engines give one answer (tests/jobs/gates/test_engines.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Final
@@ -15,7 +14,7 @@ import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
 from jobs.gates.checks import KEY_EXPECTATION, LOG_DATE, SCHEMA_EXPECTATION, Check, GateError, known_days
-from jobs.gates.registered import judge, register
+from jobs.gates.registered import judge
 from jobs.warehouse.delta_tables import quoted
 from jobs.warehouse.dialect import condition
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
@@ -34,7 +33,7 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
     if wrong := _differences(table, rows):
         return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
     expectations = _expectations(table, rows, extra)
-    with _registered(table, rows) as connection:
+    with judge({_ROWS: (table, rows)}) as connection:
         counts = _counts(connection, table, expectations)
         days = _days(connection, table, expectations) if any(counts) else {}
     return [
@@ -49,7 +48,7 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
     expectations = _expectations(table, rows, extra)
-    with _registered(table, rows) as connection:
+    with judge({_ROWS: (table, rows)}) as connection:
         return connection.sql(f"{_broken(table, expectations)} LIMIT {MOST_KEPT}").to_arrow_table()
 
 
@@ -58,7 +57,7 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
     found = []
     for table, rows in tables:
         rules = [each for each in table.all_expectations() if each.severity == "warns"]
-        with _registered(table, rows) as connection:
+        with judge({_ROWS: (table, rows)}) as connection:
             for each in rules:
                 of_rows = f"FROM {_ROWS} WHERE {_breaks(each)} GROUP BY ALL ORDER BY ALL"
                 found += [
@@ -79,14 +78,6 @@ def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> lis
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
     return [*declared, *extra, keys]
-
-
-@contextmanager
-def _registered(table: Table, rows: Rows | FileRows) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection in which the rows are _ROWS."""
-    with judge() as connection:
-        register(connection, _ROWS, table, rows)
-        yield connection
 
 
 def _counts(

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from jobs.landing.claims import new_owners
-from jobs.warehouse.publication import Published
+from jobs.warehouse.latest import Published
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, SOURCE_FILES, Phase

@@ -1,6 +1,6 @@
 """Rows of tables for DuckDB, which judges them in place: in the driver or in files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
@@ -14,11 +14,13 @@ from schemas.table import Table
 
 
 @contextmanager
-def judge() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to what is registered with it, and nothing else."""
+def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to rows of these tables, by name, and to nothing else."""
     with _engine().cursor() as connection:
         for statement in SETTINGS:
             connection.execute(statement)
+        for name, (table, rows) in tables.items():
+            _register(connection, name, table, rows)
         yield connection
 
 
@@ -30,7 +32,7 @@ def _engine() -> duckdb.DuckDBPyConnection:
     return engine
 
 
-def register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
+def _register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
     """Let a connection, and no other, read rows of a table by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -33,11 +34,8 @@ def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit
     """Return the cause whose fix saves most, of each unit of these days in which one holds."""
     causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
     held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
-    columns = [*UNIT_KEY, "cause", "time_saved_fraction"]
-    return {
-        Unit(*(row[name] for name in UNIT_KEY)): row["cause"]
-        for row in held.select(columns).sort_by("time_saved_fraction").to_pylist()
-    }
+    held = held.select([*UNIT_KEY, "cause", "time_saved_fraction"]).sort_by("time_saved_fraction")
+    return dict(zip(keys_of(held), held["cause"].to_pylist(), strict=True))  # the largest stays
 
 
 def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dict[str, Slowed]:

@@ -66,15 +66,19 @@ def night_warnings(
         _of_rules(warehouse, log_dates),
         of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
         _of_failures(job_slowdown),
-        _named("owner_changed", owner_changes(warehouse, log_dates)),
-        _named("more_training_than_hours", training_time_texts(warehouse, log_dates, job_slowdown)),
+        _first("owner_changed", owner_changes(warehouse, log_dates)),
+        _first("more_training_than_hours", training_time_texts(warehouse, log_dates, job_slowdown)),
     )
     found = {}
     for day in log_dates:
         risen = risen_hosts(fleet, hosts, watch, day)
         slowed = slowed_by(warehouse, day, [name for name, *_ in risen]) if risen else {}
         of_hosts = [Notice("host_rose", text) for text in slow_host_texts(day, risen, slowed)]
-        found[day] = of_night(fleet, watch, day) + of_hosts + [each for of in of_units for each in of[day]]
+        found[day] = [
+            *of_night(fleet, watch, day),
+            *of_hosts,
+            *(each for of in of_units for each in of.get(day, ())),
+        ]
     return found
 
 
@@ -87,50 +91,44 @@ def slower_of(units: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def slower_units(
-    units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]
-) -> defaultdict[date, list[Notice]]:
+def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[Notice]]:
+    """Warn of the first units of each day, and of how many more there are.
+
+    texts : one of each unit, by day
+    """
+    found = {}
+    for day, of_day in texts.items():
+        more = len(of_day) - _MOST_UNITS
+        named = [*of_day[:_MOST_UNITS], *([f"{day}: and {more} more units"] if more > 0 else [])]
+        found[day] = [Notice(kind, text) for text in named]
+    return found
+
+
+def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]) -> dict[date, list[Notice]]:
     """Name units that are slower than on earlier days, the slowest first, and what is known of why.
 
     units  : of slower_of.
     causes : the largest that holds, by unit.
     """
-    by_day: dict[date, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in units:
-        cause = causes.get(Unit(*(row[name] for name in UNIT_KEY)))
-        known = "no cause is known" if cause is None else f"its largest cause is {OF_CAUSE[cause].words}"
-        by_day[row["log_date"]].append({**row, "known": known})
-    found: defaultdict[date, list[Notice]] = defaultdict(list)
     text = (
         "{log_date}: a step of job {job_id}, run {run_id}, takes {slower_than_usual:.2f} times as long as "
         "before, and {known} ({status})"
     )
-    for day, rows in by_day.items():
-        worst = sorted(rows, key=lambda row: (-row["slower_than_usual"], row["job_id"], row["run_id"]))
-        found[day] = [Notice("slower_than_before", text.format(**row)) for row in worst[:_MOST_UNITS]]
-        if len(worst) > _MOST_UNITS:
-            more = f"{day}: and {len(worst) - _MOST_UNITS} more units"
-            found[day].append(Notice("slower_than_before", more))
-    return found
+    texts: dict[date, list[str]] = defaultdict(list)
+    for row in sorted(units, key=lambda row: (-row["slower_than_usual"], row["job_id"], row["run_id"])):
+        cause = causes.get(Unit(*(row[name] for name in UNIT_KEY)))
+        known = "no cause is known" if cause is None else f"its largest cause is {OF_CAUSE[cause].words}"
+        texts[row["log_date"]].append(text.format(**row, known=known))
+    return _first("slower_than_before", texts)
 
 
-def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
+def _of_failures(job_slowdown: pa.Table) -> dict[date, list[Notice]]:
     """Name the first failed units of each day, with the reason."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
     failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED)).select(_OF_FAILURES)
     for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
         if len(found[day]) < _MOST_FAILURES:
             found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
-    return found
-
-
-def _named(kind: str, texts: Mapping[date, Sequence[str]]) -> defaultdict[date, list[Notice]]:
-    """Warn of the first of these units, each with its sentence, and count the others, day by day."""
-    found: defaultdict[date, list[Notice]] = defaultdict(list)
-    for day, of_day in texts.items():
-        found[day] = [Notice(kind, text) for text in of_day[:_MOST_UNITS]]
-        if len(of_day) > _MOST_UNITS:
-            found[day].append(Notice(kind, f"{day}: and {len(of_day) - _MOST_UNITS} more units"))
     return found
 
 
@@ -234,15 +232,12 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
         ("left_out_by_manifest", left_out, "status_detail"),
         ("lines_of_other_days", elsewhere, "other_day_lines"),
     ):
-        by_day: dict[date, list[str]] = defaultdict(list)
-        for *unit, said in zip(*(rows[name].to_pylist() for name in (*UNIT_KEY, column)), strict=True):
-            day, job_id, run_id = unit
-            why = _why(said)
-            by_day[day].append(f"{day}: job {job_id}, run {run_id} {_CLAIMED[kind]}: {why}")
-        for day, texts in by_day.items():
-            found[day] += [Notice(kind, text) for text in texts[:_MOST_UNITS]]
-            if len(texts) > _MOST_UNITS:
-                found[day].append(Notice(kind, f"{day}: and {len(texts) - _MOST_UNITS} more units"))
+        texts: dict[date, list[str]] = defaultdict(list)
+        for row in rows.select([*UNIT_KEY, column]).to_pylist():
+            day, job_id, run_id, said = row.values()
+            texts[day].append(f"{day}: job {job_id}, run {run_id} {_CLAIMED[kind]}: {_why(said)}")
+        for day, notices in _first(kind, texts).items():
+            found[day] += notices
     return found
 
 

@@ -135,8 +135,8 @@ def record(
 
 
 def _row(fingerprint: Fingerprint) -> dict[str, object]:
-    key = dict(zip(UNIT_KEY, fingerprint.unit, strict=True))
     files = [file._asdict() for file in fingerprint.files]
+    key = fingerprint.unit._asdict()
     return {**key, **fingerprint._asdict(), "stage": fingerprint.phase, "files": files}
 
 

@@ -51,7 +51,7 @@ def _bounds(settings: Settings) -> str:
     return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
 
 
-_DECLARED: Final = {
+PHASES: Final[dict[str, Declared]] = {
     Phase.INGEST: Declared("ingest_rank_logs", "6", "bytes", 70e6, _bounds, of_days=False),
     Phase.SIMULATE: Declared(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
@@ -67,7 +67,6 @@ _DECLARED: Final = {
     Phase.AGGREGATE: Declared("aggregate_fleet", "2", "units", 200.0, _power),
     Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
-PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}
 """Phases by name, in the order in which they depend on each other."""
 
 OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)

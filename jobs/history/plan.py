@@ -1,7 +1,4 @@
-"""Plan a backfill: which units and days are due (with records.py), in which batches, in what time.
-
-And how long that may take.
-"""
+"""Plan a backfill: which units and days are due (with records.py), in which batches, in what time."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -100,7 +97,7 @@ def plan(
 ) -> Plan:
     """Plan these phases on these days, and on later days that depend on them; changes nothing.
 
-    Changes nothing. Reads the records of a few weeks at a time.
+    Reads the records of a few weeks at a time.
 
     job_ids : only these jobs; all if empty
     data_only : do only units with changed data; results of other settings or another version stay

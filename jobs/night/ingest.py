@@ -26,17 +26,7 @@ from jobs.warehouse.staging import STAGED_TABLES
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    COLLECTIVE_ARRIVAL,
-    HOST_HEALTH,
-    JOBS,
-    RANK_STEPS,
-    REJECTS,
-    RUN_EVENTS,
-    SOURCE_FILES,
-    UNIT_KEY,
-    Phase,
-)
+from schemas.vocabulary import HOST_HEALTH, INGESTED_TABLES, JOBS, REJECTS, SOURCE_FILES, Phase
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -70,17 +60,10 @@ def run(
     for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
         _LOG.warning(change)
     with staged_rows(landed.staged, settings.paths.warehouse) as staged:
-        tables: dict[str, Rows] = {
-            RANK_STEPS: staged[RANK_STEPS],
-            JOBS: landed.jobs,
-            REJECTS: staged[REJECTS],
-            SOURCE_FILES: source_files,
-            COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
-            RUN_EVENTS: staged[RUN_EVENTS],
-            **_health(phase.warehouse, landed.accounts, log_dates, units),
-        }
+        health = _health(phase.warehouse, landed.accounts, log_dates, units)
+        tables: dict[str, Rows] = {**staged, JOBS: landed.jobs, SOURCE_FILES: source_files, **health}
         phase.done = of_units(landed.accounts, settings)
-        rows = phase.publish(tables)
+        rows = phase.publish({name: tables[name] for name in INGESTED_TABLES if name in tables})
     if rows[REJECTS]:
         _LOG.warning("rejected lines or files: %d; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
@@ -105,7 +88,7 @@ def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
     """Rows of source_files: the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
-        _key(each.file.unit)
+        each.file.unit._asdict()
         | {"source_file": each.file.source_file, "bytes": each.file.size}
         | {name: getattr(each, name) for name in ("lines", "rows", "rejects")}
         | {"modified_at": each.file.modified_us or None, "owner_uid": each.file.owner}
@@ -113,7 +96,3 @@ def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
         for each in accounts
     ]
     return pa.Table.from_pylist(rows, schema=TABLES[SOURCE_FILES].arrow_schema)
-
-
-def _key(unit: Unit) -> dict[str, object]:
-    return dict(zip(UNIT_KEY, unit, strict=True))

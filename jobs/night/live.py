@@ -7,9 +7,10 @@ causes first, then which logs were read, then that it has warned of what changed
 
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 import psutil
 import pyarrow as pa
@@ -28,12 +29,13 @@ from jobs.landing.windows import Where, windows_of
 from jobs.report.culprit_words import where
 from jobs.report.wording import percent
 from jobs.runtime.settings import Settings
+from jobs.warehouse.delta_files import rows_by_unit
 from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES
 from schemas.unit import Unit, runs_among
-from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import LIVE_CAUSES, LIVE_SLOWDOWN
 from udfs.live import Row, causes_after
 
 _LOG: Final = logging.getLogger(__name__)
@@ -96,9 +98,9 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
     days = Landing(root, []).all_days[-live.days :]
     going_on = set(days) - Landing(root, days).finished_days()
     landing = Landing(root, sorted(going_on))
-    before = _by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
+    before = rows_by_unit(warehouse.rows(TABLES[LIVE_SLOWDOWN], days))
     known = {unit: dict(row["log_bytes"]) for unit, (row,) in before.items()}
-    causes = _by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
+    causes = rows_by_unit(warehouse.rows(TABLES[LIVE_CAUSES], days))
     some = grown(landing.units, known)
     how = Where(root, Bounds(**settings.landing.model_dump()), live.window_steps, simulation(settings))
     parts = [whole_unit(unit, files, how.bounds) for unit, files in some.items()]
@@ -138,17 +140,16 @@ def _gpu_hours(row: Row, before: Row | None) -> float:
 
 def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row]]]) -> None:
     """Replace the rows of some runs, table after table, once all pass their gates."""
+    units: set[Unit] = set().union(*tables.values())
+    if not units:
+        return
     rows = {
-        name: pa.Table.from_pylist(
-            [row for each in units.values() for row in each], TABLES[name].arrow_schema
-        )
-        for name, units in tables.items()
+        name: pa.Table.from_pylist([*chain.from_iterable(of_units.values())], TABLES[name].arrow_schema)
+        for name, of_units in tables.items()
     }
-    units: Collection[Unit] = set().union(*tables.values())
-    if units:
-        check_rows(rows, units)
-    for name in filter(lambda _: units, rows):
-        warehouse.replace(TABLES[name], rows[name], sorted({unit.log_date for unit in units}), units)
+    check_rows(rows, units)
+    for name, some in rows.items():
+        warehouse.replace(TABLES[name], some, sorted({unit.log_date for unit in units}), units)
 
 
 def _warn(
@@ -182,13 +183,6 @@ def _notice(row: Row) -> Notice:
             "cause_began", f"{what} since {step}, loses {percent(row['lost_fraction'])} of its time"
         )
     return Notice("cause_ended", f"{what} has ended: last seen in {step}")
-
-
-def _by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
-    found: dict[Unit, list[dict[str, Any]]] = {}
-    for row in rows.to_pylist(maps_as_pydicts="strict"):
-        found.setdefault(Unit(*(row[name] for name in UNIT_KEY)), []).append(row)
-    return found
 
 
 def _own_cpu_s(spark: SparkSession) -> float:

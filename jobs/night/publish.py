@@ -23,18 +23,8 @@ from jobs.history.fingerprints import record
 from jobs.history.records import Records
 from jobs.night.night_summary import COUNTED, WARNED, night_summary, phases_of, summary_lines
 from jobs.reading.spark_reader import reader_beside
+from jobs.report import news_words as news
 from jobs.report.cause_words import mitigation_texts, mitigations_of
-from jobs.report.news_words import (
-    drain_texts,
-    news_of,
-    news_texts,
-    not_analysed_of,
-    not_analysed_texts,
-    outcome_texts,
-    outcomes_of,
-    step_change_texts,
-    step_changes_of,
-)
 from jobs.report.write import write_reports
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
@@ -47,12 +37,6 @@ from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_
 _LOG: Final = logging.getLogger(__name__)
 _MOST_DRAINS: Final = 3
 """Most hosts that the summary names."""
-
-
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Publish these days as `summaries` does, with a report of the last day. Returns no rows."""
-    summaries(spark, settings, log_dates, with_report=[max(log_dates)])
-    return {}
 
 
 def summaries(
@@ -109,16 +93,21 @@ def _phases(
 
 def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
     """Return sentences of a night's summary: changes, drains and mitigations, units without an analysis."""
-    drain = reader.rows(drain_by(settings.drain.terms, day)).to_pylist()
+
+    def rows(sql: str) -> list[dict[str, Any]]:
+        return list(reader.rows(sql).to_pylist())
+
     return {
         "changes": [
-            *news_texts(reader.rows(news_of(day)).to_pylist()),
-            *step_change_texts(reader.rows(step_changes_of(day)).to_pylist()),
-            *outcome_texts(reader.rows(outcomes_of(day)).to_pylist()),
+            *news.news_texts(rows(news.news_of(day))),
+            *news.step_change_texts(rows(news.step_changes_of(day))),
+            *news.outcome_texts(rows(news.outcomes_of(day))),
         ],
-        "drain": drain_texts(drain, settings.drain.days, _MOST_DRAINS),
-        "mitigations": mitigation_texts(reader.rows(mitigations_of(day)).to_pylist(), root),
-        "not_analysed": not_analysed_texts(reader.rows(not_analysed_of(day)).to_pylist()),
+        "drain": news.drain_texts(
+            rows(drain_by(settings.drain.terms, day)), settings.drain.days, _MOST_DRAINS
+        ),
+        "mitigations": mitigation_texts(rows(mitigations_of(day)), root),
+        "not_analysed": news.not_analysed_texts(rows(news.not_analysed_of(day))),
     }
 
 

@@ -19,7 +19,7 @@ from jobs.history.records import days_before
 from jobs.night.phase_run import PhaseRun
 from jobs.night.simulate import simulated
 from jobs.runtime.settings import Settings
-from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.delta_files import rows_by_unit
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -60,10 +60,7 @@ def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Re
             return {}
         jobs = warehouse.rows(TABLES[JOBS], days, units)
         results = simulated(warehouse, settings, jobs, days, units, wanted)
-        causes = results_of(results.where(F.col("table") == JOB_CAUSES).toArrow().to_batches())[JOB_CAUSES]
-        found: dict[Unit, list[Row]] = {}
-        for unit, row in zip(keys_of(causes), causes.to_pylist(maps_as_pydicts="strict"), strict=True):
-            found.setdefault(unit, []).append(row)
-        return found
+        causes = results.where(F.col("table") == JOB_CAUSES).toArrow().to_batches()
+        return rows_by_unit(results_of(causes)[JOB_CAUSES])
 
     return replay

@@ -21,7 +21,7 @@ from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.rows import Rows, staged_rows
 from jobs.warehouse.simulated_units import simulated_rows, simulated_units
 from jobs.warehouse.staged_results import shares_of, stage_results
-from jobs.warehouse.stored_units import Facts, FactsByUnit, Stored, StoredUnit, stored_units, units_frame
+from jobs.warehouse.stored_units import Facts, Stored, StoredUnit, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -79,7 +79,7 @@ def simulated(
     """
     spark, chosen, schema = warehouse.spark, simulation(settings), from_arrow_schema(RESULT_SCHEMA)
     events = in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units))
-    facts = FactsByUnit(Facts(jobs, events))
+    facts = Facts(jobs, events)
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), facts.units, units)
     except (OSError, pa.ArrowException) as error:

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from inspect import cleandoc
@@ -296,26 +297,25 @@ not_negative: Final = partial(_at_least, 0)
 """Read a whole number; raises ValueError."""
 
 
+def _number(text: str) -> float:
+    """A number; NaN for any other text."""
+    with suppress(ValueError):
+        return float(text)
+    return math.nan
+
+
 def not_negative_number(text: str) -> float:
     """Parse a finite number of at least 0, such as 0.9; raises ValueError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
+    if not 0 <= _number(text) < math.inf:
         raise ValueError(f"{text!r} is not a number of at least 0")
-    return value
+    return float(text)
 
 
 def probability(text: str) -> float:
     """Parse a number between 0 and 1, such as 0.95; raises ValueError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < 1:
+    if not 0 < _number(text) < 1:
         raise ValueError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
-    return value
+    return float(text)
 
 
 def where(landing: str | None = None, warehouse: str | None = None) -> tuple[click.Parameter, ...]:

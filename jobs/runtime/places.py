@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from jobs.runtime.errors import WrongInputError
@@ -120,8 +119,8 @@ def storage_options(root: str) -> dict[str, str] | None:
     return options
 
 
-def _first(names: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> str | None:
-    return next((environment[name] for name in names if environment.get(name)), None)
+def _first(names: tuple[str, ...]) -> str | None:
+    return next(filter(None, map(os.environ.get, names)), None)
 
 
 def not_readable(root: str) -> str:

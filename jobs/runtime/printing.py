@@ -122,12 +122,8 @@ def _write_tab(result: Result, out: TextIO) -> None:
     """Write one line per row, exact; null is empty, and control characters are escaped."""
     rows = (result.columns, *result.rows)
     out.writelines(
-        "\t".join("" if each is None else printable(_exact(each)) for each in row) + "\n" for row in rows
+        "\t".join("" if each is None else printable(str(_flat(each))) for each in row) + "\n" for row in rows
     )
-
-
-def _exact(value: object) -> str:
-    return _nested(value) if isinstance(value, list | dict | tuple) else str(value)
 
 
 def _write_table(result: Result, out: TextIO) -> None:
@@ -165,7 +161,7 @@ def _write_csv(result: Result, out: TextIO) -> None:
     line = StringIO()
     lines = csv.writer(line, lineterminator=_QUOTED_ENDS)
     for row in (result.columns, *result.rows):
-        values = (_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
+        values = map(_flat, row)
         lines.writerow(printable(each) if isinstance(each, str) and out.isatty() else each for each in values)
         out.write(line.getvalue().removesuffix(_QUOTED_ENDS) + "\n")
         line.seek(0)
@@ -196,11 +192,12 @@ def shown(value: object) -> str:
         return "null"
     if isinstance(value, float) and math.isfinite(value):
         return repr(round(value, 6)) if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
-    return printable(_nested(value) if isinstance(value, list | dict | tuple) else str(value))
+    return printable(str(_flat(value)))
 
 
-def _nested(value: object) -> str:
-    return _json(_plain(value))
+def _flat(value: object) -> object:
+    """A value, as JSON if it is nested."""
+    return _json(_plain(value)) if isinstance(value, list | dict | tuple) else value
 
 
 def _json(value: object) -> str:

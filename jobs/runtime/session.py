@@ -77,13 +77,10 @@ def _stop(spark: SparkSession) -> None:
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:
-    """Return the active session, or make one with Delta support.
+    """Make a session with Delta support.
 
     Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
     spark = settings.spark
     # A stopped session leaves its JVM, and a process can have only one.
     gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
@@ -100,13 +97,10 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     with own_handler():
         context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
     if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
-        context.environment.update(of_stores(os.environ))
+        # Tasks carry the variables that configure stores, so that no setting shows them.
+        of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
+        context.environment.update(of_stores)
     return SparkSession(context)
-
-
-def of_stores(environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that configure stores; tasks carry them, so that no setting shows them."""
-    return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
 
 
 def running_gateway() -> JavaGateway | None:
@@ -127,7 +121,7 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     jars = resolved_jars(spark.packages)
     conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
     if not _is_local(spark.master):
-        conf["spark.submit.pyFiles"] = str(_project_zip())
+        conf["spark.submit.pyFiles"] = str(PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME))
     try:
         with log.open("ab") as output:
             return launch_jvm(conf, output)
@@ -164,10 +158,6 @@ def _tried_again(master: str) -> str:
 
 def _is_local(master: str | None) -> bool:
     return master is None or master.startswith("local")
-
-
-def _project_zip() -> Path:
-    return PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME)
 
 
 def _has_delta(gateway: JavaGateway) -> bool:

@@ -14,11 +14,9 @@ _INDENT: Final = "  "
 
 def printable(text: str) -> str:
     """Escape characters of a text that would control a terminal or be invisible."""
-    return text if text.isprintable() else "".join(_code(each) for each in text)
-
-
-def _code(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def say(*lines: str) -> None:

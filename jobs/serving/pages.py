@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from functools import cache, lru_cache, partial
 from threading import BoundedSemaphore, Event, Lock, Thread
 from typing import Final, NamedTuple
 
@@ -81,8 +82,8 @@ class Pages:
         """Open the latest publication for the following pages; if that fails, the open one stays."""
         stated, reader = database.stated(), DuckDbReader(database, in_order=True)
         self._stated, self._reader = stated, reader
-        self._with_rows: list[date] | None = None
-        self._days: OrderedDict[date, _Day] = OrderedDict()
+        self._known = cache(partial(days_with_rows, reader))
+        self._day = lru_cache(_MOST_DAYS)(self._read_day)
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
     def instead(self, path: str) -> str | None:
@@ -139,11 +140,6 @@ class Pages:
         finally:
             self._waiting.release()
 
-    def _known(self) -> list[date]:
-        if self._with_rows is None:
-            self._with_rows = days_with_rows(self._reader)
-        return self._with_rows
-
     def _make(self, day: date, path: str) -> bytes:
         found = self._day(day)
         if path == f"/{day}/{INDEX_NAME}":
@@ -158,22 +154,17 @@ class Pages:
             return page
         raise NoPageError("no such page")
 
-    def _day(self, day: date) -> _Day:
-        """Return the data for the pages of a day; raises NoPageError for a day without rows."""
+    def _read_day(self, day: date) -> _Day:
+        """Read the data for the pages of a day; raises NoPageError for a day without rows."""
         if day not in self._known():
             raise NoPageError(f"no rows of {day}; the days with rows are listed in /{INDEX_NAME}")
-        if day not in self._days:
-            fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
-            units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]
-            of_day = {job_page_path(*unit): unit for unit in units if unit.log_date == day}
-            pages = [job_page_path(*unit) for unit in units]
-            hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
-            publication = publication_of(fleet, day, pages, hosts, warehouse_name(self._settings))
-            self._days[day] = _Day(fleet, publication, of_day)
-            if len(self._days) > _MOST_DAYS:
-                self._days.popitem(last=False)
-        self._days.move_to_end(day)
-        return self._days[day]
+        fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
+        units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]
+        of_day = {job_page_path(*unit): unit for unit in units if unit.log_date == day}
+        pages = [job_page_path(*unit) for unit in units]
+        hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
+        publication = publication_of(fleet, day, pages, hosts, warehouse_name(self._settings))
+        return _Day(fleet, publication, of_day)
 
     def _keep(self, path: str, page: bytes) -> None:
         if len(page) > _MOST_PAGE:

@@ -5,7 +5,7 @@ For a table of ten rows Spark makes a plan, reads the log and runs several jobs;
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -46,12 +46,8 @@ def few_rows(
     also : values of other columns by which the table is partitioned
     """
     schema = table.arrow_schema
-    partitions = [
-        *(on_days(table, log_dates) or []),
-        *((name, "=", value) for name, value in (also or {}).items()),
-    ]
     nothing = log_dates is not None and not log_dates
-    found = [] if nothing else logged(opened(path, version), partitions)
+    found = [] if nothing else logged(opened(path, version), on_days(table, log_dates, also))
     if sum(file.size for file in found) > most_bytes:
         return None
     rows = pa.concat_tables([schema.empty_table(), *read_files(path, found, schema)])
@@ -81,6 +77,14 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 def keys_of(rows: pa.Table) -> list[Unit]:
     """Unit of each row."""
     return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
+
+
+def rows_by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
+    """Rows of each unit, as dicts, in their order."""
+    found: dict[Unit, list[dict[str, Any]]] = {}
+    for unit, row in zip(keys_of(rows), rows.to_pylist(maps_as_pydicts="strict"), strict=True):
+        found.setdefault(unit, []).append(row)
+    return found
 
 
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -197,22 +201,17 @@ def _undone_since(path: str, version: int, lease: Lease) -> bool:
 
 def _lacks(stored: Schema, table: Table) -> bool:
     """Whether a stored table lacks declared columns, or fields within them."""
-    return not _holds(_names(stored), _names(Schema.from_arrow(table.arrow_schema)))
+    return not {*_names(Schema.from_arrow(table.arrow_schema))} <= {*_names(stored)}
 
 
-def _holds(stored: object, wanted: object) -> bool:
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        return all(name in stored and _holds(stored[name], wanted[name]) for name in wanted)
-    return True
-
-
-def _names(kind: DataType | Schema) -> object:
-    """Names of columns and nested fields, regardless of order, because Delta appends new ones."""
+def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
+    """Paths of columns and nested fields, regardless of order, because Delta appends new ones."""
     if isinstance(kind, ArrayType):
-        return _names(kind.element_type)
+        yield from _names(kind.element_type, above)
     if isinstance(kind, StructType | Schema):
-        return {each.name: _names(each.type) for each in kind.fields}
-    return None
+        for each in kind.fields:
+            yield (name := f"{above}.{each.name}")
+            yield from _names(each.type, name)
 
 
 def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> DeltaTable:
@@ -265,8 +264,7 @@ def _check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
     """Raise ValueError for rows of a partition that is not replaced, whose old rows would remain."""
-    wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
     for partition in partitions:
         for name, value in partition:
-            if name in wanted and value not in wanted[name]:
+            if replaced and value not in replaced.get(name, (value,)):
                 raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")

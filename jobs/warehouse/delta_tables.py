@@ -1,22 +1,22 @@
 """Delta tables under one root for DuckDB: local files, or Arrow datasets of a store."""
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
-from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import check_warehouse, is_url, not_readable, said_by, storage_options, usual
-from jobs.warehouse.file_digests import DIGESTS, Kept, check_opened, kept
+from jobs.warehouse.file_digests import Kept, check_opened, kept_digests
+from jobs.warehouse.latest import LATEST_PUBLICATION, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.reader import AnswerError, QuestionError
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened, vacuum
 from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
@@ -33,18 +33,14 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_OBJECTS: Final = "jobs.runtime.objects"
 _STORE_FILES: Final = "jobs.warehouse.store_files"
 """Imported only if a warehouse is in a store: pyarrow's datasets take a second to import."""
-LATEST_PUBLICATION: Final = "_latest_publication"
-"""File with the number of the last publication, written after its row; in a store, with its versions too."""
 _IN_STORE: Final = "in_store_"
 """Prefix of the names of datasets of tables in a store; no question can use it."""
 _REACH: Final = "give address and credentials in the environment"
 _PATTERN: Final = re.compile(r"[*?[]")
 """Characters that make a pattern of a path, which may match other files, unless they are in brackets."""
 KEPT_HOURS: Final = 7 * 24
-_DIGITS: Final = 18
 """Period for which Delta keeps files that only older versions need."""
 
 
@@ -67,38 +63,6 @@ class Stored(NamedTuple):
         return self.source
 
 
-def check_latest(root: str, number: int, stated: bytes | None) -> None:
-    """Check that the log of publications reaches the last one, whose number a file states.
-
-    Raises DamagedError where the log ends earlier: readers would see old tables, or none.
-    """
-    stated = None if stated is None else stated.split(maxsplit=1)[0] if stated.split() else b""
-    if stated is not None and not (stated.isdigit() and len(stated) <= _DIGITS and int(stated) <= number):
-        made = stated[:20].decode(errors="replace")
-        raise DamagedError(
-            f"{PUBLICATIONS} in {root} ends at {number}, but publication {made!a} was made: restore its "
-            f"folder from a copy; or remove {LATEST_PUBLICATION} to continue with the present state"
-        )
-
-
-def latest_stated(number: int, versions: Mapping[str, int]) -> bytes:
-    """Content of the file that states the latest publication, so that readers of a store need one request."""
-    return f"{number} {json.dumps(dict(versions))}".encode()
-
-
-def versions_stated(stated: bytes) -> Mapping[str, int] | None:
-    """Table versions in the file that states the latest publication; None if it has only the number."""
-    number, _, versions = stated.partition(b" ")
-    try:
-        return (
-            {str(name): int(each) for name, each in json.loads(versions).items()}
-            if number.isdigit()
-            else None
-        )
-    except (ValueError, AttributeError):
-        return None
-
-
 class DeltaTables:
     """Delta tables under one root. Raises QuestionError for a root that deltalake would misread."""
 
@@ -110,42 +74,32 @@ class DeltaTables:
         self._is_store = is_url(root)
 
     @cached_property
-    def _published(self) -> Mapping[str, int] | None:
+    def _published(self) -> Versions | None:
         """Version of each table in the latest publication; None before the first.
 
         Raises DamagedError where the log of publications has lost its end.
         """
         stated = self.stated()
-        if self._is_store and stated is not None and (known := versions_stated(stated)) is not None:
-            return known
-        stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
-        found = None
-        if stored is not None:
-            with duckdb.connect(":memory:", config=ALONE) as connection:
-                columns = f"SELECT publication, versions FROM {stored.register(connection)}"
-                latest = f"{columns} ORDER BY publication DESC LIMIT 1"
-                found = connection.execute(latest).fetchone()
-        number: int = found[0] if found else 0
-        versions: Mapping[str, int] | None = found[1] if found else None
-        check_latest(self.root, number, stated)
-        return versions
+        known = latest_stated_in(stated) if self._is_store else None
+        if known is None:
+            stored = self._open(PUBLICATIONS, None) if self._is_stored(PUBLICATIONS) else None
+            rows = TABLES[PUBLICATIONS].arrow_schema.empty_table()
+            if stored is not None:
+                with duckdb.connect(":memory:", config=ALONE) as connection:
+                    columns = f"SELECT publication, versions FROM {stored.register(connection)}"
+                    latest = f"{columns} ORDER BY publication DESC LIMIT 1"
+                    rows = connection.sql(latest).to_arrow_table()
+            known = latest_publication(rows, self.root, stated)
+        return known.versions
 
     def stated(self) -> bytes | None:
         """Return the record of the latest publication; None before the first."""
-        return self._small_file(LATEST_PUBLICATION)
+        with self._answering():
+            return SmallFiles(self.root).read(LATEST_PUBLICATION)
 
     @cached_property
     def _digests(self) -> Mapping[str, Kept]:
-        """Digests of published files, by table; empty for a store."""
-        return {} if self._is_store else kept(self.root, self._small_file(DIGESTS))
-
-    def _small_file(self, name: str) -> bytes | None:
-        """Content of a small file beside the tables; None if it does not exist."""
-        if self._is_store:
-            with self._answering():
-                return cast("bytes | None", import_module(_OBJECTS).content(self.root, name))
-        path = Path(self.root) / name
-        return path.read_bytes() if path.exists() else None
+        return kept_digests(self.root)
 
     def is_there(self, name: str) -> bool:
         """Whether readers see a table of this name."""
@@ -167,8 +121,10 @@ class DeltaTables:
     def _open(self, name: str, version: int | None) -> Stored | None:
         """Rows of a table's version, by the file names in the Delta log, as URLs encode odd folder names."""
         path, declared = f"{self.root}/{name}", TABLES[name]
+        is_cached = version is not None or not self._is_store  # of a store, the newest may be another by now
         with self._answering():
-            table = self._log(path, version)
+            options = storage_options(path)
+            table = opened(path, version) if is_cached else DeltaTable(path, storage_options=options)
         log = table.get_add_actions()
         files = log.column("path").to_pylist()
         if not files:
@@ -187,12 +143,6 @@ class DeltaTables:
         )
         paths = _as_patterns(path, files)
         return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
-
-    def _log(self, path: str, version: int | None) -> DeltaTable:
-        """Delta log of a table at a version; in a store cached, if this process has opened it."""
-        if self._is_store and version is not None:
-            return opened(path, version)
-        return DeltaTable(path, version=version, storage_options=storage_options(path))
 
     def unused_files(self, name: str) -> int:
         """Count files of a table that no version of the last week needs."""

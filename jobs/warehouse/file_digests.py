@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jobs.runtime.errors import DamagedError
+from jobs.runtime.places import is_url
+from jobs.warehouse.small_files import SmallFiles
+from jobs.warehouse.stored import opened
 
 DIGESTS: Final = "_digests"
 
@@ -29,11 +32,12 @@ class Kept(NamedTuple):
     files: Mapping[str, int]
 
 
-def kept(root: str, content: bytes | None) -> dict[str, Kept]:
-    """Parse the digests of the tables under a root; empty if there is no file.
+def kept_digests(root: str) -> dict[str, Kept]:
+    """Stored digests of a warehouse's tables; empty in a store, whose readers check page checksums.
 
     Raises DamagedError for a file that holds anything else.
     """
+    content = None if is_url(root) else SmallFiles(root).read(DIGESTS)
     try:
         return {} if content is None else {name: _kept(each) for name, each in json.loads(content).items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -47,12 +51,42 @@ def _kept(stored: dict[str, Any]) -> Kept:
     return Kept(int(stored["version"]), {str(path): int(each) for path, each in stored["files"].items()})
 
 
-def as_content(tables: Mapping[str, Kept]) -> bytes:
-    """Serialize digests as the content of their file."""
-    return json.dumps({name: each._asdict() for name, each in tables.items()}).encode()
+def keep_digests(root: str, versions: Mapping[str, int]) -> None:
+    """Add digests of files that are new in these versions of tables in a folder, and drop unused ones."""
+    before = kept_digests(root)
+    now = {
+        name: each
+        if (each := before.get(name)) and each.version == version
+        else _renewed(f"{root}/{name}", version, each)
+        for name, version in versions.items()
+    }
+    if now != before:
+        content = json.dumps({name: each._asdict() for name, each in now.items()})
+        SmallFiles(root).write(DIGESTS, content.encode())
 
 
-def digests_of(folder: str, files: Collection[str]) -> dict[str, int]:
+def _renewed(path: str, version: int, before: Kept | None) -> Kept:
+    known = before.files if before is not None else {}
+    files = sorted(opened(path, version).get_add_actions().column("path").to_pylist())
+    new = _digests_of(path, [file for file in files if file not in known])
+    return Kept(version, {file: known[file] if file in known else new[file] for file in files})
+
+
+def check_digests(root: str) -> tuple[int, int]:
+    """Verify all published files that have a digest; returns their number and bytes.
+
+    Raises DamagedError, which names those that differ.
+    """
+    files = size = 0
+    for name, each in kept_digests(root).items():
+        path = f"{root}/{name}"
+        _check(path, each.files)
+        files += len(each.files)
+        size += sum(Path(path, file).stat().st_size for file in each.files)
+    return files, size
+
+
+def _digests_of(folder: str, files: Collection[str]) -> dict[str, int]:
     """Compute the digest of each file below a folder. Raises DamagedError for an unreadable file."""
 
     def one(file: str) -> int:
@@ -74,9 +108,9 @@ def _parts(descriptor: int) -> Iterator[bytes]:
         yield part
 
 
-def check(folder: str, files: Mapping[str, int]) -> None:
+def _check(folder: str, files: Mapping[str, int]) -> None:
     """Compare files below a folder with their digests. Raises DamagedError naming those that differ."""
-    found = digests_of(folder, [*files])
+    found = _digests_of(folder, [*files])
     differ = sorted(file for file, digest in files.items() if found[file] != digest)
     if differ:
         more = f" and {len(differ) - 1} more files" if len(differ) > 1 else ""
@@ -87,10 +121,10 @@ def check(folder: str, files: Mapping[str, int]) -> None:
 
 
 def check_opened(folder: str, sizes: Mapping[str, int], made: Kept | None) -> None:
-    """Check the files of a table that a question opens, like `check`, unless the table is large.
+    """Check the files of a table that a question opens, like check_digests, unless the table is large.
 
     sizes : bytes of its files
     made : their digests; a file that has none is not checked
     """
     if made is not None and sum(sizes.values()) <= _MOST_AT_OPENING:
-        check(folder, {file: made.files[file] for file in sizes if file in made.files})
+        _check(folder, {file: made.files[file] for file in sizes if file in made.files})

@@ -1,12 +1,13 @@
-"""DataFrames from many files of a store, which Arrow reads inside Spark tasks.
+"""Work for Spark tasks; DataFrames from many files of a store, which Arrow reads in such tasks.
 
 So a store needs no connector of Hadoop's: what reaches it is the same as for all else.
 """
 
 import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -21,7 +22,24 @@ from schemas.tables import TABLES
 
 _TASK_BYTES: Final = 64 << 20
 """Bytes of Parquet files that one task reads, file by file."""
-_TASK_COLUMNS: Final = ["task", "files"]
+_TASK_COLUMNS: Final = ["task", "work"]
+
+Work = TypeVar("Work")
+Found = TypeVar("Found")
+
+
+def frame_of_tasks(spark: SparkSession, tasks: Sequence[object]) -> DataFrame:
+    """DataFrame with a row, and a Spark task, for the work of each task; see tasks_in."""
+    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
+    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
+    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
+
+
+def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """Yield the work of tasks from rows of frame_of_tasks."""
+    for batch in batches:
+        for payload in batch.column(_TASK_COLUMNS[1]):
+            yield pickle.loads(zlib.decompress(payload.as_py()))  # noqa: S301  # from the driver
 
 
 def frame_of_files(spark: SparkSession, table: Table, path: str, files: Sequence[Logged]) -> DataFrame:
@@ -29,11 +47,7 @@ def frame_of_files(spark: SparkSession, table: Table, path: str, files: Sequence
     schema = from_arrow_schema(table.arrow_schema)
     if not files:
         return spark.createDataFrame([], schema)
-    tasks = packed(files)
-    payloads = pa.array([pickle.dumps(task) for task in tasks], pa.binary())
-    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), payloads], _TASK_COLUMNS)
-    read = partial(_rows_of_tasks, table.name, path)
-    return spark.createDataFrame(rows).repartitionById(len(tasks), "task").mapInArrow(read, schema)
+    return frame_of_tasks(spark, packed(files)).mapInArrow(partial(_rows_of_tasks, table.name, path), schema)
 
 
 def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[Logged]]:
@@ -49,23 +63,21 @@ def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[
     return tasks
 
 
-def in_tasks(
-    context: SparkContext, tasks: Sequence[Sequence[Logged]], work: Callable[[list[Logged]], bytes]
-) -> Iterator[bytes]:
-    """Yield the results of running `work` on each task's files on executors, in order."""
-    if tasks:
-        sent = [pickle.dumps(list(task)) for task in tasks]
-        yield from context.parallelize(sent, len(sent)).map(partial(_of_task, work)).collect()
+def in_tasks(context: SparkContext, tasks: Sequence[Work], work: Callable[[Work], Found]) -> list[Found]:
+    """Results of `work` on each task's part of it, in order; executors do it."""
+    if not tasks:
+        return []
+    sent = context.parallelize([pickle.dumps(task) for task in tasks], len(tasks))
+    return [pickle.loads(each) for each in sent.map(partial(_of_task, work)).collect()]  # noqa: S301  # our own
 
 
-def _of_task(work: Callable[[list[Logged]], bytes], task: bytes) -> bytes:
-    return work(pickle.loads(task))  # noqa: S301  # from the driver
+def _of_task(work: Callable[[Any], object], task: bytes) -> bytes:
+    return pickle.dumps(work(pickle.loads(task)))  # noqa: S301  # from the driver
 
 
 def _rows_of_tasks(name: str, path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = TABLES[name].arrow_schema
-    for batch in batches:
-        for task in batch.column(_TASK_COLUMNS[1]):
-            for file in pickle.loads(task.as_py()):  # noqa: S301  # from the driver
-                for rows in batches_of(path, file, schema.names):
-                    yield from with_partition(rows, file.partition, schema).to_batches()
+    for files in tasks_in(batches):
+        for file in files:
+            for rows in batches_of(path, file, schema.names):
+                yield from with_partition(rows, file.partition, schema).to_batches()

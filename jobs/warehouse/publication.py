@@ -8,18 +8,17 @@ versions first.
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import LATEST_PUBLICATION, check_latest, latest_stated, versions_stated
-from jobs.warehouse.digests import keep_digests, kept_digests
+from jobs.warehouse.file_digests import keep_digests, kept_digests
+from jobs.warehouse.latest import LATEST_PUBLICATION, Published, latest_stated
 from jobs.warehouse.lease import held
 from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE
@@ -34,42 +33,6 @@ _LOG: Final = logging.getLogger(__name__)
 _LOGS: Final = (PIPELINE_RUNS, PUBLICATIONS)
 _AT_A_TIME: Final = 16
 """Tables of a store whose logs are looked up at a time."""
-
-Versions = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Published:
-    """The latest publication (snapshot): its number, and the Delta version of each table.
-
-    versions : None before the first publication; readers then take each table as it is.
-    """
-
-    number: int = 0
-    versions: Versions | None = None
-
-
-def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Published:
-    """Return the latest publication among these rows of `publications`.
-
-    stated : what the file LATEST_PUBLICATION has; None without one
-    Raises DamagedError where the rows end before it.
-    """
-    found = rows.to_pylist(maps_as_pydicts="strict")
-    newest = max(found, key=lambda row: row["publication"], default=None)
-    latest = Published(newest["publication"], newest["versions"]) if newest else Published()
-    check_latest(root, latest.number, stated)
-    return latest
-
-
-def latest_stated_in(stated: bytes | None) -> Published | None:
-    """Return the publication in a store's file LATEST_PUBLICATION; None if the file names none.
-
-    A writer that was killed right behind its row leaves the one before: as good to readers, and the next
-    writer finds the row (`recover`).
-    """
-    versions = None if stated is None else versions_stated(stated)
-    return None if stated is None or versions is None else Published(int(stated.split()[0]), versions)
 
 
 @contextmanager
@@ -149,8 +112,8 @@ def recover(warehouse: "Warehouse") -> list[str]:
         _as_published(warehouse, names)
         _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
     elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
-        published = warehouse.published  # its row may be all that its writer made
-        _write(warehouse, LATEST_PUBLICATION, latest_stated(published.number, published.versions or {}))
+        # its row may be all that its writer made
+        _write(warehouse, LATEST_PUBLICATION, latest_stated(warehouse.published))
     if intent is not None or lease is None:
         _remove_intent(warehouse)
     if lease is not None:
@@ -184,14 +147,14 @@ def _complete(
     lease = held(warehouse.root)
     rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
     warehouse.append(TABLE, rows, lease.check if lease else None)
-    is_store = is_url(warehouse.root)
-    latest = latest_stated(number, versions) if is_store else str(number).encode()
+    is_store, published = is_url(warehouse.root), Published(number, versions)
+    latest = latest_stated(published) if is_store else str(number).encode()
     _write(warehouse, LATEST_PUBLICATION, latest)
-    warehouse.published = Published(number, versions)
+    warehouse.published = published
     if is_store:
         return
     stored |= {name: newest_version(warehouse.path(name)) for name in _LOGS}
-    keep_digests(warehouse, {name: version for name, version in stored.items() if version is not None})
+    keep_digests(warehouse.root, {name: version for name, version in stored.items() if version is not None})
 
 
 def _intent(content: bytes | None) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ Row groups stay as they are, each with the rows of one unit where it had those, 
 without a shuffle.
 """
 
-import pickle
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -46,8 +45,7 @@ def without_units(
         file for file in logged(opened(path), replaced) if any(file.may_have("job_id", each) for each in jobs)
     ]
     work = partial(_without, root, table.name, frozenset(units))
-    answers = in_tasks(context, [[file] for file in files], work)
-    found = [pickle.loads(each) for each in answers]  # noqa: S301  # our own
+    found = in_tasks(context, files, work)
     gone = [file for file, kept in zip(files, found, strict=True) if kept is not None]
     new = [file for kept in found for file in kept or ()]
     with removed_after_errors(lambda: remove(root, new)):
@@ -59,7 +57,7 @@ def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, in
     path = f"{root}/{table.name}"
     tasks = _merged_together(logged(opened(path)))
     work = partial(_merged, root, table.name)
-    new = [file for each in in_tasks(context, tasks, work) for file in pickle.loads(each)]  # noqa: S301  # our own
+    new = [file for staged in in_tasks(context, tasks, work) for file in staged]
     old = [file for task in tasks for file in task]
     with removed_after_errors(lambda: remove(root, new)):
         commit(path, table, new, removed=old, are_same_rows=True)
@@ -79,21 +77,20 @@ def _place(file: Logged) -> tuple[list[tuple[str, str]], str]:
     return sorted(file.partition.items()), file.name
 
 
-def _without(root: str, name: str, units: frozenset[Unit], files: Sequence[Logged]) -> bytes:
+def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list[StagedFile] | None:
     """Stage a file's rows without those of some units; None if it has none of them."""
-    (file,) = files
     staging, are_there = Staging(root, uuid4().hex), False
     for rows in _groups(f"{root}/{name}", file, TABLES[name]):
         is_kept = [key not in units for key in keys_of(rows)]
         are_there |= not all(is_kept)
         _stage(staging, name, file, rows.filter(pa.array(is_kept, pa.bool_())))
     if are_there:
-        return pickle.dumps(staging.close())
+        return staging.close()
     staging.drop()
-    return pickle.dumps(None)
+    return None
 
 
-def _merged(root: str, name: str, files: Sequence[Logged]) -> bytes:
+def _merged(root: str, name: str, files: Sequence[Logged]) -> list[StagedFile]:
     """Stage the rows of files as one file: rank_steps by row group, others sorted by key."""
     staging, table = Staging(root, uuid4().hex), TABLES[name]
     groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
@@ -101,7 +98,7 @@ def _merged(root: str, name: str, files: Sequence[Logged]) -> bytes:
         groups = iter([pa.concat_tables(groups).sort_by([(key, "ascending") for key in table.grain])])
     for rows in groups:
         _stage(staging, name, files[0], rows)
-    return pickle.dumps(staging.close())
+    return staging.close()
 
 
 def _groups(path: str, file: Logged, table: Table) -> Iterator[pa.Table]:

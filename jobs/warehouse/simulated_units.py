@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
-from jobs.warehouse.stored_units import Facts, FactsByUnit, StoredUnit, Task, rows_of_units, tasks_in
+from jobs.warehouse.file_frames import tasks_in
+from jobs.warehouse.stored_units import Facts, StoredUnit, rows_of_units
 from schemas.unit import Unit
 from udfs.simulate.unit_batches import Results, UnitRows, UsualTransfers, ended_unit, simulate_unit
 from udfs.what_if import SimulationSettings
@@ -19,15 +20,15 @@ def simulated_units(
 ) -> Iterator[tuple[Unit, Results]]:
     """Read and simulate the units of some tasks. before_s : usual transfers on earlier days, by unit [s]"""
     go_first()
-    for task in tasks_in(batches):
+    for units, facts in tasks_in(batches):
         if not is_again():
-            for each in rows_of_units(task):
+            for each in rows_of_units(units, facts):
                 yield each.key, simulate_unit(each, settings, before_s.get(each.key))
             continue
-        pieces = [(unit, task.facts.of(unit.key)) for unit in task.units]
+        pieces = [(unit, facts.of(unit.key)) for unit in units]
         results = one_by_one(partial(_alone, settings, before_s), pieces)
-        for (unit, facts), found in zip(pieces, results, strict=True):
-            yield unit.key, _results(found, facts.read, settings)
+        for (unit, own), found in zip(pieces, results, strict=True):
+            yield unit.key, _results(found, own.read, settings)
 
 
 def simulated_rows(settings: SimulationSettings, before_s: UsualTransfers, unit: UnitRows) -> Results:
@@ -44,7 +45,7 @@ def _alone(
     settings: SimulationSettings, before_s: UsualTransfers, piece: tuple[StoredUnit, Facts]
 ) -> Results:
     unit, facts = piece
-    (found,) = rows_of_units(Task([unit], FactsByUnit(facts)))
+    (found,) = rows_of_units([unit], facts)
     return simulate_unit(found, settings, before_s.get(unit.key))
 
 

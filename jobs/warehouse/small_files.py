@@ -1,29 +1,39 @@
 """Small files beside the tables, such as an intent, in a folder or a store."""
 
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Final
 
-from jobs.runtime import objects
 from jobs.runtime.places import is_url
 
+_OBJECTS: Final = "jobs.runtime.objects"
+"""Imported only for a store, which not every install can reach."""
 
-class LocalFiles:
-    """Small files in a local folder."""
+
+class SmallFiles:
+    """Files of a few bytes below one root, a local folder or the URL of a store, by name."""
 
     def __init__(self, root: str) -> None:
-        self._root = Path(root)
+        self._root, self._folder = root, Path(root)
+        self._objects: Any = import_module(_OBJECTS) if is_url(root) else None
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a file; None without one."""
+        if self._objects is not None:
+            content: bytes | None = self._objects.content(self._root, name)
+            return content
         try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
+            return (self._folder / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file atomically, by a rename."""
-        path = self._root / name
+        """Create or replace a file atomically, in a folder by a rename."""
+        if self._objects is not None:
+            self._objects.write(self._root, name, content)
+            return
+        path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{os.getpid()}")
         with beside.open("wb") as file:
@@ -34,32 +44,7 @@ class LocalFiles:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
-        (self._root / name).unlink(missing_ok=True)
-
-
-class StoreFiles:
-    """Small objects in a store, below a URL."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-
-    def read(self, name: str) -> bytes | None:
-        """Return the contents of an object; None without one."""
-        return objects.content(self._root, name)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Create or replace an object atomically."""
-        objects.write(self._root, name, content)
-
-    def remove(self, name: str) -> None:
-        """Remove an object, if it exists."""
-        objects.remove(self._root, [name])
-
-
-SmallFiles: TypeAlias = LocalFiles | StoreFiles
-"""Files of a few bytes below one folder, by name; both kinds have the same methods."""
-
-
-def small_files(root: str) -> SmallFiles:
-    """Return the small files of a root, a local folder or a URL."""
-    return StoreFiles(root) if is_url(root) else LocalFiles(root)
+        if self._objects is not None:
+            self._objects.remove(self._root, [name])
+        else:
+            (self._folder / name).unlink(missing_ok=True)

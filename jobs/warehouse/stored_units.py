@@ -4,11 +4,10 @@ Ingest begins a row group with each unit, so that a unit is read whole without a
 whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
 """
 
-import pickle
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -17,32 +16,47 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.warehouse.delta_files import keys_of
-from schemas.tables import TABLES
+from jobs.warehouse.file_frames import frame_of_tasks
 from schemas.unit import Unit
-from schemas.vocabulary import JOBS, RUN_EVENTS
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
-_PAYLOAD: Final = "units"
-_TASK_COLUMNS: Final = ["task", _PAYLOAD]
 _TASK_BYTES: Final = 512 << 20
 """Bytes of unpacked row groups that one task reads, unit by unit."""
 
 
-class Piece(NamedTuple):
-    """Row groups of one file that hold a single unit."""
-
-    path: str
-    groups: tuple[int, ...]
-
-
-class Facts(NamedTuple):
+@dataclass(frozen=True)
+class Facts:
     """Rows of jobs and run_events, of many units or of one: Python objects take ten times the memory.
 
     events : in their order
     """
 
-    jobs: pa.Table = TABLES[JOBS].arrow_schema.empty_table()
-    events: pa.Table = TABLES[RUN_EVENTS].arrow_schema.empty_table()
+    jobs: pa.Table
+    events: pa.Table
+
+    @cached_property
+    def _places(self) -> tuple[dict[Unit, list[int]], ...]:
+        """Places of each unit's rows, in each table."""
+        found: tuple[dict[Unit, list[int]], ...] = ({}, {})
+        for places, rows in zip(found, (self.jobs, self.events), strict=True):
+            for place, unit in enumerate(keys_of(rows)):
+                places.setdefault(unit, []).append(place)
+        return found
+
+    @property
+    def units(self) -> Collection[Unit]:
+        """Units that have a row of jobs."""
+        return self._places[0].keys()
+
+    def of(self, *units: Unit) -> "Facts":
+        """Facts of these units alone."""
+        rows = zip((self.jobs, self.events), self._places, strict=True)
+        return Facts(
+            *(
+                table.take(pa.array([at for unit in units for at in found.get(unit, ())], pa.int64()))
+                for table, found in rows
+            )
+        )
 
     def read(self) -> dict[str, Any]:
         """Return the row of jobs of one unit, with its events as `events` if there are any; empty without."""
@@ -55,51 +69,13 @@ class Facts(NamedTuple):
         return found
 
 
-class FactsByUnit:
-    """Looks up the facts of units in tables of many."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._places = tuple(_places(each) for each in facts)
-
-    @property
-    def units(self) -> Collection[Unit]:
-        """Units that have a row of jobs."""
-        return self._places[0].keys()
-
-    def of(self, *units: Unit) -> Facts:
-        """Facts of these units alone."""
-        rows = zip(self._facts, self._places, strict=True)
-        return Facts(
-            *(
-                table.take(pa.array([at for unit in units for at in found.get(unit, ())], pa.int64()))
-                for table, found in rows
-            )
-        )
-
-
-def _places(rows: pa.Table) -> dict[Unit, list[int]]:
-    """Places of each unit's rows."""
-    found: dict[Unit, list[int]] = {}
-    for place, unit in enumerate(keys_of(rows)):
-        found.setdefault(unit, []).append(place)
-    return found
-
-
 @dataclass
 class StoredUnit:
-    """A unit, and the row groups that hold its rows."""
+    """A unit, and the row groups that hold its rows alone: path of the file, number in it."""
 
     key: Unit
-    pieces: list[Piece] = field(default_factory=list)
+    groups: list[tuple[str, int]] = field(default_factory=list)
     bytes: int = 0
-
-
-class Task(NamedTuple):
-    """Input of a task: its units, by names of files and row groups, and their manifests as columns."""
-
-    units: Sequence[StoredUnit]
-    facts: FactsByUnit
 
 
 class Stored(NamedTuple):
@@ -131,7 +107,7 @@ def stored_units(
             unit = Unit(day, *names)
             if only is None or unit in only:
                 stored = found.setdefault(unit, StoredUnit(unit))
-                stored.pieces.append(Piece(path, (group,)))
+                stored.groups.append((path, group))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit.log_date not in mixed], mixed)
 
@@ -151,19 +127,10 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
         yield number, (names[0], names[1]) if len(names) == len(columns) else None, group.total_byte_size
 
 
-def units_frame(
-    spark: SparkSession, units: Sequence[StoredUnit], facts: FactsByUnit, partitions: int
-) -> DataFrame:
-    """Return a DataFrame with one row per task, for tasks_in."""
-    tasks = packed(units, partitions)
-    payloads = [_payload(task, facts) for task in tasks]
-    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
-    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
-
-
-def _payload(units: Sequence[StoredUnit], facts: FactsByUnit) -> bytes:
-    own = facts.of(*(unit.key for unit in units))
-    return zlib.compress(pickle.dumps((units, own)))  # Spark warns of tasks beyond 1 MB
+def units_frame(spark: SparkSession, units: Sequence[StoredUnit], facts: Facts, partitions: int) -> DataFrame:
+    """Return a DataFrame with one row per task, of which tasks_in makes units and their facts."""
+    tasks = [(some, facts.of(*(unit.key for unit in some))) for some in packed(units, partitions)]
+    return frame_of_tasks(spark, tasks)
 
 
 def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
@@ -180,29 +147,21 @@ def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit
     return tasks
 
 
-def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Task]:
-    """Yield tasks, without the rows of their units."""
-    for batch in batches:
-        for payload in batch.column(_PAYLOAD):
-            units, facts = pickle.loads(zlib.decompress(payload.as_py()))  # noqa: S301  # from the driver
-            yield Task(units, FactsByUnit(facts))
-
-
-def rows_of_units(task: Task) -> Iterator[UnitRows]:
+def rows_of_units(units: Iterable[StoredUnit], facts: Facts) -> Iterator[UnitRows]:
     """Yield the units of a task with their rows, one at a time."""
     opened: dict[str, pq.ParquetFile] = {}
-    for unit in task.units:
-        yield UnitRows(unit.key, task.facts.of(unit.key).read(), _rows(unit.pieces, opened))
+    for unit in units:
+        yield UnitRows(unit.key, facts.of(unit.key).read(), _rows(unit.groups, opened))
     for file in opened.values():
         file.close()
 
 
-def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
+def _rows(groups: Sequence[tuple[str, int]], opened: dict[str, pq.ParquetFile]) -> pa.Table:
     """Rows of a unit; each file is opened only once per task."""
     tables = []
-    for path, groups in pieces:
+    for path, group in groups:
         if path not in opened:
             filesystem, place = filesystem_of(path)
             opened[path] = pq.ParquetFile(place, filesystem=filesystem, page_checksum_verification=True)
-        tables.append(opened[path].read_row_groups(groups, columns=list(SIMULATED_COLUMNS)))
+        tables.append(opened[path].read_row_group(group, columns=list(SIMULATED_COLUMNS)))
     return pa.concat_tables(tables) if tables else SIMULATED_SCHEMA.empty_table()

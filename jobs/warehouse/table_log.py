@@ -1,7 +1,7 @@
 """Delta logs of tables: the files that hold the rows of given days."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -13,19 +13,19 @@ from schemas.table import Table
 
 _LOG_DATE: Final = "log_date"
 
-Filters = list[tuple[str, str, str | list[str]]]
+Filters = Mapping[str, Collection[str]]
+"""Values that columns by which a table is partitioned may have; of other columns any."""
 
 
-def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
-    """Partition filter for rows of these days; None for any."""
-    if log_dates is None or _LOG_DATE not in table.partition_by:
-        return None
-    return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
+def on_days(table: Table, log_dates: Sequence[date] | None, also: Mapping[str, str] | None = None) -> Filters:
+    """Partitions with rows of these days; left out, of any.
 
-
-def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
-    """Paths of files in some partitions, at a version or, if None, the newest."""
-    return [f"{path}/{each.name}" for each in logged(opened(path, version), partitions)]
+    also : values of other columns by which the table is partitioned
+    """
+    found = {name: {value} for name, value in (also or {}).items()}
+    if log_dates is not None and _LOG_DATE in table.partition_by:
+        found[_LOG_DATE] = {day.isoformat() for day in log_dates}
+    return found
 
 
 def rows_by_day(path: str, version: int | None) -> dict[date, int]:
@@ -41,9 +41,7 @@ def rows_by_day(path: str, version: int | None) -> dict[date, int]:
 def has_rows_of(path: str, day: date) -> bool:
     """Whether a table's newest version, published or not, has rows of a day."""
     log = opened(path)
-    return _LOG_DATE in log.metadata().partition_columns and bool(
-        logged(log, [(_LOG_DATE, "=", day.isoformat())])
-    )
+    return _LOG_DATE in log.metadata().partition_columns and bool(logged(log, {_LOG_DATE: [day.isoformat()]}))
 
 
 class Logged(NamedTuple):
@@ -67,7 +65,6 @@ class Logged(NamedTuple):
 
 def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
     """Files of some partitions, or of all, sorted by name."""
-    found = pa.table(log.get_add_actions()).to_pylist()
     files = [
         Logged(
             file["path"],
@@ -77,14 +74,8 @@ def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
             file.get("min") or {},
             file.get("max") or {},
         )
-        for file in found
+        for file in pa.table(log.get_add_actions()).to_pylist()
     ]
-    wanted = partitions or []
-    return sorted((file for file in files if _is_of(file.partition, wanted)), key=lambda file: file.name)
-
-
-def _is_of(partition: Mapping[str, str], wanted: Filters) -> bool:
-    return all(
-        partition[name] == values if isinstance(values, str) else partition[name] in values
-        for name, _, values in wanted
-    )
+    wanted = (partitions or {}).items()
+    found = (file for file in files if all(file.partition[name] in values for name, values in wanted))
+    return sorted(found, key=lambda file: file.name)

@@ -12,15 +12,13 @@ from pyspark.sql import functions as F
 
 from jobs.runtime.places import is_url
 from jobs.runtime.settings import Settings
-from jobs.warehouse import delta_files, table_log
-from jobs.warehouse.delta_tables import LATEST_PUBLICATION
+from jobs.warehouse import delta_files, latest, table_log
 from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import spark_schema, with_columns
-from jobs.warehouse.publication import Published, Versions, latest_publication, latest_stated_in
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
-from jobs.warehouse.small_files import SmallFiles, small_files
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import create, is_stored, opened
 from jobs.warehouse.table_log import logged
 from schemas.table import Table
@@ -67,7 +65,7 @@ class Warehouse:
             return name in versions
         return (versions is None or name in versions) and is_stored(self.path(name))
 
-    def _versions(self, name: str) -> Versions | None:
+    def _versions(self, name: str) -> latest.Versions | None:
         """Published versions of the tables; None for unpublished log tables, and before any publication."""
         return self._home(name).published.versions if name in PUBLISHED_TABLES else None
 
@@ -76,17 +74,17 @@ class Warehouse:
         return (self._versions(name) or {}).get(name)
 
     @cached_property
-    def published(self) -> Published:
+    def published(self) -> latest.Published:
         """Publication that this warehouse reads: the latest at first use, or one made through it since."""
-        stated = self.small_files.read(LATEST_PUBLICATION)
-        known = latest_stated_in(stated) if is_url(self.root) else None
+        stated = self.small_files.read(latest.LATEST_PUBLICATION)
+        known = latest.latest_stated_in(stated) if is_url(self.root) else None
         return known or self.logged_publication(stated)
 
-    def logged_publication(self, stated: bytes | None) -> Published:
+    def logged_publication(self, stated: bytes | None) -> latest.Published:
         """The latest publication by the log of all publications; one request per publication in a store."""
-        return latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
+        return latest.latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
-    def as_of(self, published: Published) -> "Warehouse":
+    def as_of(self, published: latest.Published) -> "Warehouse":
         """Return this warehouse as of an earlier publication."""
         found = Warehouse(self.spark, self.root)
         found.published = published
@@ -95,7 +93,7 @@ class Warehouse:
     @cached_property
     def small_files(self) -> SmallFiles:
         """Small files beside the tables, such as an intent."""
-        return small_files(self.root)
+        return SmallFiles(self.root)
 
     def read(
         self,
@@ -189,8 +187,7 @@ class Warehouse:
         for rows of other days or units; the table is then as it was.
         """
         path = self.path(table.name)
-        replaced = table_log.on_days(table, log_dates) or []
-        replaced += [(name, "=", value) for name, value in (also or {}).items()]
+        replaced = table_log.on_days(table, log_dates, also)
         if isinstance(rows, StagedRows) and units is not None and table.name != RANK_STEPS:
             size = rows.in_files.size + self.in_files(table, log_dates).size
             if size <= delta_files.FEW_BYTES:  # one file again, without a job of Spark's

@@ -8,7 +8,7 @@ from jobs.warehouse.delta_files import commit
 from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.rewriting import merge_small
 from jobs.warehouse.stored import opened
-from jobs.warehouse.table_log import logged
+from jobs.warehouse.table_log import logged, on_days
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 
@@ -23,12 +23,8 @@ def remove_days(
     if not warehouse.exists(table.name):
         return 0
     path = warehouse.path(table.name)
-    partitions = [(name, "=", value) for name, value in (also or {}).items()]
-    old = [
-        file
-        for file in logged(opened(path), [*partitions])
-        if date.fromisoformat(file.partition["log_date"]) < before
-    ]
+    files = logged(opened(path), on_days(table, None, also))
+    old = [file for file in files if date.fromisoformat(file.partition["log_date"]) < before]
     commit(path, table, [], removed=old)
     return sum(file.rows for file in old)
 

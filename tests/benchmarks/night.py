@@ -18,13 +18,12 @@ from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
+from jobs.warehouse.file_frames import tasks_in
 from jobs.warehouse.simulated_units import simulated_units
 from jobs.warehouse.stored_units import (
     Facts,
-    FactsByUnit,
     rows_of_units,
     stored_units,
-    tasks_in,
     units_frame,
 )
 from jobs.warehouse.tables import Warehouse
@@ -102,14 +101,14 @@ def through_udf(
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do nothing with rows but read and count them."""
     for task in tasks_in(batches):
-        for unit in rows_of_units(task):
+        for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
 
 
 def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partitions: int) -> DataFrame:
     warehouse = Warehouse(spark, settings.paths.warehouse)
     events = in_order(warehouse.rows(TABLES[RUN_EVENTS], days))
-    facts = FactsByUnit(Facts(warehouse.rows(TABLES[JOBS], days), events))
+    facts = Facts(warehouse.rows(TABLES[JOBS], days), events)
     stored = stored_units(warehouse.files(TABLES[RANK_STEPS], days), facts.units)
     return units_frame(spark, stored.units, facts, partitions)
 
@@ -117,5 +116,5 @@ def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partit
 def _kernel(spark: SparkSession, settings: Settings) -> None:
     """The same units one after the other in this process, including reading them."""
     for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
-        for unit in rows_of_units(task):
+        for unit in rows_of_units(*task):
             simulate_unit(unit, SimulationSettings())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import _registered
+from jobs.gates.registered import judge
 from jobs.warehouse.dialect import condition
 from jobs.warehouse.frames import collected, spark_schema
 from schemas.table import Expectation, Table
@@ -70,7 +70,7 @@ def _rows(table: Table) -> pa.Table:
 
 
 def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterator[tuple[bool | None, ...]]:
-    with _registered(table, rows) as connection:
+    with judge({"rows_of_table": (table, rows)}) as connection:
         asked = ", ".join(f"({condition(each.condition)})" for each in rules)
         yield from connection.execute(f"SELECT {asked} FROM rows_of_table").fetchall()
 

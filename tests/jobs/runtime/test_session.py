@@ -15,7 +15,7 @@ from jobs.runtime import delta_jars, jvm
 from jobs.runtime import session as module
 from jobs.runtime.package import write_zip
 from jobs.runtime.project import PROJECT
-from jobs.runtime.session import SessionError, make_session, session
+from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings, load_settings
 from tests.support.commands import spark_submit, start
 
@@ -63,7 +63,6 @@ def program(tmp_path: Path) -> Path:
 def test_the_active_session_is_shared_and_survives(spark: SparkSession, test_settings: Settings) -> None:
     with session(test_settings, "guest") as same:
         assert same is spark
-    assert make_session(test_settings, "guest") is spark
     assert spark.range(2).count() == 2
 
 

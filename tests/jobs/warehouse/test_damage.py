@@ -15,9 +15,8 @@ from jobs.warehouse import file_digests, store_files, stored_units
 from jobs.warehouse import publication as protocol
 from jobs.warehouse.delta_files import few_rows
 from jobs.warehouse.delta_tables import DeltaTables
-from jobs.warehouse.digests import check_digests
+from jobs.warehouse.file_digests import check_digests
 from jobs.warehouse.publication import publication
-from jobs.warehouse.stored_units import Piece
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, RANK_STEPS
@@ -66,7 +65,7 @@ def test_one_flipped_bit_is_named(tmp_path: Path) -> None:
 def test_a_task_of_the_simulation_refuses_it(tmp_path: Path) -> None:
     file = damaged(tmp_path)
     with pytest.raises(OSError, match="CRC"):
-        stored_units._rows([Piece(str(file), (0,))], {})
+        stored_units._rows([(str(file), 0)], {})
 
 
 def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

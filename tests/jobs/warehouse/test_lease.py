@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError
 from jobs.runtime import objects
 from jobs.runtime.places import storage_options
 from jobs.warehouse import lease as module
-from jobs.warehouse.delta_tables import LATEST_PUBLICATION
+from jobs.warehouse.latest import LATEST_PUBLICATION
 from jobs.warehouse.lease import Lease, LeaseLostError, held, leased
 from jobs.warehouse.lock import LOCK_NAME, LockedError, content_of, this_process
 from jobs.warehouse.publication import publication, recover

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.warehouse import delta_files, stored
 from jobs.warehouse import publication as protocol
 from jobs.warehouse.publication import publication, recover
-from jobs.warehouse.small_files import LocalFiles
+from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, PUBLICATIONS, STAGE_SLOWDOWN
@@ -69,8 +69,8 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
         (delta_files, "create"),
         (delta_files, "commit"),
         (protocol, "restore"),
-        (LocalFiles, "write"),
-        (LocalFiles, "remove"),
+        (SmallFiles, "write"),
+        (SmallFiles, "remove"),
     ):
         dying(owner, name)
     return taken

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from jobs.warehouse.stored_units import Facts, FactsByUnit, StoredUnit, packed
+from jobs.warehouse.stored_units import Facts, StoredUnit, packed
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RUN_EVENTS
 from tests.support.examples import table_rows
@@ -38,10 +38,10 @@ def test_facts_of_a_unit_are_its_row_of_jobs_and_its_events_in_order() -> None:
     labels = {"labels": {"a": "b"}, "gpu_types": {"node-1": "H100"}}
     jobs = table_rows(JOBS, [{"job_id": "a", **labels}, {"job_id": "b"}])
     events = table_rows(RUN_EVENTS, [{"job_id": "a", "line": 1}, {"job_id": "a", "line": 2}])
-    facts = FactsByUnit(Facts(jobs, events))
+    facts = Facts(jobs, events)
     rows = jobs.to_pylist(maps_as_pydicts="strict")
     read = {unit.job_id: facts.of(unit).read() for unit in facts.units}
     assert read == {"a": rows[0] | {"events": events.to_pylist()}, "b": rows[1]}
-    both = FactsByUnit(facts.of(*reversed(list(facts.units))))
+    both = facts.of(*reversed(list(facts.units)))
     assert {unit.job_id: both.of(unit).read() for unit in facts.units} == read, "as a task has them"
     assert facts.of(Unit(date(2026, 1, 5), "c", "r1")).read() == {}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.levels import LEAST_QUIET, quietest
 from udfs.kernel.diagnosis.usual_transfers import (
