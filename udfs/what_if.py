@@ -7,8 +7,6 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +24,10 @@ from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
 from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
+from udfs.simulate.result_tables import Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
 
 __all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
-
-NO_DAYS_BEFORE: Final[Mapping[str, float]] = MappingProxyType({})
-"""Usual transfers if no earlier days are used."""
 
 
 def simulate_job(
@@ -63,7 +58,7 @@ def simulate_job(
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
             return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         try:
-            found = analysed(choice, how, facts, before_s=before_s or {})
+            found = analysed(choice, how, facts, before_s=before_s)
         except TraceError:
             refused = choice.refused(None)
             if refused is None:
@@ -73,9 +68,8 @@ def simulate_job(
         if refused is not None:
             return _refused(refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
-        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
-        replayed = Replayed(found, rows, how.ideal, facts, types, racks)
-        return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
+        job = job_row(facts, how.text, status, detail_or_none) | choice.left_out
+        return result_tables(job, found, rows, facts, how.ideal)
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
@@ -88,7 +82,7 @@ def analysed(
     settings: SimulationSettings,
     facts: Mapping[str, object],
     *,
-    before_s: Mapping[str, float] = NO_DAYS_BEFORE,
+    before_s: Mapping[str, float] | None = None,
     layers: Sequence[int] | None = None,
     mitigated: frozenset[int] | None = None,
     memory: float = inf,
@@ -104,27 +98,24 @@ def analysed(
     rows = choice.rows
     types, racks = worker_types(rows, facts), worker_racks(rows, facts)
     by_chunk = stated_layers(facts, choice.layout) if layers is None else layers
-    with defects_named(rows):
-        number = types.number if types is not None and types.is_mixed else None
-        of_type_s = {
-            code: before_s[group]
+    earlier_s = before_s or {}
+    how = How(
+        IDEALS[settings.ideal],
+        settings.ops_together,
+        choice.limits,
+        settings.diagnosed,
+        worker_type=types.number if types is not None and types.is_mixed else None,
+        worker_rack=None if racks is None else racks.number,
+        before_s={
+            code: earlier_s[group]
             for code, name in enumerate(OP_TYPES)
-            if (group := OP_TYPE_GROUPS.get(name, name)) in before_s
-        }
-        ideal, limits = IDEALS[settings.ideal], choice.limits
-        rack = None if racks is None else racks.number
-        how = How(
-            ideal,
-            settings.ops_together,
-            limits,
-            settings.diagnosed,
-            number,
-            rack,
-            of_type_s,
-            mitigated,
-            None if by_chunk is None else np.array(by_chunk),
-            memory,
-        )
+            if (group := OP_TYPE_GROUPS.get(name, name)) in earlier_s
+        },
+        mitigated=mitigated,
+        layers=None if by_chunk is None else np.array(by_chunk),
+        memory=memory,
+    )
+    with defects_named(rows):
         found = analyse(rows, choice.layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found
@@ -152,8 +143,7 @@ def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:
         return None
-    row = rows.host_row[gap.stage * rows.worker_rank.shape[1] + gap.dp_rank].as_py()
-    host = rows.table.column("host")[row].as_py()
+    host = rows.hosts[gap.stage * rows.worker_rank.shape[1] + gap.dp_rank]
     worker = f"worker dp {gap.dp_rank} pp {gap.stage}{'' if host is None else f' (host {host})'}"
     often = f"in {gap.steps} of {len(rows.steps)} steps"
     if gap.others:

@@ -169,7 +169,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
     exchanged, removed, lighter = mitigated.exchanged, mitigated.removed, mitigated.lightened
     if exchanged is not None:
         worker = int(np.flatnonzero(rows.worker_host.ravel() == exchanged.host)[0])
-        host = rows.table.column("host")[rows.host_row[worker].as_py()].as_py()
+        host = rows.hosts[worker]
         assumes = "the new host is as fast as its peers; the restart is not counted"
         yield _Saved(
             HOST_EXCHANGED,

@@ -106,18 +106,18 @@ _LAST_US: Final = 2**53
 
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
-) -> Mapping[str, npt.NDArray[np.generic] | pa.Array] | None:
-    """Columns of role_step; None if the unit is part of no whole, or its times are not absolute.
+) -> Mapping[str, npt.NDArray[np.generic] | pa.Array]:
+    """Columns of role_step; empty if the unit is part of no whole, or its times are not absolute.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
     """
     part_of, role, iterations = (facts.get(name) for name in ("part_of", "role", "iterations"))
     if not (isinstance(part_of, str) and isinstance(role, str) and isinstance(iterations, Mapping)):
-        return None
+        return {}
     began_s, actual_s = found.recorded.began_s, found.recorded.actual_s
     zero_us = _zeros_us(rows, facts.get("log_date"), began_s + actual_s)
     if zero_us is None:
-        return None
+        return {}
     given = [iterations.get(step, iterations.get(str(step))) for step in rows.steps.tolist()]
     has_iteration = np.array([iteration is not None for iteration in given])
     every = {

@@ -1,5 +1,6 @@
 """Find racks and switches of a unit's workers from the labels of its manifest."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
@@ -31,19 +32,17 @@ def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerRa
     manifest : with `labels`, a mapping or pairs as Arrow has them.
     """
     labels = dict(cast(Mapping[str, str], manifest.get("labels") or {}))
-    rack_of: dict[str, str] = {}
+    rack_of: dict[str | None, str] = {}
     for prefix in LABELS:
         for label, name in labels.items():
             if label.startswith(prefix):
                 rack_of.setdefault(label.removeprefix(prefix), name)
     if not rack_of:
         return None
-    hosts = rows.table.column("host").take(rows.host_row).to_pylist()
-    hosts_of: dict[str, set[str]] = {}
-    for host in hosts:
-        if host in rack_of:
-            hosts_of.setdefault(rack_of[host], set()).add(host)
-    names = sorted(name for name, held in hosts_of.items() if len(held) > 1)
+    hosts_in = Counter(rack_of[host] for host in {*rows.hosts} if host in rack_of)
+    names = sorted(name for name, hosts in hosts_in.items() if hosts > 1)
     place = {name: number for number, name in enumerate(names)}
-    number = np.array([place.get(rack_of.get(host, ""), -1) for host in hosts]).reshape(rows.worker_row.shape)
+    number = np.array([place.get(rack_of.get(host, ""), -1) for host in rows.hosts]).reshape(
+        rows.worker_row.shape
+    )
     return WorkerRacks(names, number) if names and len(np.unique(number)) > 1 else None

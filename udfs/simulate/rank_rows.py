@@ -59,6 +59,12 @@ class ReplayedRows:
         """Number of replayed steps."""
         return len(self.steps)
 
+    @cached_property
+    def hosts(self) -> list[str | None]:
+        """Host of each worker, None where the log names none or several; stage after stage."""
+        named: list[str | None] = self.table.column("host").take(self.host_row).to_pylist()
+        return named
+
     @property
     def worker_host(self) -> Ints:
         """Host number of each worker, -1 where unknown; shape (stage, dp_rank)."""
