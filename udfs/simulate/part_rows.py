@@ -1,7 +1,6 @@
 """Rows of job_power, exposed_communication and role_step: power, communication and roles of one unit."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.swing import IN_BEAT, beat, swing
 from udfs.kernel.what_if import WhatIf
+from udfs.simulate.odd_records import log_day
 from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
 
 _US: Final = 1e6
@@ -80,26 +80,25 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
 
 def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
     """Columns of exposed_communication by name; see schemas.exposed_communication."""
-    columns: dict[str, list[object]] = {
-        "scope": [],
-        "op_type": [],
-        "pp_rank": [],
+    scenarios = [each.scenario for each in found]
+    return {
+        "scope": [
+            Scope.OP_TYPE if group != ALL else Scope.JOB if stage == ALL else Scope.STAGE
+            for group, stage in scenarios
+        ],
+        "op_type": [
+            ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
+            for group, _ in scenarios
+        ],
+        "pp_rank": [ALL_STAGES if stage == ALL else stage for _, stage in scenarios],
         "busy_s": [each.exposed_s + each.hidden_s for each in found],
         "exposed_s": [each.exposed_s for each in found],
         "hidden_s": [each.hidden_s for each in found],
         "overlap_saved_s": [each.saved_s for each in found],
     }
-    for (group, stage), *_ in found:
-        of_job = Scope.STAGE if stage != ALL else Scope.JOB
-        columns["scope"].append(of_job if group == ALL else Scope.OP_TYPE)
-        columns["op_type"].append(
-            ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
-        )
-        columns["pp_rank"].append(ALL_STAGES if stage == ALL else stage)
-    return columns
 
 
-_DAY_US: Final = 86_400_000_000
+_DAY_S: Final = 86_400.0
 _LAST_US: Final = 2**53
 """In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
 
@@ -115,7 +114,7 @@ def role_step_columns(
     if not (isinstance(part_of, str) and isinstance(role, str) and isinstance(iterations, Mapping)):
         return {}
     began_s, actual_s = found.recorded.began_s, found.recorded.actual_s
-    zero_us = _zeros_us(rows, facts.get("log_date"), began_s + actual_s)
+    zero_us = _zeros_us(rows, facts, began_s + actual_s)
     if zero_us is None:
         return {}
     given = [iterations.get(step, iterations.get(str(step))) for step in rows.steps.tolist()]
@@ -139,7 +138,7 @@ def role_step_columns(
     }
 
 
-def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | None:
+def _zeros_us(rows: ReplayedRows, facts: Mapping[str, object], ended_s: Floats) -> Ints | None:
     """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
 
     A zero of 0 does not count: producers without a calendar write it. [us]
@@ -151,10 +150,6 @@ def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | N
     if t0_us.null_count:
         return None
     zero_us: Ints = t0_us.to_numpy().reshape(rows.replayed_row.shape).min(axis=(0, 2))
-    first_us, last_us = 1, _LAST_US
-    if isinstance(log_date, date):
-        midnight = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
-        day_us = int(midnight.timestamp()) * 1_000_000
-        first_us, last_us = day_us - _DAY_US, day_us + 2 * _DAY_US
+    first_us, last_us = log_day(facts, _DAY_S) or (1, _LAST_US)
     is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US < last_us)
     return zero_us if is_absolute.all() else None
