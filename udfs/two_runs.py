@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
@@ -147,16 +148,12 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
     return groups, list(names)
 
 
-def _host_names(workers: WorkerRows) -> np.ndarray[tuple[int, ...], np.dtype[np.str_]]:
+def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
     """Host of each worker in the first step, shape (stage, dp_rank)."""
     return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
 
 
-def _label(
-    host: str,
-    here: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
-    before: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
-) -> str:
+def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
     """Name of a host, with the host that it replaced."""
     was = {str(each) for each in before[here == host]} - {_UNKNOWN}
     return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host

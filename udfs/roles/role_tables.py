@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION, UNIT_KEY
+from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION
 from udfs.kernel.arrays import Floats
 from udfs.roles.whole import Waits, Whole, chain_of, longest_path, replayed_s, waits_of
 
@@ -34,12 +34,14 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     steps = dict(_by_whole(role_steps))
     for key, of_whole in _by_whole(runs):
         units, recorded = of_whole.to_pylist(), steps[key].to_pylist() if key in steps else []
-        role_of = {_unit(unit): unit["role"] for unit in units if unit["role"] is not None}
-        known = [step for step in recorded if role_of.get(_unit(step)) == step["role"]]
+        role_of = {Unit.of(unit): unit["role"] for unit in units if unit["role"] is not None}
+        known = [step for step in recorded if role_of.get(Unit.of(step)) == step["role"]]
         effects = _counted(role_of, known)
         iterations = len({step["iteration"] for step in known})
         if LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS and len(effects) <= MOST_ROLES:
-            of_iterations, answers = _answered(known, {_unit(unit): unit["lost_fraction"] for unit in units})
+            of_iterations, answers = _answered(
+                known, {Unit.of(unit): unit["lost_fraction"] for unit in units}
+            )
             found[ROLE_ITERATION] += [_of_whole(key) | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
         hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
@@ -73,13 +75,9 @@ def _of_whole(key: tuple[date, str]) -> Row:
     return dict(zip(("log_date", "part_of"), key, strict=True))
 
 
-def _unit(row: Row) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))
-
-
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
     """Number of runs and iterations of each role."""
-    with_steps = {_unit(step) for step in steps}
+    with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
     iterations = Counter(role for role, _ in {(step["role"], step["iteration"]) for step in steps})
@@ -162,7 +160,7 @@ def whole_of(
 
     lost : lost_fraction of each unit
     """
-    parts = _grouped(steps, lambda step: (step["role"], step["iteration"], _unit(step)))
+    parts = _grouped(steps, lambda step: (step["role"], step["iteration"], Unit.of(step)))
     number, iteration = np.unique([key[1] for key in parts], return_inverse=True)
     role = np.array([roles.index(key[0]) for key in parts])
     start_s, end_s, busy_s, ideal = np.array([_part(some, first_us) for some in parts.values()]).T

@@ -69,8 +69,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
-    by_step = _ByStep.of(number)
-    of_step = [by_step.of_step(at) for at in evenly(len(by_step.first) - 1, SAMPLED)]
+    rows, first = _by_step(number)
+    of_step = [rows[first[at] : first[at + 1]] for at in evenly(len(first) - 1, SAMPLED)]
     lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
     if lists is None or not len(lists.place):
         return None
@@ -94,27 +94,14 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     return f"steps of {took_us:.3g} us: are these {meant}?"
 
 
-class _ByStep(NamedTuple):
-    """Rows that have a step number, in order of the steps.
+def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
+    """Positions of the rows in order of their steps, and where those of each step begin, and the last end.
 
-    rows  : int, shape (row,); their positions.
-    first : int, shape (step + 1,); where the rows of each step begin.
+    number : of each row's step, nan where it is not known; such rows are left out.
     """
-
-    rows: Ints
-    first: Ints
-
-    @classmethod
-    def of(cls, number: Ints | Floats) -> "_ByStep":
-        """Order them. number : nan where it is not known."""
-        rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
-        ordered = number[rows]
-        begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        return cls(rows, np.concatenate([[0], begins, [len(rows)]]))
-
-    def of_step(self, at: int) -> Ints:
-        """Rows of one step, ascending."""
-        return self.rows[self.first[at] : self.first[at + 1]]
+    rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
+    begins = np.flatnonzero(np.diff(number[rows])) + 1
+    return rows, np.concatenate([[0], begins, [len(rows)]])
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
@@ -162,10 +149,11 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
     number, t0_us = number[is_known], t0_us[is_known]
-    by_step = _ByStep.of(number)
-    follows = np.flatnonzero(np.diff(number[by_step.rows[by_step.first[:-1]]]) == 1)
+    rows, first = _by_step(number)
+    follows = np.flatnonzero(np.diff(number[rows[first[:-1]]]) == 1)
     pairs = follows[list(evenly(len(follows), GAPS))].tolist() if len(follows) else []
-    begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
+    begins = [rows[first[at] : first[at + 1]] for pair in pairs for at in (pair, pair + 1)]
+    begin_us = [median_of_all(t0_us[each]) for each in begins]
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     least, most = IN_MILLISECONDS
