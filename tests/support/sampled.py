@@ -1,4 +1,4 @@
-"""Sampled jobs with more than a generated fleet has: data-loads, some of them slow, and GPUs of several types."""
+"""Sampled jobs with more than a generated fleet has: data-loads, some slow, and GPUs of several types."""
 
 from dataclasses import dataclass, replace
 from typing import Final
