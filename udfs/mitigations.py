@@ -10,7 +10,6 @@ from math import inf
 import pyarrow as pa
 
 from schemas import mitigations as named
-from udfs.errors import TraceError
 from udfs.kernel.diagnosis.mitigate import OF_ALL_CAUSES
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 from udfs.kernel.graph.graph import Layout
@@ -73,12 +72,7 @@ def mitigated(
         by_chunk = (
             stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
         )
-        try:
-            found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
-        except TraceError:
-            choice.refuse_exchanged(None)
-            raise
-        choice.refuse_exchanged(found.recorded)
+        found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
     gpu_hours = manifest.get("gpu_hours")
     known = float(gpu_hours) if isinstance(gpu_hours, int | float) else None
     names = [field.name for field in fields(Mitigation)]

@@ -17,7 +17,7 @@ from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.recorded.gaps import gap_of
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
-from udfs.simulate.choice import Choice, Refused, choose, defects_named, refuse_endless
+from udfs.simulate.choice import Choice, ExchangedError, Refused, choose, defects_named, refuse_endless
 from udfs.simulate.gpu_types import worker_types
 from udfs.simulate.mitigation_rows import stated_layers
 from udfs.simulate.odd_records import rows_without_transfers
@@ -59,14 +59,8 @@ def simulate_job(
             return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         try:
             found = analysed(choice, how, facts, before_s=before_s)
-        except TraceError:
-            refused = choice.refused(None)
-            if refused is None:
-                raise
-            return _refused(refused, facts, how)
-        refused = choice.refused(found.recorded)
-        if refused is not None:
-            return _refused(refused, facts, how)
+        except ExchangedError as exchanged:
+            return _refused(exchanged.refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
         job = job_row(facts, how.text, status, detail_or_none) | choice.left_out
         return result_tables(job, found, rows, facts, how.ideal)
@@ -93,7 +87,8 @@ def analysed(
     layers    : of each chunk of the model; None: as the manifest says, if it does.
     mitigated : causes of which mitigations are replayed; None: those that are found.
     memory    : their bound: a multiple of the most layers of a stage, or samples of a microbatch, now.
-    raises    : TraceError where the recorded ops contradict each other.
+    raises    : TraceError where the recorded ops contradict each other, ExchangedError where ranks are
+                exchanged.
     """
     rows = choice.rows
     types, racks = worker_types(rows, facts), worker_racks(rows, facts)
@@ -115,9 +110,14 @@ def analysed(
         layers=None if by_chunk is None else np.array(by_chunk),
         memory=memory,
     )
-    with defects_named(rows):
-        found = analyse(rows, choice.layout, how)
-    refuse_endless(found.recorded.actual_s, rows)
+    try:
+        with defects_named(rows):
+            found = analyse(rows, choice.layout, how)
+        refuse_endless(found.recorded.actual_s, rows)
+    except TraceError:
+        choice.refuse_exchanged(None)
+        raise
+    choice.refuse_exchanged(found.recorded)
     return found
 
 

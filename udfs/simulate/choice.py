@@ -84,6 +84,17 @@ class Refused(NamedTuple):
     left_out: Row
 
 
+class ExchangedError(NothingToReplayError):
+    """Raised for a unit whose ranks or stages are swapped, with its refusal."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused)
+        self.refused = refused
+
+    def __str__(self) -> str:
+        return f"{self.refused.status}: {self.refused.detail}"
+
+
 class Choice(NamedTuple):
     """The rows of a unit to replay, and how to read their times.
 
@@ -104,8 +115,7 @@ class Choice(NamedTuple):
     def read(self, ops_together: int) -> Recorded:
         """Read the rows for replays of scenarios other than those in the tables.
 
-        raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
-                 exchanged.
+        raises : TraceError where the ops contradict each other, ExchangedError where ranks are exchanged.
         """
         try:
             with defects_named(self.rows):
@@ -118,13 +128,7 @@ class Choice(NamedTuple):
         return recorded
 
     def refuse_exchanged(self, recorded: Recorded | None) -> None:
-        """Raise NothingToReplayError where `refused` says that ranks or stages are swapped."""
-        refused = self.refused(recorded)
-        if refused is not None:
-            raise NothingToReplayError(f"{refused.status}: {refused.detail}")
-
-    def refused(self, recorded: Recorded | None) -> Refused | None:
-        """Return a refusal if ranks or stages are swapped; else None.
+        """Raise ExchangedError if ranks or stages are swapped.
 
         recorded : what was read of it; None where the ops contradict each other.
         """
@@ -138,8 +142,9 @@ class Choice(NamedTuple):
             names = named_stages(stages, self.rows)
             odd = 2 * len(names)
         else:
-            return None
-        return Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
+            return
+        left_out = self.left_out | {"odd_ranks": odd}
+        raise ExchangedError(Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), left_out))
 
 
 def choose(

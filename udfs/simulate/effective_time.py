@@ -119,7 +119,6 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
 
 
 def _work(course: Course, window: Span, step_s: float) -> Work:
-    """Work of all attempts within a window, given the step time."""
     pairs = zip(course.attempts, course.kept_below(), strict=True)
     done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
     return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()

@@ -105,7 +105,7 @@ _LAST_US: Final = 2**53
 
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
-) -> Mapping[str, npt.NDArray[np.generic] | pa.Array]:
+) -> Mapping[str, Sequence[object] | npt.NDArray[np.generic]]:
     """Columns of role_step; empty if the unit is part of no whole, or its times are not absolute.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
@@ -127,14 +127,12 @@ def role_step_columns(
         "simulated_step_s": found.times.recorded,
         "ideal_step_s": found.times.ideal,
     }
-    known = int(has_iteration.sum())
+    known = [iteration for iteration in given if iteration is not None]
     return {
         **{name: values[has_iteration] for name, values in every.items()},
-        "iteration": np.array([each for each in given if each is not None], np.int64),
-        **{
-            name: pa.array([text] * known, pa.string())
-            for name, text in (("part_of", part_of), ("role", role))
-        },
+        "iteration": np.array(known, np.int64),
+        "part_of": [part_of] * len(known),
+        "role": [role] * len(known),
     }
 
 

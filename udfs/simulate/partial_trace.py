@@ -6,7 +6,7 @@ others of their kind, which no transfer can change; and between which stages gap
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -76,21 +76,19 @@ MARGIN: Final = 0.005
 """Transfers scatter, and so do the smallest gaps, which replace the usual transfer."""
 
 
-class _Graphs(NamedTuple):
-    """Graphs of a job, and the number of steps with each."""
+_Graphs = Sequence[tuple[OpGraph, int]]
+"""Graphs of a job, and the number of steps with each."""
 
-    graphs: Sequence[OpGraph]
-    steps: Sequence[int]
 
-    def step_s(self, ideal_s: Floats, transfer_s: Floats) -> float:
-        """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
-        times_s = []
-        for graph in self.graphs:
-            types, has_peer = np.array(graph.op_types), _has_peer(graph)
-            moved_s = np.where(has_peer, ideal_of_ops(graph, transfer_s), 0.0)
-            per_op_s = np.where(np.isin(types, ot.TRANSFERS), moved_s, ideal_of_ops(graph, ideal_s))
-            times_s.append(float(step_times(graph, per_op_s[:, None, None])[0]))
-        return float(np.average(times_s, weights=self.steps))
+def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
+    """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
+    times_s = []
+    for graph, _ in graphs:
+        moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
+        are_transfers = np.isin(graph.op_types, ot.TRANSFERS)
+        per_op_s = np.where(are_transfers, moved_s, ideal_of_ops(graph, ideal_s))
+        times_s.append(float(step_times(graph, per_op_s[:, None, None])[0]))
+    return float(np.average(times_s, weights=[steps for _, steps in graphs]))
 
 
 def bounds(
@@ -107,12 +105,11 @@ def bounds(
     """
     filled_s, _ = _replayed(rows, layout, ops_together, has_gaps=True)
     timeless_s, durations = _replayed(rows, layout, ops_together, has_gaps=False)
-    streams = _Graphs([graph for graph, _ in durations], [each.shape[1] for _, each in durations])
+    streams = [(graph, each.shape[1]) for graph, each in durations]
     ideal_s, transfer_s = ideal_durations(durations, ideal), _usual_transfers(least_us, layout, ideal)
-    shortest_s = streams.step_s(ideal_s, np.zeros_like(transfer_s))
-    longest_s = max(
-        graphs.step_s(ideal_s, transfer_s) for graphs in (streams, *_blocking(rows, layout, ops_together))
-    )
+    shortest_s = _step_s(streams, ideal_s, np.zeros_like(transfer_s))
+    ways = (streams, *_blocking(rows, layout, ops_together))
+    longest_s = max(_step_s(graphs, ideal_s, transfer_s) for graphs in ways)
     low, high = min(timeless_s / shortest_s, filled_s / longest_s), filled_s / shortest_s
     return low * (1.0 - MARGIN), high * (1.0 + MARGIN)
 
@@ -160,17 +157,16 @@ def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Gr
     types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
     if layout.pp_size == 1 or not types:
         return []
-    held, found = layout._replace(blocking=Blocking(types)), []
+    held, found = layout._replace(blocking=Blocking(types)), list[_Graphs]()
     together = -(-rows.number_of_steps // max(1, round(3 * rows.ops / ops_together)))
     for one_by_one in (True, False):
-        completed, graphs, steps = CompletedRows.of(rows, layout, one_by_one=one_by_one), [], []
+        completed, graphs = CompletedRows.of(rows, layout, one_by_one=one_by_one), []
         try:
             for first in range(0, rows.number_of_steps, together):
                 end = min(first + together, rows.number_of_steps)
-                for block in build_trace(completed.stages(first, end), held, end - first).blocks:
-                    graphs.append(block.graph)
-                    steps.append(len(block.steps))
+                blocks = build_trace(completed.stages(first, end), held, end - first).blocks
+                graphs += [(block.graph, len(block.steps)) for block in blocks]
         except TraceDefectError:
             continue  # Workers would wait for each other in a circle: they did not wait so.
-        found.append(_Graphs(graphs, steps))
+        found.append(graphs)
     return found

@@ -197,7 +197,7 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     if not len(steps):
         return _nothing(rank_steps, dropped, recorded=True)
     replayed_row = chosen.reshape(layout.pp_size, len(steps), layout.dp_size)
-    rank = _integers(rank_steps, "rank")[replayed_row]
+    rank, t0_us = (_integers(rank_steps, name)[replayed_row] for name in ("rank", "t0_us"))
     worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
     return ReplayedRows(
         table=rank_steps,
@@ -206,7 +206,8 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         worker_rank=rank.min(axis=1),
         worker_row=worker_row,
         replayed_row=replayed_row,
-        zero_us=_row_zeros(rank_steps, replayed_row),
+        # Subtracted as integers, for precision.
+        zero_us=(t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64),
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
@@ -251,10 +252,3 @@ def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints,
     if not complete.all():
         chosen = chosen[complete[step_index[chosen]]]
     return chosen, steps[complete], int((~complete).sum())
-
-
-def _row_zeros(table: pa.Table, replayed_row: Ints) -> Floats:
-    """Offset of each replayed row's zero from its step's zero; subtracted as integers for precision. [us]"""
-    t0_us = _integers(table, "t0_us")[replayed_row]
-    zero_us: Floats = (t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64)
-    return zero_us

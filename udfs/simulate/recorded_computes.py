@@ -139,7 +139,6 @@ def slow_computes(computes: Computes, layout: Layout) -> list[Row]:
 
 
 def _lower_median(values: Floats) -> Floats:
-    """Lower median over the last axis."""
     lower: Floats = np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2]
     return lower
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas import vocabulary
 from schemas.tables import TABLES
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, RESULT_TABLES, Status
-from udfs.kernel.arrays import Floats, Int32s
+from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.lost import lost_fractions
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
@@ -80,8 +80,8 @@ def result_tables(
             "slowdown": times.recorded / times.ideal,
         },
         vocabulary.OP_TYPE_SLOWDOWN: _by_op_type(times.by_type, ideal_s),
-        vocabulary.STAGE_SLOWDOWN: {"pp_rank": _positions(stage_slowdown), "slowdown": stage_slowdown},
-        vocabulary.DP_RANK_SLOWDOWN: {"dp_rank": _positions(dp_rank_slowdown), "slowdown": dp_rank_slowdown},
+        vocabulary.STAGE_SLOWDOWN: {"pp_rank": range(len(stage_slowdown)), "slowdown": stage_slowdown},
+        vocabulary.DP_RANK_SLOWDOWN: {"dp_rank": range(len(dp_rank_slowdown)), "slowdown": dp_rank_slowdown},
         vocabulary.WORKER_SLOWDOWN: _by_worker(found, rows, ideal_s),
         vocabulary.EXPOSED_COMMUNICATION: exposed_columns(found.exposed),
         vocabulary.HOST_CLOCK: clock_columns(found.recorded.clocks, rows),
@@ -94,10 +94,6 @@ def result_tables(
         vocabulary.MITIGATIONS: mitigation_rows(found, rows, facts, job["gpu_hours"]) if is_analysed else [],
     }
     return {name: _table(name, content) for name, content in made.items()}
-
-
-def _positions(values: Floats) -> Int32s:
-    return np.arange(len(values), dtype=np.int32)
 
 
 def _step_times(found: WhatIf) -> StepTimes:
@@ -206,7 +202,6 @@ def _table(name: str, content: Content) -> pa.Table:
 
 
 def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows, converted at once."""
     for row in rows:
         for field, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
