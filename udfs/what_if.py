@@ -11,21 +11,21 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, Status
+from schemas.vocabulary import OP_TYPES, Status
 from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.recorded.gaps import gap_of
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
+from udfs.op_lists import GROUPS
 from udfs.simulate.choice import Choice, ExchangedError, Refused, choose, defects_named, refuse_endless
-from udfs.simulate.gpu_types import worker_types
 from udfs.simulate.mitigation_rows import stated_layers
 from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
-from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.result_tables import Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
+from udfs.simulate.worker_groups import worker_racks, worker_types
 
 __all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
 
@@ -101,11 +101,7 @@ def analysed(
         settings.diagnosed,
         worker_type=types.number if types is not None and types.is_mixed else None,
         worker_rack=None if racks is None else racks.number,
-        before_s={
-            code: earlier_s[group]
-            for code, name in enumerate(OP_TYPES)
-            if (group := OP_TYPE_GROUPS.get(name, name)) in earlier_s
-        },
+        before_s={code: earlier_s[group] for code, group in enumerate(GROUPS) if group in earlier_s},
         mitigated=mitigated,
         layers=None if by_chunk is None else np.array(by_chunk),
         memory=memory,

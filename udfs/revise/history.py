@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import OP_TYPES
 from udfs.kernel.op_type import AVERAGED, COMPUTE
+from udfs.op_lists import GROUPS
 
 LEAST_SLOWER: Final = 1.08
 """A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
@@ -32,8 +33,7 @@ LEAST_TRANSFER_S: Final = 1e-4
 """Shorter transfers are mostly the cost of the call, and scatter."""
 
 _COMPUTES: Final = tuple(OP_TYPES[code] for code in COMPUTE)
-_TRANSFERS: Final = tuple(name for code, name in enumerate(OP_TYPES) if code not in AVERAGED)
-_TRAFFIC: Final = {OP_TYPE_GROUPS.get(name, name) for name in _TRANSFERS}
+_TRAFFIC: Final = {group for code, group in enumerate(GROUPS) if code not in AVERAGED}
 
 
 class Stage(NamedTuple):

@@ -154,23 +154,17 @@ class _Known:
         """
         own_day, job_id = baseline["log_date"], baseline["job_id"]
         runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key.log_date, own_day)]
-        slow = {
-            host: [
-                each
-                for each in self._slow.get(host, ())
-                if each.job_id != job_id and self._counts(each.log_date, own_day)
-            ]
-            for host in run.hosts
-        }
-        return History(runs[:MOST_RUNS], {host: _slow_host(found) for host, found in slow.items() if found})
+        slow: dict[str, SlowHost] = {}
+        for host in run.hosts:
+            others = [each for each in self._slow.get(host, ()) if each.job_id != job_id]
+            found = [each for each in others if self._counts(each.log_date, own_day)]
+            if found:
+                jobs, effect = {each.job_id for each in found}, median(each.effect for each in found)
+                slow[host] = SlowHost(len(jobs), effect)
+        return History(runs[:MOST_RUNS], slow)
 
     def _counts(self, day: date, own_day: date) -> bool:
         return 1 <= (own_day - day).days <= self._days
-
-
-def _slow_host(found: Sequence[_Slow]) -> SlowHost:
-    """Summarise how other jobs found a host: number of jobs, and median effect."""
-    return SlowHost(len({each.job_id for each in found}), median(each.effect for each in found))
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from schemas import vocabulary
 from schemas.causes import FLAG_REASONS, NOBODY_LATE
-from schemas.vocabulary import CAUSES, CULPRIT_COURSES, OP_TYPE_GROUPS, OP_TYPES, Status
+from schemas.vocabulary import CAUSES, CULPRIT_COURSES, OP_TYPES, Status
 from udfs.intervals import around, in_gpu_hours
 from udfs.kernel import cause as kernel
 from udfs.kernel.arrays import Floats
@@ -26,9 +26,9 @@ from udfs.kernel.selection import medians_along
 from udfs.kernel.what_if import WhatIf
 from udfs.layout import read_layout
 from udfs.lost import lost_columns
-from udfs.simulate.gpu_types import WorkerTypes
-from udfs.simulate.racks import WorkerRacks
+from udfs.op_lists import GROUPS
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.worker_groups import WorkerGroups
 
 Row = dict[str, Any]
 
@@ -47,7 +47,7 @@ _NS: Final = 1e-9
 """Seconds in a nanosecond."""
 
 
-def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerRacks | None) -> list[Row]:
+def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups | None) -> list[Row]:
     """One row per cause that the log can show, in the order of CAUSES; none where no diagnosis was wanted.
 
     rows  : those that were diagnosed; they know ranks and hosts of the culprits.
@@ -85,7 +85,7 @@ def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job
 class _Names:
     """Look-up of names of workers, hosts, racks and steps of a unit."""
 
-    def __init__(self, rows: ReplayedRows, racks: WorkerRacks | None) -> None:
+    def __init__(self, rows: ReplayedRows, racks: WorkerGroups | None) -> None:
         self._rows = rows
         table = rows.table
         self._hosts = table.column("host")  # once, because Arrow makes a column anew at every look
@@ -243,7 +243,7 @@ def baseline_row(
     found: WhatIf,
     rows: ReplayedRows,
     causes: Iterable[Row],
-    types: WorkerTypes | None,
+    types: WorkerGroups | None,
 ) -> Row:
     """Row of job_baseline, without the columns shared with job_slowdown.
 
@@ -272,7 +272,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _gpu_type(facts: Mapping[str, object], types: WorkerTypes | None) -> str | None:
+def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | None:
     """GPU type of a unit; mixed types are joined, so that it is not compared with pure units."""
     stated = _text(facts.get("gpu_type"))
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
@@ -308,10 +308,10 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
     known: dict[str, list[float]] = {}
-    for name, of_stages in zip(OP_TYPES, ideal_s.T, strict=True):
+    for group, of_stages in zip(GROUPS, ideal_s.T, strict=True):
         recorded = of_stages[~np.isnan(of_stages)]
         if recorded.size:
-            known.setdefault(OP_TYPE_GROUPS.get(name, name), []).append(float(recorded.sum()) / recorded.size)
+            known.setdefault(group, []).append(float(recorded.sum()) / recorded.size)
     return {name: sum(values) / len(values) for name, values in known.items()}
 
 

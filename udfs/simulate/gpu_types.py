@@ -1,57 +1,21 @@
-"""GPU type of each worker, from the types of hosts in the manifest; rows of gpu_type_slowdown."""
+"""Rows of gpu_type_slowdown: what each type of GPU costs a unit."""
 
 import math
-from collections import Counter
-from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any
 
 import numpy as np
 
-from schemas.gpu_types import MOST_TYPES
 from schemas.vocabulary import NOT_STATED
-from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import MIXED_HARDWARE, TypeFactors
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.worker_groups import WorkerGroups
 
-Row = dict[str, object]
-
-
-class WorkerTypes(NamedTuple):
-    """GPU types of a unit's workers.
-
-    names  : of the types, by number, ascending; of more than MOST_TYPES those of most workers.
-    number : int, shape (stage, dp_rank); -1 where nothing states the type of its host, or it has no number.
-    """
-
-    names: list[str]
-    number: Ints
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether types can be compared: the workers have at least two."""
-        return len(self.names) > 1
-
-
-def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTypes | None:
-    """GPU types of replayed workers by the hosts of their ranks; None if none is stated.
-
-    manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
-    """
-    stated = dict(cast(Mapping[str | None, str], manifest.get("gpu_types") or {}))
-    if not stated:
-        return None
-    of_worker = [stated.get(host) for host in rows.hosts]
-    workers = Counter(name for name in of_worker if isinstance(name, str) and name != NOT_STATED)
-    names = sorted(sorted(workers, key=lambda name: (-workers[name], name))[:MOST_TYPES])
-    if not names:
-        return None
-    number = [names.index(name) if name in names else -1 for name in of_worker]
-    return WorkerTypes(names, np.array(number).reshape(rows.worker_row.shape))
+Row = dict[str, Any]
 
 
 def type_rows(
-    found: WhatIf, rows: ReplayedRows, types: WorkerTypes | None, gpu_hours: float | None
+    found: WhatIf, rows: ReplayedRows, types: WorkerGroups | None, gpu_hours: float | None
 ) -> list[Row]:
     """Rows of gpu_type_slowdown, one per type, if several are known; workers of unknown type form one.
 
@@ -73,7 +37,7 @@ def type_rows(
     for place, number in enumerate(times.types.tolist()):
         hosts = [host for host, each in zip(rows.hosts, of_worker.tolist(), strict=True) if each == number]
         forward_s, backward_s = times.compute_s[place].tolist()
-        row: Row = {
+        row = {
             "gpu_type": names[number],
             "workers": len(hosts),
             "hosts": len(set(hosts) - {None}),
@@ -84,7 +48,7 @@ def type_rows(
             **unit,
         }
         made.append(row)
-    return sorted(made, key=lambda row: names.index(str(row["gpu_type"])))
+    return sorted(made, key=lambda row: names.index(row["gpu_type"]))
 
 
 def _factors(factors: TypeFactors | None, number: int) -> Row:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from schemas import mitigations as named
-from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import CAUSES
 from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
@@ -14,6 +14,7 @@ from udfs.kernel.op_type import TRANSFERS
 from udfs.kernel.replay.exposed import ALL
 from udfs.kernel.replay.scenario_rows import TYPE_GROUP
 from udfs.kernel.what_if import WhatIf
+from udfs.op_lists import GROUPS
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -190,8 +191,7 @@ def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
     of_types = [each for each in found.exposed if each.scenario[0] not in without and each.scenario[1] == ALL]
     best = max(of_types, key=lambda each: each.saved_s, default=None)
     if best is not None and best.saved_s >= named.LEAST_OVERLAP * actual_s:
-        name = OP_TYPES[best.scenario[0]]
-        name = OP_TYPE_GROUPS.get(name, name)
+        name = GROUPS[best.scenario[0]]
         plan = f"run {name} beside computes, which now wait {best.exposed_s:.3g} s of each step for it"
         assumes = "it overlaps perfectly, and slows no compute beside it"
         yield _Saved(named.OVERLAP, plan, assumes, best.saved_s)

@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, OP_TYPE_GROUPS, OP_TYPES, Scope
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, Scope
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.swing import IN_BEAT, beat, swing
 from udfs.kernel.what_if import WhatIf
+from udfs.op_lists import GROUPS
 from udfs.simulate.odd_records import log_day
 from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
 
@@ -86,10 +87,7 @@ def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
             Scope.OP_TYPE if group != ALL else Scope.JOB if stage == ALL else Scope.STAGE
             for group, stage in scenarios
         ],
-        "op_type": [
-            ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
-            for group, _ in scenarios
-        ],
+        "op_type": [ALL_OP_TYPES if group == ALL else GROUPS[group] for group, _ in scenarios],
         "pp_rank": [ALL_STAGES if stage == ALL else stage for _, stage in scenarios],
         "busy_s": [each.exposed_s + each.hidden_s for each in found],
         "exposed_s": [each.exposed_s for each in found],

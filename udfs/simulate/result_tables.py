@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from schemas import vocabulary
 from schemas.tables import TABLES
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, RESULT_TABLES, Status
+from schemas.vocabulary import OP_TYPES, RESULT_TABLES, Status
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.lost import lost_fractions
+from udfs.op_lists import GROUPS
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.effective_time import StepTimes, time_rows
-from udfs.simulate.gpu_types import type_rows, worker_types
+from udfs.simulate.gpu_types import type_rows
 from udfs.simulate.mitigation_rows import mitigation_rows
 from udfs.simulate.part_rows import exposed_columns, power_row, role_step_columns
-from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.worker_groups import worker_racks, worker_types
 
 SIMULATOR_VERSION: Final = "1.10.0"
 """Raised when a result of the same trace changes by more than rounding."""
@@ -146,9 +147,12 @@ def _known(number: float) -> float | None:
 
 
 def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
-    names = [OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group]) for group in by_type_s]
     slowdown = np.array(list(by_type_s.values())).mean(axis=1) / ideal_s
-    return {"op_type": names, "slowdown": slowdown, "waste_fraction": 1.0 - 1.0 / slowdown}
+    return {
+        "op_type": [GROUPS[group] for group in by_type_s],
+        "slowdown": slowdown,
+        "waste_fraction": 1.0 - 1.0 / slowdown,
+    }
 
 
 def _by_worker(found: WhatIf, rows: ReplayedRows, ideal_s: float) -> dict[str, Column]:
