@@ -20,7 +20,7 @@ class WorkerGroups(NamedTuple):
     """GPU types of a unit's workers, or their racks.
 
     names  : of the groups, by number, ascending.
-    number : int, shape (stage, dp_rank); -1 where nothing states that of a worker's host, or it has no number.
+    number : int, shape (stage, dp_rank); -1 where nothing states that of a worker's host, or that has none.
     """
 
     names: list[str]
@@ -33,7 +33,7 @@ class WorkerGroups(NamedTuple):
 
 
 def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """GPU types of replayed workers by the hosts of their ranks, of more than MOST_TYPES those of most workers.
+    """GPU types of replayed workers by the hosts of their ranks; of many MOST_TYPES, those of most workers.
 
     manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     returns  : None if none is stated.
