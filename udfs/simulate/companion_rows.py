@@ -87,11 +87,9 @@ class _Names:
 
     def __init__(self, rows: ReplayedRows, racks: WorkerGroups | None) -> None:
         self._rows = rows
-        table = rows.table
-        self._hosts = table.column("host")  # once, because Arrow makes a column anew at every look
+        self._hosts = rows.table.column("host")  # once, because Arrow makes a column anew at every look
         self.racks = [] if racks is None else racks.names
-        has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
-        self._began_us = (rows.time_s / US).round().tolist() if has_times else None
+        self._began_us = (rows.time_s / US).round().tolist() if rows.has_times else None
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
         """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""

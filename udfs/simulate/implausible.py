@@ -6,7 +6,7 @@ exchanged stages contradicts that of their neighbours.
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -193,26 +193,14 @@ MOST_ODD: Final = 0.01
 places."""
 
 
-class ExchangedStages(NamedTuple):
-    """Two swapped stages; dp_ranks : of which replicas, None for all."""
-
-    one: int
-    other: int
-    dp_ranks: tuple[int, ...] | None
-
-
-def exchanged_stages(
-    rows: ReplayedRows, layout: Layout, recorded: Recorded | None = None
-) -> ExchangedStages | None:
+def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | None) -> list[str]:
     """Find two stages that fit only when swapped, from one step of some replicas.
 
     recorded : what was read of the rows; None where the ops contradict each other.
-    returns  : None where no stages do, or where several pairs would.
+    returns  : one sentence per replica about the ranks; none where no stages do, or several pairs would.
     """
-    if not 2 <= layout.pp_size <= MOST_STAGES:
-        return None
-    if not _is_suspect(recorded, rows, layout):
-        return None
+    if not 2 <= layout.pp_size <= MOST_STAGES or not _is_suspect(recorded, rows, layout):
+        return []
     at = len(rows.steps) // 2
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
@@ -230,10 +218,14 @@ def exchanged_stages(
         found.update(pairs)
         # Each look lays out a replica and builds its graph: the first replica that contradicts ends them.
         if not pairs or len(found) > 1:
-            return None
-    if not found:
-        return None
-    return ExchangedStages(*found.pop(), None if len(odd) == len(replicas) else tuple(odd))
+            return []
+    dp_ranks = range(layout.dp_size) if len(odd) == len(replicas) else odd
+    return [
+        f"ranks {rows.worker_rank[one, dp]} and {rows.worker_rank[other, dp]} of stages {one} and {other}, "
+        f"dp rank {dp}, are exchanged: their transfers fit only in each other's place"
+        for one, other in found
+        for dp in dp_ranks
+    ]
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
@@ -244,17 +236,6 @@ def is_transposed(rows: ReplayedRows) -> bool:
     arrives = np.bincount(arriving, minlength=rows.worker_rank.size).reshape(shape) > 0
     stage, dp_rank = np.indices(shape)
     return min(shape) > 1 and bool((arrives == (dp_rank > 0)).all() and (arrives != (stage > 0)).any())
-
-
-def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
-    """One sentence per replica about the ranks of two swapped stages."""
-    one, other, of_replicas = found
-    dp_ranks = range(rows.worker_rank.shape[1]) if of_replicas is None else of_replicas
-    return [
-        f"ranks {rows.worker_rank[one, dp]} and {rows.worker_rank[other, dp]} of stages {one} and {other}, "
-        f"dp rank {dp}, are exchanged: their transfers fit only in each other's place"
-        for dp in dp_ranks
-    ]
 
 
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:

@@ -135,6 +135,11 @@ class ReplayedRows:
         first_row[clock[::-1]] = self.replayed_row.ravel()[::-1]
         return clock.reshape(self.replayed_row.shape), list(by_name), first_row
 
+    @property
+    def has_times(self) -> bool:
+        """Whether every line of the unit says when it began."""
+        return "t0_us" in self.table.column_names and not self.table.column("t0_us").null_count
+
     @cached_property
     def _t0_us(self) -> Ints:
         """Recorded zero of each replayed row, 0 if unknown. [us]"""
@@ -143,7 +148,7 @@ class ReplayedRows:
     @cached_property
     def time_s(self) -> Floats:
         """Start of each step by the median clock, shape (step,); its step number if unknown. [s]"""
-        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+        if not self.has_times:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
         began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
@@ -152,7 +157,7 @@ class ReplayedRows:
     @property
     def step_zero_us(self) -> Ints | None:
         """Unix time of each step's zero, shape (step,); None if a line lacks it or it is absurd. [us]"""
-        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+        if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
         return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
