@@ -14,6 +14,7 @@ from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION
+from udfs.intervals import or_null
 from udfs.kernel.arrays import Floats
 from udfs.roles.whole import Waits, Whole, chain_of, longest_path, replayed_s, waits_of
 
@@ -127,8 +128,8 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
             "runs": int(whole.runs[role, iteration]),
             "start_us": first_us + round(whole.start_s[role, iteration] / _US),
             "end_us": first_us + round(whole.end_s[role, iteration] / _US),
-            **{name: _known(values[role, iteration]) for name, values in figures.items()},
-            "transition_s": _known(chain.gap_s[role, iteration]),
+            **{name: or_null(values[role, iteration]) for name, values in figures.items()},
+            "transition_s": or_null(chain.gap_s[role, iteration]),
             "is_waited_for": bool(is_waited_for[role, iteration]),
         }
         for role, iteration in chain.spans.tolist()
@@ -144,7 +145,7 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
             "transition_s": float(before_s[role].sum()),
             "iterations_waited_for": int(is_waited_for[role].sum()),
             "whole_s": whole_s,
-            "saved_fraction_if_fixed": _known(saved(role, whole.fixed)),
+            "saved_fraction_if_fixed": or_null(saved(role, whole.fixed)),
             "saved_fraction_if_ideal": saved(role, whole.ideal),
             "saved_fraction_if_twice_as_fast": saved(role, 0.5),
         }
@@ -219,7 +220,3 @@ def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[s
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()
     }
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from schemas import vocabulary
 from schemas.causes import FLAG_REASONS, NOBODY_LATE
 from schemas.vocabulary import CAUSES, CULPRIT_COURSES, OP_TYPES, Status
-from udfs.intervals import around, in_gpu_hours
+from udfs.intervals import around, in_gpu_hours, or_null
 from udfs.kernel import cause as kernel
 from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit, Diagnosis
@@ -147,15 +147,15 @@ def _row(
     *halves, of_diagnosis, freedom = half_widths
     for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
         value = getattr(found, name)
-        bounds = around(name, value, None if math.isnan(half) else half)
+        bounds = around(name, value, or_null(half))
         saved |= {name: value, **bounds}
         saved |= in_gpu_hours(saved, name, gpu_hours)
     return {
         "cause": CAUSES[code],
         "is_cause": found.is_cause,
         **saved,
-        "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
-        "interval_freedom": None if math.isnan(freedom) else freedom,
+        "diagnosis_error_fraction": or_null(of_diagnosis),
+        "interval_freedom": or_null(freedom),
         "flag_reason": _FLAGS[found.flag] or (NOBODY_LATE if is_hidden else None),
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},

@@ -1,11 +1,11 @@
 """Rows of gpu_type_slowdown: what each type of GPU costs a unit."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from schemas.vocabulary import NOT_STATED
+from udfs.intervals import or_null
 from udfs.kernel.cause import MIXED_HARDWARE, TypeFactors
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.rank_rows import ReplayedRows
@@ -41,8 +41,8 @@ def type_rows(
             "gpu_type": names[number],
             "workers": len(hosts),
             "hosts": len(set(hosts) - {None}),
-            "forward_ideal_s": _known(forward_s),
-            "backward_ideal_s": _known(backward_s),
+            "forward_ideal_s": or_null(forward_s),
+            "backward_ideal_s": or_null(backward_s),
             "slowdown": float(times.alone_s[place]) / ideal_s,
             **_factors(factors, number),
             **unit,
@@ -61,7 +61,3 @@ def _factors(factors: TypeFactors | None, number: int) -> Row:
         "backward_factor": float(np.exp(measured[-1])),
         "is_slower": bool(factors.is_slower[number]),
     }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

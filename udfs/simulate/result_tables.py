@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas import vocabulary
 from schemas.tables import TABLES
 from schemas.vocabulary import OP_TYPES, RESULT_TABLES, Status
+from udfs.intervals import or_null
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.lost import lost_fractions
@@ -120,17 +121,17 @@ def _job_figures(job: Row, found: WhatIf, rows: ReplayedRows) -> Row:
         "ideal_total_s": float(times.ideal.sum()),
         "discrepancy": abs(actual_s - replayed_s) / actual_s,
         "launch_slowdown": actual_s / replayed_s,
-        "slow_worker_share": _known(found.slow_worker_share),
-        "last_stage_share": _known(found.last_stage_share),
-        "forward_backward_correlation": _known(found.forward_backward_correlation),
+        "slow_worker_share": or_null(found.slow_worker_share),
+        "last_stage_share": or_null(found.last_stage_share),
+        "forward_backward_correlation": or_null(found.forward_backward_correlation),
         "steps": steps,
         "steps_dropped": rows.steps_dropped,
         "workers": found.is_slowest.size,
         "ops": rows.ops,
         "graphs": recorded.graphs,
         "blocking": [OP_TYPES[each] for each in recorded.blocking.chosen.types],
-        "discrepancy_nonblocking": _known(recorded.blocking.nonblocking),
-        "discrepancy_blocking": _known(recorded.blocking.blocking),
+        "discrepancy_nonblocking": or_null(recorded.blocking.nonblocking),
+        "discrepancy_blocking": or_null(recorded.blocking.blocking),
         "clamped_transfers": recorded.clamped_transfers,
         "buffered_sends": recorded.buffered_sends,
         "clamped_launch_delays": recorded.clamped_launch_delays,
@@ -139,11 +140,6 @@ def _job_figures(job: Row, found: WhatIf, rows: ReplayedRows) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
-
-
-def _known(number: float) -> float | None:
-    """Convert nan to None."""
-    return None if math.isnan(number) else number
 
 
 def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
