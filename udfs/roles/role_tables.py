@@ -34,6 +34,7 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
     steps = dict(_by_whole(role_steps))
     for key, of_whole in _by_whole(runs):
+        whole: Row = {"log_date": key[0], "part_of": key[1]}
         units, recorded = of_whole.to_pylist(), steps[key].to_pylist() if key in steps else []
         role_of = {Unit.of(unit): unit["role"] for unit in units if unit["role"] is not None}
         known = [step for step in recorded if role_of.get(Unit.of(step)) == step["role"]]
@@ -43,11 +44,11 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
             of_iterations, answers = _answered(
                 known, {Unit.of(unit): unit["lost_fraction"] for unit in units}
             )
-            found[ROLE_ITERATION] += [_of_whole(key) | row for row in of_iterations]
+            found[ROLE_ITERATION] += [whole | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
         hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
         found[ROLE_EFFECT] += [
-            _with_hours(_of_whole(key) | row, sum(hours) if hours else None) for row in effects.values()
+            _with_hours(whole | row, sum(hours) if hours else None) for row in effects.values()
         ]
     return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
 
@@ -70,10 +71,6 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
     for row in rows:
         found[key(row)].append(row)
     return found
-
-
-def _of_whole(key: tuple[date, str]) -> Row:
-    return dict(zip(("log_date", "part_of"), key, strict=True))
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:

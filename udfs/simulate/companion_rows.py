@@ -200,7 +200,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
-        "clock_offset_s": _largest(mean_s),
+        "clock_offset_s": float(mean_s[np.abs(mean_s).argmax()]),
         "clock_drift_ppm": 0.0 if clocks is None else float(np.abs(clocks.drift).max()) * PPM,
         "clock_residual_s": 0.0 if clocks is None else clocks.residual_s,
         "is_clock_corrected": clocks is not None and clocks.is_corrected,
@@ -229,11 +229,6 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
         "error_s": pa.array(clocks.error_s, mask=~is_joined),
         "is_corrected": is_joined & clocks.is_corrected,
     }
-
-
-def _largest(values: Floats) -> float:
-    """Value with the largest magnitude, signed."""
-    return float(values[np.abs(values).argmax()])
 
 
 def baseline_row(
@@ -316,6 +311,6 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
     """Distinct hosts of a stage's workers; None if any is unknown."""
     dp_ranks = rows.worker_row.shape[1]
-    own = rows.host_row.slice(stage * dp_ranks, dp_ranks)
-    hosts = set(rows.table.column("host").take(own).unique().to_pylist())
-    return None if None in hosts else sorted(hosts)
+    of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
+    known = {host for host in of_workers if host is not None}
+    return None if None in of_workers else sorted(known)
