@@ -168,6 +168,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield from unread_files(found.read)
     yield from ignored_files(run, found)
     yield from other_day(run, found)
+    yield from (f"Not used: {claim}" for claim in loss.not_used(job))
     if advice := Status(job["status"]).advice:
         yield f"What to do: {advice.format(again='analyse them again')}."
     yield from manifest_template(found)

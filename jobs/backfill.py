@@ -111,10 +111,6 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
     return with_new_warehouse(settings, args.warehouse_new), log_dates, phases
 
 
-def _writes_to(settings: Settings, args: Arguments) -> str:
-    return _asked(settings, args)[0].paths.warehouse
-
-
 def dry_run(settings: Settings, args: Arguments) -> None:
     """Print what a backfill would do, without Spark if DuckDB can read the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
@@ -146,10 +142,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
         dest="phases",
     ),
     option(
-        "--job-id JOB",
-        "only this job, and the aggregates of its days; repeatable",
-        multiple=True,
-        default=[],
+        "--job-id JOB", "only this job, and the aggregates of its days; repeatable", multiple=True, default=[]
     ),
     option("--dry-run", "only print what would be done"),
     option(
@@ -158,7 +151,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
     ),
     SUMMARY,
     reads=_reads,
-    writes_to=_writes_to,
+    writes_to=lambda settings, args: _asked(settings, args)[0].paths.warehouse,
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:

@@ -5,9 +5,12 @@ reads: `backfill --warehouse-new DIR`. This command compares it with the current
 with --make-current.
 """
 
+import logging
 import sys
+import time
 from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,6 +43,8 @@ from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES, Phase
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 def run(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
@@ -64,12 +69,16 @@ def make_current(
     Units without new results keep theirs. If this ends early, a second call, or a backfill,
     does what is left.
     """
+    started = time.monotonic()
+    _LOG.info("results of %s .. %s in %s become current", log_dates[0], log_dates[-1], new.paths.warehouse)
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}
     for days in in_batches(log_dates, settings):
         added(counts, _publish(source, target, days))
     todo = plan(target, settings, log_dates, OF_DAYS)
-    return added(counts, backfill.run(spark, settings, todo))
+    added(counts, backfill.run(spark, settings, todo))
+    _LOG.info("these results are current, after %.1f s", time.monotonic() - started)
+    return counts
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:

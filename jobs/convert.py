@@ -18,7 +18,7 @@ from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
 from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template, unread_files
-from jobs.report.loss import headline
+from jobs.report.loss import headline, not_used
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
 from jobs.runtime.printing import Result, write
 from jobs.runtime.terminal import complain, say
@@ -168,6 +168,8 @@ def _report(found: Conversion) -> Iterator[str]:
     yield f"layout: {sizes or 'unknown'}"
     if job["manifest_status"] in (Status.NO_MANIFEST, Status.BAD_LAYOUT):
         yield f"job.json must say: {job['manifest_detail']}"
+    for claim in not_used(job):
+        yield f"not used: {claim}"
     yield (
         f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "
         f"in {_distinct(found, 'step'):,} steps, {found.rows.num_rows:,} rows"

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, date, datetime, time
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from jobs.landing.files import NoLandingError
 from jobs.landing.health.known import SOURCES
 from jobs.landing.health.source import Given, Record, SourceError
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
+from jobs.runtime.nearest import missing_folder
 from jobs.runtime.settings import load_settings
 from jobs.runtime.terminal import complain, say
 from schemas.vocabulary import HEALTH_STARTS, Exit
@@ -61,6 +63,8 @@ def main(args: Arguments) -> int:
     """
     if (args.landing is None) != (args.log_date is None):
         raise click.UsageError("--landing and --log-date go together")
+    if args.landing is not None and not args.landing.is_dir():
+        raise NoLandingError(f"the landing {missing_folder(str(args.landing))}")
     mapping = load_settings(args.settings).health
     left_out: Counter[str] = Counter()
     found: list[Record] = []
@@ -77,11 +81,8 @@ def main(args: Arguments) -> int:
     if args.landing is None:
         say(*(line.removesuffix("\n") for line in _lines(found)))
     else:
-        kept = list(of_day(found, args.log_date, left_out))
         name = f"health-{args.source}-{digest.hexdigest()[:8]}.jsonl"
-        say(f"written: {_write(args.landing, args.log_date, name, kept)}")
-        hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
-        say(f"{len(kept):,} events of {len(checks):,} checks on {len(hosts):,} hosts")
+        _write_day(args.landing, args.log_date, name, list(of_day(found, args.log_date, left_out)))
     for what, count in left_out.items():
         if count:
             complain(f"left out: {count:,} {what}")
@@ -124,6 +125,16 @@ def _lines(records: Iterable[Record]) -> Iterator[str]:
     return (
         json.dumps(each, allow_nan=False) + "\n" for each in sorted(records, key=lambda each: each["time"])
     )
+
+
+def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) -> None:
+    """Write the events of a day, if it has any, and say what was written."""
+    if not kept:
+        say(f"nothing written: no event of {day}")
+        return
+    say(f"written: {_write(landing, day, name, kept)}")
+    hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
+    say(f"{len(kept):,} events of {len(checks):,} checks on {len(hosts):,} hosts")
 
 
 def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:

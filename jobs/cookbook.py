@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.reading.unit import job_ids
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
@@ -19,7 +20,6 @@ from jobs.warehouse.reader import Reader
 from schemas.cookbook import RECIPES
 from schemas.sql_files import SqlFile
 from schemas.table import sql_strings
-from schemas.vocabulary import JOBS
 
 _HEAD: Final = """# Cookbook
 
@@ -62,9 +62,8 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
 
 def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
     """Return the recipes and the head of the page, both about what this warehouse has."""
-    names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS}")["job_id"].to_pylist()
     own = reader.rows(_OWN).to_pylist()
-    if not own or set(_DEMO_JOBS) & set(names):
+    if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
         return RECIPES, _HEAD
     stands_for = {_DEMO_DAY: own[0]["log_date"], **dict.fromkeys(_DEMO_JOBS, own[0]["job_id"])}
     recipes = [

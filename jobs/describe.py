@@ -20,7 +20,8 @@ from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from jobs.runtime.fitting import WITHOUT_SCREEN, screen_width
 from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.printing import TABLE, Result, fit, write
-from jobs.runtime.terminal import complain, say
+from jobs.runtime.settings import write_named
+from jobs.runtime.terminal import say
 from schemas.dictionary import Entry, entries, listed, type_name
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile
@@ -28,7 +29,6 @@ from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
-from schemas.vocabulary import Exit
 
 _INDENT: Final = "    "
 _NARROWEST: Final = 40
@@ -51,7 +51,7 @@ def _name(text: str) -> str:
     columns = {entry.column for entry in entries()}
     if (low := text.lower()) not in names.keys() | columns:
         near = close_match(text, [*names.values(), *columns])
-        raise ValueError(f"{text!r} is unknown: {near or suggestion(text, names.values())}")
+        raise ValueError(f"{text!r} is unknown: {near or suggestion(text, names.values(), called())}")
     return names.get(low, low)
 
 
@@ -68,11 +68,13 @@ def _name(text: str) -> str:
     option("--warehouse DIR", "accepted but not needed: meanings are the same in all warehouses"),
     FORMAT,
 )
-def main(args: Arguments) -> int:
+def main(args: Arguments) -> None:
     """Print the meaning of tables, views and columns."""
     name = args.name
     if args.html is not None:
-        return _write_page(args.html)
+        write_named("--html", args.html, dictionary_alone())
+        say(f"{args.html}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries")
+        return
     file = None if name is None else VIEWS.get(name) or QUERIES.get(name)
     if args.sql and file is None:
         raise click.UsageError("--sql: name a view or a named query")
@@ -84,17 +86,6 @@ def main(args: Arguments) -> int:
         _describe_sql(file, args.format, is_sql=args.sql)
     else:
         _describe_column(name, args.format)
-    return Exit.DONE
-
-
-def _write_page(target: Path) -> int:
-    try:
-        target.write_bytes(dictionary_alone())
-    except OSError as error:
-        complain(f"{called()}: error: --html: {target}: {error.strerror}")
-        return Exit.WRONG_SETTINGS
-    say(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries")
-    return Exit.DONE
 
 
 def _write_list(form: str | None) -> None:

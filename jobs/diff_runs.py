@@ -18,7 +18,8 @@ import click
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.reading.difference import CONFIDENCE, ORDER, SAME, SMALLEST, TOO_FEW, Found, Part, find
 from jobs.reading.side import Side
-from jobs.reading.sides import Asked, Sources, around, asked, by_ops, folder_side, warehouse_side
+from jobs.reading.sides import Sources, around, by_ops, folder_side, warehouse_side
+from jobs.reading.unit import Asked, asked
 from jobs.reading.usual_step import slowest, usual_step
 from jobs.report import wording
 from jobs.report.diff_page import Step, diff_page
@@ -26,7 +27,7 @@ from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
 from jobs.runtime.errors import PlainError
 from jobs.runtime.printing import Result, is_for_people, write
 from jobs.runtime.progress import working
-from jobs.runtime.settings import Settings, SettingsError
+from jobs.runtime.settings import Settings, write_named
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import QuestionError, Reader
 from schemas.vocabulary import Exit
@@ -82,18 +83,10 @@ def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
         drawn = slowest(read[-1]) if read else None
         for sources, ops in zip((a, b), read, strict=False):
-            unit = sources.side.days[-1].unit
-            steps.append(usual_step(ops, f"{unit.job_id}, run {unit.run_id}, {unit.log_date}", drawn))
+            steps.append(usual_step(ops, sources.side.days[-1].unit.words, drawn))
     except (NothingToReplayError, TraceError):
         steps = []
     return diff_page(says(found), notes, [asdict(part) for part in found.parts], steps)
-
-
-def _write_page(file: Path, content: bytes) -> None:
-    try:
-        file.write_bytes(content)
-    except OSError as error:
-        raise SettingsError(f"--page: {file}: {error.strerror}") from error
 
 
 def _of_side(side: Side) -> dict[str, object]:
@@ -200,7 +193,7 @@ def main(settings: Settings, args: Arguments) -> None:
                 job_id = a.side.days[0].unit.job_id
                 notes.append(f"Days on which causes came or went: straggler changes --job-id {job_id}")
             if args.page is not None:
-                _write_page(args.page, page(found, notes, a, b))
+                write_named("--page", args.page, page(found, notes, a, b))
     _print(found, notes, args)
     if args.fail_above is not None and found.exceeds(args.fail_above):
         unsure = f" ({TOO_FEW}: by the means alone)" if found.verdict == TOO_FEW else ""

@@ -70,10 +70,7 @@ def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], 
     left_out = arrows_left_out(found, shown_workers)
     none_before = f"{left_out:,} pairs have no arrow: the recv ended before the send began"
     return [
-        (
-            f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
-            f"{found.ops:,} ops of {workers:,} workers"
-        ),
+        f"{unit.words}, step {found.step}: {found.ops:,} ops of {workers:,} workers",
         (
             f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
             f"ops on the critical path: {on_path}"

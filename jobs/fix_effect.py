@@ -2,8 +2,8 @@
 
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
 analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
-independent, each by the mean of its days; for a single job, its days do. "All others" stand
-beside it: what changed there as well was not the fix. Nothing is written.
+independent, each by the mean of its days; for a single job, its days do. "All others" stand beside it, for a
+host the other hosts of each of its jobs: what changed there as well was not the fix. Nothing is written.
 """
 
 import sys
@@ -44,7 +44,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
         f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
         f"FROM {units} WHERE is_analysed AND {of_window} ORDER BY job_id, log_date, is_chosen"
     )
-    return comparisons(found.to_pylist(), args.date, args.confidence)
+    return comparisons(found.to_pylist(), args.date, args.confidence, are_hosts=args.host is not None)
 
 
 def _check(reader: Reader, args: Arguments) -> None:

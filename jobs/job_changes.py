@@ -14,6 +14,7 @@ from datetime import date
 from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.reading.unit import job_ids
 from jobs.report.news_words import news_text, with_onsets
 from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
@@ -21,11 +22,11 @@ from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
-from jobs.warehouse.reader import QuestionError, Reader
+from jobs.warehouse.reader import QuestionError, Reader, on_days
 from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOBS, UNIT_KEY
+from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
@@ -45,7 +46,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
     """
     points = points_of({table: reader.rows(_asked(table, columns, args)) for table, columns in READ.items()})
     if args.job_id is not None and not points:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        names = job_ids(reader)
         if args.job_id not in names:
             raise QuestionError(f"no job {args.job_id}: {suggestion(args.job_id, names)}")
     jobs: list[list[Point]] = list(by_job(points))
@@ -59,17 +60,12 @@ def news(reader: Reader, args: Arguments) -> Iterator[str]:
     since = f"log_date >= DATE'{args.first or date.min}'"
     rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
-    days = ", ".join(sorted({f"DATE'{row['log_date']}'" for row in last if row["change"] == "new"}))
-    jobs = sql_strings(sorted({row["job_id"] for row in last}))
-    where = f"is_cause AND job_id IN ({jobs}) AND log_date IN ({days})"
-    held = (
-        reader.rows(
-            f"SELECT {', '.join(UNIT_KEY)}, cause, culprits FROM {JOB_CAUSES} WHERE {where}"
-        ).to_pylist()
-        if days
-        else []
-    )
-    culprits = {_of(row): row["culprits"] for row in held}
+    culprits = {}
+    if days := [row["log_date"] for row in last if row["change"] == "new"]:
+        jobs = sql_strings(sorted({row["job_id"] for row in last}))
+        where = f"is_cause AND job_id IN ({jobs}) AND {on_days(days)}"
+        held = reader.rows(f"SELECT {', '.join(UNIT_KEY)}, cause, culprits FROM {JOB_CAUSES} WHERE {where}")
+        culprits = {_of(row): row["culprits"] for row in held.to_pylist()}
     for row in last:
         said = with_onsets(row, culprits.get(_of(row)) or ()) if row["change"] == "new" else row
         yield f"{row['log_date']} {news_text(said)}"

@@ -8,7 +8,8 @@ can be ended and repeated at any moment.
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import date, timedelta
 from typing import Final
 
@@ -16,8 +17,10 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from jobs.entry_points.cli import entry_point
-from jobs.entry_points.command import reader_of
+from jobs.entry_points.command import opened
 from jobs.entry_points.writing import no_round
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
@@ -55,7 +58,9 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
 
-def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
+def plan(
+    reader: Reader, database: Database, settings: Settings, log_date: date
+) -> list[tuple[str, int, int]]:
     """Rows and files of every table that would expire or be deleted; changes nothing."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {words.JOBS}")["last"][0].as_py()
     rows = {}
@@ -64,14 +69,16 @@ def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, 
         (expired,) = reader.rows(f"SELECT count(*) AS expired FROM {name} WHERE {is_expired}")["expired"]
         rows[name] = expired.as_py()
     names = [table.name for table in _own_tables(settings)]
-    return [(name, rows.get(name, 0), reader.unused_files(name)) for name in names]
+    return [(name, rows.get(name, 0), database.home(name).unused_files(name)) for name in names]
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
     """Print what would expire or be deleted, without Spark if DuckDB can read the warehouse."""
     _check(settings.paths.warehouse)
-    with reader_of(settings, "maintain_tables") as reader:
-        _print(_PLANNED, plan(reader, settings, args.log_date))
+    database = opened(settings)
+    with closing(DuckDbReader(database)) as reader:
+        planned = plan(reader, database, settings, args.log_date)
+    write(Result(_PLANNED, planned), "table", sys.stdout)
 
 
 def _own_tables(settings: Settings) -> list[Table]:
@@ -114,10 +121,6 @@ def _check(root: str) -> None:
         say(f"{files:,} files, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
 
 
-def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    write(Result(columns, rows), "table", sys.stdout)
-
-
 @entry_point(
     "maintain_tables",
     LOG_DATE,
@@ -127,7 +130,7 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
     """Expire old recorded ops, compact small files, delete unused ones."""
     _check(settings.paths.warehouse)
-    _print(_DONE, run(spark, settings, args.log_date))
+    write(Result(_DONE, run(spark, settings, args.log_date)), "table", sys.stdout)
     return {}
 
 

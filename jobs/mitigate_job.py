@@ -16,19 +16,18 @@ import pyarrow as pa
 
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
 from jobs.landing.one_run import NoRunError, runs_in
-from jobs.reading.analysis import SHIPPED, analysis
-from jobs.reading.sides import Asked, asked, simulated_manifest
-from jobs.reading.unit import NotReplayedError, find_unit, read_unit
+from jobs.reading.analysis import analysis
+from jobs.reading.sides import simulated
+from jobs.reading.unit import Asked, NotReplayedError, asked, find_unit, read_unit
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, option
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.progress import working
-from jobs.runtime.settings import Settings, load_settings
+from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import QuestionError
 from schemas.unit import Unit
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.mitigations import Mitigation, Mitigations, mitigated
 from udfs.simulate.mitigation_rows import LABEL, LayersError, parsed_layers
-from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.what_if import SimulationSettings
 
 _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
@@ -47,22 +46,18 @@ def _of_folder(text: str) -> _Source:
     if len(runs) > 1:
         raise NoRunError(f"{text} holds {len(runs)} runs: name the folder of one")
     found = analysis(runs[0])
-    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
-    manifest = simulated_manifest(found, has_day=runs[0].has_day)
-    return found.unit, found.read.rows.select(SIMULATED_COLUMNS), manifest, how
+    return found.unit, *simulated(found, has_day=runs[0].has_day)
 
 
 def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
-    if of.first != of.last:
-        raise click.UsageError(f"{of.text} names several days, but only one unit is replayed")
     with reader_of(settings, "mitigate", engine) as reader:
-        unit = find_unit(reader, of.job_id, of.run_id, of.first)
+        unit = find_unit(reader, of.text)
         return unit, *read_unit(reader, unit), SimulationSettings(**settings.simulation.model_dump())
 
 
 def _heading(unit: Unit, found: Mitigations) -> str:
     recorded = f"{found.steps} steps, {shown(found.actual_step_s)} s recorded (T_actual)"
-    named = f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {recorded}"
+    named = f"{unit.words}: {recorded}"
     lines = [named, *(f"no {name}: {why}" for name, why in found.without.items())]
     return "\n".join(lines) + "\n"
 

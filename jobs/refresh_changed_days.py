@@ -47,7 +47,7 @@ def run(
     for batch in todo.batches:
         for unit in sorted(set().union(*batch.units.values())):
             phases = [phase for phase, units in batch.units.items() if unit in units]
-            _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(phases))
+            _LOG.info("%s: %s", unit.words, ", ".join(phases))
     _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
     counts = backfill.run(spark, settings, todo)
     leave(of_history(todo.log_dates, counts), summary)

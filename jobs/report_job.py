@@ -23,7 +23,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the page of one job on one of its days; print its headline, then its path."""
     unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
     says, page = write_job_page(reader, settings, unit, args.out)
-    say(f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {says}", page)
+    say(f"{unit.words}: {says}", page)
 
 
 if __name__ == "__main__":

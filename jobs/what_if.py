@@ -32,7 +32,7 @@ _SAME: Final = 1e-3
 def _heading(unit: Unit, answers: Answers) -> str:
     """Three lines with the baseline that the answers are compared with."""
     return (
-        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {answers.steps} steps, {answers.ops:,} ops\n"
+        f"{unit.words}: {answers.steps} steps, {answers.ops:,} ops\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
         f"{shown(answers.simulated_step_s)} s replayed (T), {shown(answers.ideal_step_s)} s ideal (T_ideal, "
         f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"

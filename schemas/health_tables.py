@@ -1,7 +1,4 @@
-"""Facts about hosts from other sources: host_health, spans of failed checks.
-
-Cause_evidence, the spans beside culprits.
-"""
+"""Facts about hosts from other sources: spans of failed checks (host_health), and those beside culprits."""
 
 from typing import Final
 

@@ -93,8 +93,8 @@ JOBS: Final = Table(
         step_times (step_times?): of a log with step times and no ops, in its order: step, its time in s (or
             the mean of those since the line before), and the time of day as logged, in a zone that the log
             does not state; null for all others
-        refused_claims (text[]?): claims of the manifest or the logs that are not believed, in sentences;
-            null: none
+        refused_claims (text[]?): claims of the manifest or the logs that are not believed, and fields of
+            job.json whose names look misspelt, in sentences; null: none
         """,
         own={
             "step_times": pa.list_(col.struct("step integer, step_s real, logged_at text")),

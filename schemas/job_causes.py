@@ -5,20 +5,10 @@ from typing import Final
 import pyarrow as pa
 
 from schemas import columns as col
+from schemas import vocabulary as words
 from schemas.causes import DECLARED, FLAG_REASONS, IN_SECONDS, JUDGED_BY_HISTORY, NOBODY_LATE
 from schemas.table import Table, sql_strings
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    COMPUTE_DIRECTIONS,
-    CULPRIT_COURSES,
-    CULPRIT_PATTERNS,
-    CULPRIT_REACHES,
-    DIRECTION_BOTH,
-    EVIDENCE_KEYS,
-    HISTORY_KEYS,
-    OP_TYPES,
-    UNIT_KEY,
-)
+from schemas.vocabulary import CAUSE_UNEXPLAINED, UNIT_KEY
 
 CLOCK_NOISE_S: Final = 0.01
 """A transfer may seem to end this long before its start; beyond that the replay takes 0. [s]"""
@@ -55,7 +45,7 @@ CULPRIT: Final = col.struct(
     "slow_host text, slow_rack text",
     workers=pa.list_(col.struct(_WORKER)),
 )
-_DIRECTIONS: Final = (DIRECTION_BOTH, *COMPUTE_DIRECTIONS, *OP_TYPES)
+_DIRECTIONS: Final = (words.DIRECTION_BOTH, *words.COMPUTE_DIRECTIONS, *words.OP_TYPES)
 UNREVISED: Final = pa.struct(
     [
         *col.struct("is_cause flag, time_saved_fraction real, attributed_fraction real, flag_reason text"),
@@ -78,17 +68,17 @@ def _is_finite(name: str, bound: str = ">= 0") -> str:
 _IS_CULPRIT: Final = (
     "each.effect > double('-Infinity') AND each.effect < double('Infinity')"
     " AND each.share_of_steps BETWEEN 0 AND 1"
-    f" AND each.pattern IN ({sql_strings(CULPRIT_PATTERNS)})"
+    f" AND each.pattern IN ({sql_strings(words.CULPRIT_PATTERNS)})"
 )
 # A unit that an earlier version simulated stays beside those of its day that come late.
 _HAS_COURSE: Final = (
     "coalesce(each.direction, each.course, each.reach) IS NULL OR"
     f" coalesce(each.direction IN ({sql_strings(_DIRECTIONS)})"
-    f" AND each.course IN ({sql_strings(CULPRIT_COURSES)})"
-    f" AND each.reach IN ({sql_strings(CULPRIT_REACHES)}), false)"
+    f" AND each.course IN ({sql_strings(words.CULPRIT_COURSES)})"
+    f" AND each.reach IN ({sql_strings(words.CULPRIT_REACHES)}), false)"
     " AND coalesce(each.first_step <= each.last_step, each.first_step IS NULL AND each.last_step IS NULL)"
 )
-_KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
+_KEYS: Final = (*words.EVIDENCE_KEYS, *words.HISTORY_KEYS)
 _ONLY_WHERE: Final = ", ".join(
     f"of {each.name} only where {each.only_where}" for each in DECLARED if each.only_where
 )
@@ -97,18 +87,18 @@ _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
 (CULPRITS,) = col.declared(
     f"""
-    culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host: of
-        the replayed rank, null unless it is one worker, the host that of 90 % of the steps from first_step to
-        last_step, else null; effect: how much longer its ops took as a share of the usual time, for
-        {_AND_SECONDS} in seconds per step that it struck; lost_s: what its ops
-        took longer in the mean step, all together, in seconds, null where it is not known;
-        share_of_steps: in how many steps; pattern: {", ".join(CULPRIT_PATTERNS)}; direction: what is slow,
-        {DIRECTION_BOTH} (forwards and backwards), {", ".join(COMPUTE_DIRECTIONS)} or an op type; course: over
-        the steps, {", ".join(CULPRIT_COURSES)}; first_step, last_step: in which it was slow, null if history
-        decided; first_time, last_time: when these began, null where the log has no times of day; reach: what
-        is slow together, {", ".join(CULPRIT_REACHES)}; slow_host, slow_rack: its name where that is the
-        reach; workers: those that it holds, empty where it is one worker. From direction on null where a
-        version before 0.4.0 wrote the row
+    culprits (culprits): workers behind the cause, worst first. pp_rank, dp_rank: null: all; rank, host:
+        of the replayed rank, null unless it is one worker, the host that of 90 % of the steps from
+        first_step to last_step, else null; effect: how much longer its ops took as a share of the usual
+        time, for {_AND_SECONDS} in seconds per step that it struck; lost_s: what its ops took longer in
+        the mean step, all together, in seconds, null where it is not known; share_of_steps: in how many
+        steps; pattern: {", ".join(words.CULPRIT_PATTERNS)}; direction: what is slow,
+        {words.DIRECTION_BOTH} (forwards and backwards), {", ".join(words.COMPUTE_DIRECTIONS)} or an op
+        type; course: over the steps, {", ".join(words.CULPRIT_COURSES)}; first_step, last_step: in which
+        it was slow, null if history decided; first_time, last_time: when these began, null where the log
+        has no times of day; reach: what is slow together, {", ".join(words.CULPRIT_REACHES)}; slow_host,
+        slow_rack: its name where that is the reach; workers: those that it holds, empty where it is one
+        worker. From direction on null where a version before 0.4.0 wrote the row
     """,
     own={"culprits": pa.list_(CULPRIT)},
 )

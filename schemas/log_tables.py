@@ -76,8 +76,8 @@ PIPELINE_RUNS: Final = Table(
             was killed
         rows_in (count?): rows read; null if not known
         rows_out (count?): rows published; null if nothing was
-        outcome (text of RUN_OUTCOMES): how it ended; started: it runs, or was killed and no later writer has
-            marked it killed
+        outcome (text of RUN_OUTCOMES): how it ended; interrupted: by Ctrl-C; started: it runs, or was killed
+            and no later writer has marked it killed
         stages (stages?): the same as phases, with stage for phase; a later version drops it
         phases (phases?): what each phase of the run worked on: seconds; units; bytes of their files; ops
             stored; gate_seconds: seconds of its gates, part of seconds; expectations: checked by its gates;

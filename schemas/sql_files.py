@@ -9,26 +9,12 @@ from itertools import takewhile
 from string import Template
 from typing import Final
 
-from schemas import groups
+from schemas import groups, vocabulary
 from schemas.drain import DrainTerms
 from schemas.intervals import half_of_sum, variance
 from schemas.job_causes import SUMS_OF_HOURS, sum_of_stated
 from schemas.table import sql_strings
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    CAUSES,
-    MACHINE_CAUSES,
-    NEWS_FRACTION,
-    NOT_STATED,
-    OP_TYPES,
-    REPLAYED_STATUSES,
-    SLOWER_THAN_BEFORE,
-    SPREAD_CAUSES,
-    STATUSES,
-    STRAGGLING_SLOWDOWN,
-    TABLE_NAMES,
-    Status,
-)
+from schemas.vocabulary import TABLE_NAMES, Status
 
 ALL_DAYS: Final = "true"
 OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
@@ -46,23 +32,23 @@ VIEW_NAMES: Final = (
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """First and last day whose year has four digits."""
 
-FUNNEL: Final = (Status.FAILED, *(status for status in STATUSES if status != Status.FAILED))
+FUNNEL: Final = (Status.FAILED, *(status for status in vocabulary.STATUSES if status != Status.FAILED))
 """Statuses, sorted by how far the analysis of a unit came; `failed` says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
-    "op_names": sql_strings(OP_TYPES),
-    "causes": sql_strings(CAUSES),
+    "op_names": sql_strings(vocabulary.OP_TYPES),
+    "causes": sql_strings(vocabulary.CAUSES),
     "statuses": f"array({sql_strings(FUNNEL)})",
-    "replayed_statuses": sql_strings(REPLAYED_STATUSES),
+    "replayed_statuses": sql_strings(vocabulary.REPLAYED_STATUSES),
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
-    "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
-    "news_fraction": repr(NEWS_FRACTION),
-    "machine_causes": sql_strings(MACHINE_CAUSES),
-    "spread_causes": sql_strings(SPREAD_CAUSES),
-    "not_stated": sql_strings([NOT_STATED]),
-    "slower_than_before": repr(SLOWER_THAN_BEFORE),
-    "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
+    "unexplained": sql_strings([vocabulary.CAUSE_UNEXPLAINED]),
+    "news_fraction": repr(vocabulary.NEWS_FRACTION),
+    "machine_causes": sql_strings(vocabulary.MACHINE_CAUSES),
+    "spread_causes": sql_strings(vocabulary.SPREAD_CAUSES),
+    "not_stated": sql_strings([vocabulary.NOT_STATED]),
+    "slower_than_before": repr(vocabulary.SLOWER_THAN_BEFORE),
+    "straggling_slowdown": repr(vocabulary.STRAGGLING_SLOWDOWN),
     "size_bucket": groups.SIZE_BUCKET,
     "groups": groups.GROUPS,
     "is_worker_driven": groups.IS_WORKER_DRIVEN,

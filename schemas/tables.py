@@ -23,22 +23,9 @@ from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
 
 _MODULES: Final = (
-    ingested_tables,
-    job_slowdown,
-    job_causes,
-    part_tables,
-    effective_time,
-    gpu_types,
-    exposed_communication,
-    role_tables,
-    power_tables,
-    mitigations,
-    fleet_tables,
-    health_tables,
-    job_changes,
-    log_tables,
-    live_tables,
-)
+    ingested_tables, job_slowdown, job_causes, part_tables, effective_time, gpu_types, exposed_communication,
+    role_tables, power_tables, mitigations, fleet_tables, health_tables, job_changes, log_tables, live_tables,
+)  # fmt: skip
 _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)
 }

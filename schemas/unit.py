@@ -27,6 +27,12 @@ class Unit(NamedTuple):
         """Whether this is the folder's health, beside the runs of a day."""
         return not self.job_id and not self.run_id
 
+    @property
+    def words(self) -> str:
+        """Its name for people, such as `gpt-175b, run r1, 2026-01-05`."""
+        of = "health of hosts" if self.is_of_day else f"{self.job_id}, run {self.run_id}"
+        return f"{of}, {self.log_date}"
+
 
 def runs_among(units: Iterable[Unit]) -> int:
     """Count the runs among units, of which the health of a day's hosts is another kind."""

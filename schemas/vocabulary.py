@@ -350,6 +350,16 @@ class Exit:
 
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"
-RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused", RUN_STARTED, RUN_KILLED)
-"""How a run ended, in pipeline_runs: the position is the exit status; after those: still running, and killed.
+RUN_INTERRUPTED: Final = "interrupted"
+RUN_OUTCOMES: Final = (
+    "done",
+    "failed",
+    "wrong_settings",
+    "gate_refused",
+    RUN_STARTED,
+    RUN_KILLED,
+    RUN_INTERRUPTED,
+)
+"""How a run ended, in pipeline_runs: the position is the exit status; after those: still running, killed, and
+ended by Ctrl-C.
 """

@@ -18,8 +18,8 @@ from jobs.reading.difference import CONFIDENCE, find
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
-from jobs.reading.sides import asked, by_ops, warehouse_side
-from jobs.reading.unit import find_unit, read_causes, read_unit
+from jobs.reading.sides import by_ops, warehouse_side
+from jobs.reading.unit import asked, find_unit, read_causes, read_unit
 from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import shown

@@ -13,15 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.entry_points import inputs
 from jobs.entry_points.run_log import one_line, recorded_run
 from jobs.entry_points.writing import writing, writing_alone
-from jobs.runtime.arguments import (
-    INTERRUPTED,
-    NO_WAIT,
-    WHERE,
-    Arguments,
-    Command,
-    command,
-    end_interrupted,
-)
+from jobs.runtime.arguments import INTERRUPTED, NO_WAIT, WHERE, Arguments, Command, command, end_interrupted
 from jobs.runtime.errors import PlainError
 from jobs.runtime.filesystems import StoreError, is_of_store
 from jobs.runtime.places import check_bucket, is_url, said_by, with_reason
@@ -52,7 +44,6 @@ def own_warehouse(settings: Settings, _args: Arguments) -> str:
 def entry_point(
     name: str,
     *options: click.Parameter,
-    epilog: str | None = None,
     where: tuple[click.Parameter, ...] = WHERE,
     writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
     reads: Reads = inputs.a_warehouse,
@@ -95,9 +86,7 @@ def entry_point(
                 return end_interrupted(_INTERRUPTED if root else INTERRUPTED)
             return Exit.DONE
 
-        return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
-            work
-        )
+        return command(name, *where, *options, *lock, described_by=body, explain=one_line)(work)
 
     return of
 

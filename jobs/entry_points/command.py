@@ -4,9 +4,9 @@ DuckDB answers, or Spark where it is asked for.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
@@ -90,11 +90,6 @@ def opened(settings: Settings) -> Database:
     return database
 
 
-def _roots(settings: Settings) -> list[str]:
-    paths = settings.paths
-    return [paths.warehouse, *([] if paths.ingested is None else [paths.ingested])]
-
-
 @contextmanager
 def reader_of(
     settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
@@ -106,7 +101,7 @@ def reader_of(
     """
     if engine == SPARK:
         opened(settings)  # says what is missing before Spark starts
-        with _by_spark(settings, name) as reader:
+        with import_module(_SPARKS).spark_reader(settings, name) as reader:
             yield reader
     else:
         with closing(DuckDbReader(opened(settings), in_order=in_order)) as reader:
@@ -117,12 +112,5 @@ def reader_of(
 def tables_of(settings: Settings) -> Iterator[TableReader]:
     """Yield a table reader for the planner. A missing warehouse counts as empty."""
     with ExitStack() as stack:
-        databases = map(Database, _roots(settings))
+        databases = map(Database, filter(None, (settings.paths.warehouse, settings.paths.ingested)))
         yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))
-
-
-def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:
-    open_reader = cast(
-        "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
-    )
-    return open_reader(settings, name)

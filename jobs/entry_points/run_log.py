@@ -18,13 +18,22 @@ from pyspark.errors import PythonException
 from jobs.gates.checks import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
+from jobs.runtime.interrupts import is_interruption
 from jobs.runtime.places import said_by
 from jobs.warehouse.run_notes import RunNote
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
 from schemas.unit import runs_among
-from schemas.vocabulary import PHASE_NAMES, RUN_KILLED, RUN_OUTCOMES, RUN_STARTED, TABLE_NAMES, Exit
+from schemas.vocabulary import (
+    PHASE_NAMES,
+    RUN_INTERRUPTED,
+    RUN_KILLED,
+    RUN_OUTCOMES,
+    RUN_STARTED,
+    TABLE_NAMES,
+    Exit,
+)
 
 ROWS_IN: Final = "rows_in"
 """Key of the rows that an entry point read; the other keys are the tables that it published,
@@ -132,11 +141,11 @@ def recorded_run(
     try:
         yield counts
     except BaseException as error:
-        seconds, status = time.monotonic() - start, _exit_status(error)
+        seconds, outcome = time.monotonic() - start, _outcome(error)
         try:
-            note.say(RUN_OUTCOMES[status])
+            note.say(outcome)
             refusal = _refusal_in(error)
-            ended = _ended(facts, seconds, refusal.counts if refusal else {}, status)
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, outcome)
             _complete(warehouse, ended | {"refusals": refused_by(error)})
             note.remove()
         except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
@@ -144,7 +153,7 @@ def recorded_run(
                 "the end of this run is not in pipeline_runs: %s; %s", said_by(unwritten), note.later
             )
         raise
-    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, Exit.DONE))
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, RUN_OUTCOMES[Exit.DONE]))
     note.remove()
 
 
@@ -165,12 +174,15 @@ def say_killed(warehouse: Warehouse) -> int:
     return outcomes.count(RUN_KILLED)
 
 
-def _exit_status(error: BaseException) -> int:
-    return error.exit_status if isinstance(error, PlainError) else Exit.FAILED
+def _outcome(error: BaseException) -> str:
+    """Word of RUN_OUTCOMES for a run that this error ended."""
+    if is_interruption(error):
+        return RUN_INTERRUPTED
+    return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]
 
 
 def _ended(
-    facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
+    facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], outcome: str
 ) -> dict[str, object]:
     phases = work_of_phases(counts)
     published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
@@ -179,7 +191,7 @@ def _ended(
         "seconds": seconds,
         "rows_in": counts.get(ROWS_IN),
         "rows_out": sum(published) if published else None,
-        "outcome": RUN_OUTCOMES[status],
+        "outcome": outcome,
         "phases": phases or None,
         "stages": phases or None,
     }

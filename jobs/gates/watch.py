@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from jobs.gates.audit import warnings
 from jobs.gates.owners import owner_changes
 from jobs.gates.slow_hosts import Risen, largest_causes, slow_host_texts, slowed_by
+from jobs.gates.training_time import training_time_texts
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
@@ -65,7 +66,8 @@ def night_warnings(
         _of_rules(warehouse, log_dates),
         of_claims(warehouse.rows(TABLES[JOBS], log_dates), job_slowdown),
         _of_failures(job_slowdown),
-        _of_owners(warehouse, log_dates),
+        _named("owner_changed", owner_changes(warehouse, log_dates)),
+        _named("more_training_than_hours", training_time_texts(warehouse, log_dates, job_slowdown)),
     )
     found = {}
     for day in log_dates:
@@ -122,13 +124,13 @@ def _of_failures(job_slowdown: pa.Table) -> defaultdict[date, list[Notice]]:
     return found
 
 
-def _of_owners(warehouse: Warehouse, log_dates: Sequence[date]) -> defaultdict[date, list[Notice]]:
-    """Name the first units of each day whose logs changed owner."""
+def _named(kind: str, texts: Mapping[date, Sequence[str]]) -> defaultdict[date, list[Notice]]:
+    """Warn of the first of these units, each with its sentence, and count the others, day by day."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
-    for day, texts in owner_changes(warehouse, log_dates).items():
-        found[day] = [Notice("owner_changed", text) for text in texts[:_MOST_UNITS]]
-        if len(texts) > _MOST_UNITS:
-            found[day].append(Notice("owner_changed", f"{day}: and {len(texts) - _MOST_UNITS} more units"))
+    for day, of_day in texts.items():
+        found[day] = [Notice(kind, text) for text in of_day[:_MOST_UNITS]]
+        if len(of_day) > _MOST_UNITS:
+            found[day].append(Notice(kind, f"{day}: and {len(of_day) - _MOST_UNITS} more units"))
     return found
 
 

@@ -29,7 +29,7 @@ def without_refused(job: dict[str, Any]) -> dict[str, Any]:
     if of_worker > _MOST_RANKS:
         most += f", and no more than {_MOST_RANKS:,} ranks of a worker are believed, not {of_worker:,}"
     claim = f"gpu_hours is {gpu_hours:.6g}: {most if world_size else 'without a world_size it says nothing'}"
-    return job | {"gpu_hours": None, "refused_claims": [claim]}
+    return job | {"gpu_hours": None, "refused_claims": [*(job.get("refused_claims") or ()), claim]}
 
 
 def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:

@@ -27,7 +27,7 @@ from jobs.warehouse.staging import Staging
 from schemas.unit import Unit
 from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, Reason, Status
 
-_OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
+_OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out", "refused_claims")
 
 
 class ConversionError(Exception):

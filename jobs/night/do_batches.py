@@ -99,7 +99,7 @@ class _Doing:
         for some in in_batches(days, self.settings):
             due |= Records(warehouse, self.settings, some).due(Phase.PUBLISH, self.wants[Phase.PUBLISH])
         if due:
-            summaries(self.spark, self.settings, sorted(due))
+            summaries(self.spark, self.settings, sorted(due), work=self.counts)
 
     def all_refusals(self) -> GateRefusedError:
         """Merge all refusals into one error."""

@@ -38,12 +38,12 @@ def night_summary(
     notices: list[Notice],
     report_folder: Path | None,
     rows: Mapping[str, int],
-    runs: Sequence[Mapping[str, Any]],
+    phases: Sequence[Mapping[str, Any]],
 ) -> Summary:
     """Return the summary of a published night from its tables; missing figures are null.
 
     rows : number of the night's rows, by table
-    runs : rows of pipeline_runs
+    phases : what each phase of the night did, as in pipeline_runs
     """
     found = warehouse.rows(TABLES[words.FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
@@ -58,7 +58,7 @@ def night_summary(
         "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in COUNTED},
-        "phases": (phases := _phases(runs, log_date)),
+        "phases": phases,
         "stages": phases,
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
@@ -109,8 +109,11 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
     return f"{took}; gates: {gates}{released}"
 
 
-def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """Work of each phase in the latest runs for this night alone."""
+def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+    """Work of each phase in the latest runs for this night alone: phases that are runs of their own.
+
+    runs : rows of pipeline_runs
+    """
     done = [
         run for run in runs if run["log_date"] == log_date and run["outcome"] == words.RUN_OUTCOMES[Exit.DONE]
     ]

@@ -6,13 +6,14 @@ way of making tables ends here: a night, a backfill, late data, another version 
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.run_log import work_of_phases
 from jobs.entry_points.run_summary import Summary
 from jobs.gates.quality_docs import Page, write_docs
 from jobs.gates.result_rules import DAY_RULES
@@ -20,7 +21,7 @@ from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import record
 from jobs.history.records import Records
-from jobs.night.night_summary import COUNTED, WARNED, night_summary, summary_lines
+from jobs.night.night_summary import COUNTED, WARNED, night_summary, phases_of, summary_lines
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.cause_words import mitigation_texts, mitigations_of
 from jobs.report.news_words import (
@@ -59,10 +60,14 @@ def summaries(
     settings: Settings,
     log_dates: Sequence[date],
     with_report: Collection[date] = (),
+    work: Mapping[str, int] | None = None,
+    warned: Sequence[Notice] = (),
 ) -> list[Summary]:
     """Check these days across phases, write reports, log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
+    work : what the phases of this run counted; None: each was a run of its own, and pipeline_runs has it
+    warned : further warnings of the days with a report
     """
     warehouse = Warehouse.of(spark, settings)
     done = Records(warehouse, settings, log_dates, phase=Phase.AGGREGATE).built_on(Phase.PUBLISH)
@@ -76,17 +81,30 @@ def summaries(
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
-    runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+    phases = _phases(warehouse, log_dates, with_report, work)
     counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
     found = []
     for day in sorted(log_dates):
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
-        broken = _warnings(checked, day)
-        summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        said = [*(warned if day in with_report else ()), *notices[day], *_warnings(checked, day)]
+        summary = night_summary(warehouse, day, said, settings.report_folder, rows, phases[day])
         summary |= leads[day]
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
+
+
+def _phases(
+    warehouse: Warehouse,
+    log_dates: Sequence[date],
+    with_report: Collection[date],
+    work: Mapping[str, int] | None,
+) -> dict[date, list[dict[str, Any]]]:
+    """Work of each phase by day, as far as it is known: batches of days share it."""
+    if work is None:
+        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+        return {day: phases_of(runs, day) for day in log_dates}
+    return {day: work_of_phases(work) if [*with_report] == [day] else [] for day in log_dates}
 
 
 def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:

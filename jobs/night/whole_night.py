@@ -9,6 +9,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.gates.watch import Notice
+from jobs.landing.files import Landing
 from jobs.night import aggregate, ingest, revise, simulate
 from jobs.night.phase_run import Run, touched_days
 from jobs.night.publish import summaries
@@ -24,6 +26,9 @@ RUNS: Final[dict[str, Run]] = {
 }
 """Phases with tables: each gates and publishes its own; if one fails, earlier phases stay published."""
 
+NOT_COMPLETE: Final = "day_not_marked_complete"
+"""Kind of a notice that a day's producers have not said that its logs are complete."""
+
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Run every phase on these days, and the last phases on later days that depend on them.
@@ -31,11 +36,20 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     Returns rows per table.
     """
     rows: dict[str, int] = {}
+    warned = not_complete(settings, log_dates)  # before they are read: logs may arrive meanwhile
     with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:
         for name in names:
             days = touched_days(name, spark, settings, log_dates)
             if name == Phase.PUBLISH:
-                summaries(spark, settings, days, with_report=log_dates)
+                summaries(spark, settings, days, with_report=log_dates, work=rows, warned=warned)
             else:
                 rows |= RUNS[name](spark, settings, days)
     return rows
+
+
+def not_complete(settings: Settings, log_dates: Sequence[date]) -> list[Notice]:
+    """Warn of days with a folder in the landing that their producers have not marked complete."""
+    landing = Landing(settings.paths.landing, log_dates)
+    days = {*landing.all_days}.intersection(log_dates) - landing.finished_days()
+    text = "{0} is not marked complete (no log_date={0}/_SUCCESS): logs may still arrive; run it again then"
+    return [Notice(NOT_COMPLETE, text.format(day)) for day in sorted(days)]

@@ -101,7 +101,9 @@ class Comparison:
         return f"{UNKNOWN}: {'nothing varies' if not few and found.low is None else why}"
 
 
-def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[Comparison]:
+def comparisons(
+    days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
+) -> list[Comparison]:
     """Compare chosen days before and after, within jobs that have both, and all other days.
 
     With a label, days after without it and days before with it are left out. The others show
@@ -109,6 +111,8 @@ def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[
 
     days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (one of those that the fix was
            meant for), has_label (carries the label of the fix; None where no label is asked about)
+    are_hosts : days of one host are chosen, the others are of the other hosts of its jobs. Jobs differ in
+                level, and it may serve others after than before: each has a row of its own
     """
     before, after, other_before, other_after = _sides(days, fixed_on)
     hours = [day["gpu_hours"] for day in after if day["gpu_hours"] is not None]
@@ -125,9 +129,22 @@ def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[
             Comparison("chosen", "jobs", by_job, gpu_hours),
             Comparison("chosen, same jobs", "jobs", compare(*pairs, confidence, is_paired=True)),
         ]
+    if are_hosts:
+        return [*found, *_by_job(other_before, other_after, confidence)]
     first, second = _means(other_before), _means(other_after)
     control = compare(list(first.values()), list(second.values()), confidence)
     return [*found, Comparison("all others", "jobs", control)]
+
+
+def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> list[Comparison]:
+    """Compare the other hosts of each job by its days."""
+    first, second = _values_of_jobs(before), _values_of_jobs(after)
+    return [
+        Comparison(
+            f"other hosts of {job}", "days", compare(first.get(job, []), second.get(job, []), confidence)
+        )
+        for job in sorted({*first, *second})
+    ]
 
 
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
@@ -150,9 +167,14 @@ def _values(days: Sequence[Row]) -> list[float]:
     return [day["value"] for day in days]
 
 
-def _means(days: Sequence[Row]) -> dict[str, float]:
-    """Mean value of each job, by job id."""
+def _values_of_jobs(days: Sequence[Row]) -> dict[str, list[float]]:
+    """Values by job id."""
     values: dict[str, list[float]] = defaultdict(list)
     for day in days:
         values[str(day["job_id"])].append(day["value"])
-    return {job: float(np.mean(of_job)) for job, of_job in values.items()}
+    return values
+
+
+def _means(days: Sequence[Row]) -> dict[str, float]:
+    """Mean value of each job, by job id."""
+    return {job: float(np.mean(of_job)) for job, of_job in _values_of_jobs(days).items()}

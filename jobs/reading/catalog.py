@@ -55,7 +55,7 @@ def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
         yield f"USE {schema}"
     if catalog in _SAID:
         yield f"-- {_SAID[catalog]}"
-    there = [name for name in TABLES if database.is_there(name)]
+    there = [name for name in TABLES if database.home(name).is_there(name)]
     yield from (_table(database, catalog, schema, name) for name in there)
     for table in TABLES.values():
         rows = _version(database, catalog, table.name) if table.name in there else _none(table, catalog)
@@ -74,7 +74,7 @@ def _of_duckdb(database: Database) -> Iterator[str]:
 
 def _table(database: Database, catalog: str, schema: str, name: str) -> str:
     """Return the SQL statement that makes a Delta table known to a catalog."""
-    place, table = f"{database.place_of(name)}/{name}", f"{_NAMED}{name}"
+    place, table = f"{database.home(name).root}/{name}", f"{_NAMED}{name}"
     if catalog == SPARK and place.startswith("s3://"):
         place = f"s3a{place.removeprefix('s3')}"
     if catalog == GLUE:
@@ -89,7 +89,7 @@ def _table(database: Database, catalog: str, schema: str, name: str) -> str:
 
 
 def _version(database: Database, catalog: str, name: str) -> str:
-    version = None if catalog == GLUE else database.version_of(name)
+    version = None if catalog == GLUE else database.home(name).version_of(name)
     travels = {TRINO: "FOR VERSION AS OF"}.get(catalog, "VERSION AS OF")
     return f"SELECT * FROM {_NAMED}{name}" + ("" if version is None else f" {travels} {version}")
 

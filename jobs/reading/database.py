@@ -41,38 +41,26 @@ class Database:
         self._ingested = self._own if ingested is None else DeltaTables(ingested)
         self._stored: dict[str, Stored | None] = {}
 
-    def check_exists(self) -> None:
-        """Raise QuestionError if the warehouse has no tables."""
+    def check_exists(self, to_do: str = NO_TABLES) -> None:
+        """Raise QuestionError, with what to do, if the warehouse has no tables."""
         if Path(self.root).is_file():
             raise QuestionError(
                 f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
             )
-        if not any(self._home(name).is_there(name) for name in TABLES):
-            raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
+        if not any(self.home(name).is_there(name) for name in TABLES):
+            raise QuestionError(f"no tables in {self.root}: {_near(Path(self.root)) or to_do}")
 
     def stated(self) -> tuple[bytes | None, ...]:
         """Return the record of the latest publication; it differs between publications."""
         return self._own.stated(), self._ingested.stated()
 
-    def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
-        return self._home(name).unused_files(name)
-
-    def place_of(self, name: str) -> str:
-        """Return the root folder or URL of a table."""
-        return self._home(name).root
-
-    def version_of(self, name: str) -> int | None:
-        """Return the version of a table in the latest publication; None if it has none, or does not exist."""
-        return self._home(name).version_of(name)
-
-    def is_there(self, name: str) -> bool:
-        """Whether readers see a table of this name."""
-        return self._home(name).is_there(name)
+    def home(self, name: str) -> DeltaTables:
+        """Return the tables among which a table lies: those of this root, or of `ingested`."""
+        return self._ingested if name in INGESTED_TABLES else self._own
 
     def files_of(self, name: str) -> str:
         """Return SQL of the rows of a table, by its files. Raises QuestionError if they are in a store."""
-        if is_url(self.place_of(name)):
+        if is_url(self.home(name).root):
             raise QuestionError(
                 f"{self.root} is in a store: straggler export FILE.duckdb writes one file of it"
             )
@@ -119,9 +107,9 @@ class Database:
     def _open(self, names: Collection[str]) -> None:
         """Open tables beside each other, because in a store each takes several requests in turn."""
         if unknown := [name for name in names if name not in self._stored]:
-            self.is_there(unknown[0])  # reads once which versions are published
+            self.home(unknown[0]).is_there(unknown[0])  # reads once which versions are published
             with ThreadPoolExecutor(_AT_A_TIME) as beside:
-                opened = beside.map(lambda name: self._home(name).stored(name), unknown)
+                opened = beside.map(lambda name: self.home(name).stored(name), unknown)
                 self._stored.update(zip(unknown, opened, strict=True))
 
     def _rows(self, name: str, connection: duckdb.DuckDBPyConnection) -> str:
@@ -134,9 +122,6 @@ class Database:
         columns = ", ".join(f"CAST({each} AS {kind}) AS {each}" for each, kind in sql_types(table))
         rows = stored.register(connection)
         return f"SELECT {columns} FROM ({empty} WHERE false UNION ALL BY NAME FROM {rows})"
-
-    def _home(self, name: str) -> DeltaTables:
-        return self._ingested if name in INGESTED_TABLES else self._own
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
@@ -157,12 +142,10 @@ def needed(names: Collection[str]) -> set[str]:
     return mentioned(" ".join(names)) if names else set()
 
 
-def _instead(root: Path) -> str:
-    """Suggest a warehouse beside this folder, or what to do."""
+def _near(root: Path) -> str:
+    """Suggest a warehouse beside this folder; empty if none has a similar name."""
     beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
     mine = [each for each in beside if os.access(each, os.X_OK)]
     names = [each.name for each in mine if any((each / name).is_dir() for name in TABLES)]
     near = close_match(root.name, names)
-    if near:
-        return f"{near.removesuffix('?')} in {root.parent}?"
-    return NO_TABLES
+    return f"{near.removesuffix('?')} in {root.parent}?" if near else ""

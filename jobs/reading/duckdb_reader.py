@@ -81,10 +81,6 @@ class DuckDbReader:
         if self._connection is not None:
             self._connection.interrupt()
 
-    def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
-        return self._database.unused_files(name)
-
     @contextmanager
     def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection with the tables a question reads; explains DuckDB's errors."""

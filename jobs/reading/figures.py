@@ -106,11 +106,10 @@ class Figures:
         """Return the rows of a table or view that a chart draws. Raises FigureError without any."""
         if found := self._rows(name):
             return found
-        unit = f"{self._job_id}, run {self._key.run_id}, {self._key.log_date}"
         why = "it is not simulated yet"
         for job in self._rows(JOB_SLOWDOWN):
             why = job["status"] + (f", {job['status_detail']}" if job["status_detail"] else "")
-        raise FigureError(f"no rows of {name} to draw for {unit}: {why}")
+        raise FigureError(f"no rows of {name} to draw for {self._key.words}: {why}")
 
     @property
     def workers(self) -> Figure:
@@ -123,15 +122,9 @@ class Figures:
         scale = {"domain": [0, _HOTTEST], "clamp": True, "scheme": "oranges"}
         title = f"adds to the ideal step [%], {_HOTTEST} and more"
         encoding = {
-            "x": {"field": "dp_rank", "type": "ordinal", "title": "dp rank"},
-            "y": {"field": "pp_rank", "type": "ordinal", "title": "stage (from 0)"},
-            "color": {
-                "field": "adds",
-                "type": "quantitative",
-                "scale": scale,
-                "title": title,
-                "legend": {"titleLimit": 0},
-            },
+            "x": _field("dp_rank", "ordinal", "dp rank"),
+            "y": _field("pp_rank", "ordinal", "stage (from 0)"),
+            "color": _field("adds", "quantitative", title, scale=scale, legend={"titleLimit": 0}),
             "tooltip": [{"field": name} for name in (*names, "adds")],
         }
         return _figure(f"slowdown by each worker of {self._job_id}", rows, "rect", encoding)
@@ -147,12 +140,9 @@ class Figures:
         encoding = {
             # A line for each burst of steps that follow each other: over what lies between, none is known.
             "detail": {"field": "burst"},
-            "x": {"field": "step", "type": "ordinal", "title": "step", "axis": {"labelOverlap": True}},
-            "y": {
-                "field": "slowdown", "type": "quantitative", "scale": {"zero": False},
-                "title": "slowdown of the step",
-            },
-        }  # fmt: skip
+            "x": _field("step", "ordinal", "step", axis={"labelOverlap": True}),
+            "y": _field("slowdown", "quantitative", "slowdown of the step", scale={"zero": False}),
+        }
         return _figure(f"slowdown by step of {self._job_id}", rows, {"type": "line", "point": True}, encoding)
 
     @property
@@ -164,14 +154,11 @@ class Figures:
             rows.append({"cause": name, "what": "lost", "share": row["lost_fraction"] or 0.0})
             rows.append({"cause": name, "what": "fixed alone saves", "share": row["time_saved_fraction"]})
         encoding = {
-            "y": {"field": "cause", "type": "nominal", "sort": "-x", "title": None},
-            "x": {
-                "field": "share", "type": "quantitative", "axis": {"format": "~%"},
-                "title": "share of the recorded time",
-            },
+            "y": _field("cause", "nominal", None, sort="-x"),
+            "x": _field("share", "quantitative", "share of the recorded time", axis={"format": "~%"}),
             "yOffset": {"field": "what"},
-            "color": {"field": "what", "type": "nominal", "title": None},
-        }  # fmt: skip
+            "color": _field("what", "nominal", None),
+        }
         return _figure(f"causes of {self._job_id}", rows, "bar", encoding)
 
     @property
@@ -184,29 +171,25 @@ class Figures:
                 "figure": each["title"],
                 "kind": "total" if each["is_total"] else "difference",
                 "share": each["share"],
+                "from": each["x"],
+                "to": each["x"] + each["width"],
             }
-            | {"from": each["x"], "to": each["x"] + each["width"]}
             for each in waterfall(found, amounts)
         ]
+        scale = {"domain": ["total", "difference"], "range": [*_CHAIN]}
         encoding = {
-            "y": {
-                "field": "figure",
-                "type": "nominal",
-                "sort": None,
-                "title": None,
-                "axis": {"labelLimit": 400},
-            },
-            "x": {"field": "from", "type": "quantitative", "title": "% of what was recorded"},
+            "y": _field("figure", "nominal", None, sort=None, axis={"labelLimit": 400}),
+            "x": _field("from", "quantitative", "% of what was recorded"),
             "x2": {"field": "to"},
-            "color": {
-                "field": "kind",
-                "type": "nominal",
-                "title": None,
-                "scale": {"domain": ["total", "difference"], "range": [*_CHAIN]},
-            },
+            "color": _field("kind", "nominal", None, scale=scale),
             "tooltip": [{"field": "figure"}, {"field": "share"}],
         }
         return _figure(f"from recorded to productive, {self._job_id}", rows, "bar", encoding)
+
+
+def _field(name: str, kind: str, title: str | None, **more: object) -> dict[str, object]:
+    """Return the encoding of a field; `more` is of Vega-Lite too."""
+    return {"field": name, "type": kind, "title": title, **more}
 
 
 def _figure(title: str, rows: Rows, mark: object, encoding: Mapping[str, object]) -> Figure:

@@ -2,10 +2,10 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,17 +24,10 @@ from udfs.mitigations import Mitigation, mitigated
 from udfs.timeline.timelines import KINDS, StepTimelines, culprits_and_neighbours, step_timelines
 from udfs.what_if import SimulationSettings
 
-_CULPRIT_WORDS = (
-    "where",
-    "effect",
-    "course",
-    "host",
-    "stage",
-    "dp_rank",
-    "rank",
-    "share_of_steps",
-    "workers",
-)
+_SHARE: Final = "share_of_steps"
+_CULPRIT_WORDS: Final = (
+    "where", "effect", "course", "host", "stage", "dp_rank", "rank", _SHARE, "workers"
+)  # fmt: skip
 
 
 class Timeline:
@@ -97,18 +90,11 @@ class OneUnit(ABC):
         for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):
             for each in (row["culprits"] or ()) if row["is_cause"] else ():
                 words = culprit_words(row["cause"], each, job["steps"], {}, None, workers)
-                rows.append({"cause": row["cause"]} | {name: words[name] for name in _CULPRIT_WORDS})
-        names = ("cause", *_CULPRIT_WORDS)
-        return Rows(
-            pa.table(
-                {
-                    name: pa.array([row[name] for row in rows], pa.float64())
-                    if name == "share_of_steps"
-                    else pa.array([str(row[name]) for row in rows], pa.string())
-                    for name in names
-                }
-            )
-        )
+                texts = {name: str(words[name]) for name in _CULPRIT_WORDS}
+                rows.append({"cause": row["cause"], **texts, _SHARE: words[_SHARE]})
+        schema = pa.schema([(name, pa.string()) for name in ("cause", *_CULPRIT_WORDS)])
+        place = schema.get_field_index(_SHARE)
+        return Rows(pa.Table.from_pylist(rows, schema.set(place, pa.field(_SHARE, pa.float64()))))
 
     @property
     def figures(self) -> Figures:
@@ -138,10 +124,7 @@ class OneUnit(ABC):
         understood = [read_fix(each) for each in fixes]
         times = factor if set is None else set
         found = replay_fixes(rows, manifest, understood, times, load_settings().simulation, self._stored())
-        answers = [answer for each in found for answer in each.answers]
-        return Rows(
-            pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(Answer)})
-        )
+        return _rows_of(Answer, [answer for each in found for answer in each.answers])
 
     def mitigate(self, *layers: int) -> Rows:
         """Replay the unit with each mitigation: layers moved, sequences balanced, collections planned.
@@ -152,10 +135,7 @@ class OneUnit(ABC):
         """
         rows, manifest = self._recorded()
         how = SimulationSettings(**load_settings().simulation.model_dump())
-        found = mitigated(rows, manifest, layers or None, how).answers
-        return Rows(
-            pa.table({each.name: [getattr(one, each.name) for one in found] for each in fields(Mitigation)})
-        )
+        return _rows_of(Mitigation, mitigated(rows, manifest, layers or None, how).answers)
 
     def timeline(self, step: int | None = None) -> Timeline:
         """Return one step, by default the slowest. Raises NoSuchStepError if it does not exist."""
@@ -167,3 +147,8 @@ class OneUnit(ABC):
     def _dicts(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.table(name).arrow.to_pylist(maps_as_pydicts="strict")
         return rows
+
+
+def _rows_of(kind: type[Answer | Mitigation], answers: Sequence[Answer | Mitigation]) -> Rows:
+    """Return a row for each answer, with the columns of its kind, also where there is no answer."""
+    return Rows(pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(kind)}))

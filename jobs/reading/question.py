@@ -132,7 +132,7 @@ def _check(tree: exp.Expr) -> None:
             asked = table.copy()
             asked.set("alias", None)
             name = asked.sql("spark", comments=False, identify=False).replace("`", "")
-            raise QuestionError(f"no table or view {name}: {suggestion(name, NAMES)}")
+            raise QuestionError(f"no table or view {name}: {suggestion(name, NAMES, 'straggler describe')}")
 
 
 def _named_around(table: exp.Table) -> set[str]:
@@ -176,7 +176,8 @@ def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
     owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
     if 0 < len(owners) <= _FEW and not set(owners) <= set(reads):
         return f"no column {name} in {', '.join(reads) or 'the query'}: {', '.join(owners)} have it"
-    return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)))}"
+    of = reads[0] if len(reads) == 1 else "NAME"
+    return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)), f'straggler describe {of}')}"
 
 
 def first_line(error: Exception) -> str:

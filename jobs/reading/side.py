@@ -80,10 +80,10 @@ class Side:
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:
         """Time lost to each cause, per step; for causes that are not named, to `unexplained`. [s]"""
-        by_day = [
-            dict(zip(_names(day.causes), lost_fractions(_as_named(day.causes, named)), strict=True))
-            for day in self.days
-        ]
+        by_day = []
+        for day in self.days:
+            rows = [{**row, "is_cause": row["cause"] in named} for row in day.causes]
+            by_day.append(dict(zip((row["cause"] for row in rows), lost_fractions(rows), strict=True)))
         names = [cause for cause in CAUSES if any(cause in lost for lost in by_day)]
         days = list(zip(self.days, by_day, strict=True))
         return {
@@ -108,11 +108,3 @@ class Side:
         for day in self.days:
             blocks += block_means(day.actual_s, MOST_BLOCKS // len(self.days))
         return blocks
-
-
-def _as_named(rows: Sequence[Row], named: Collection[str]) -> list[Row]:
-    return [{**row, "is_cause": row["cause"] in named} for row in rows]
-
-
-def _names(rows: Sequence[Row]) -> list[str]:
-    return [row["cause"] for row in rows]

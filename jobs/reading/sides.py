@@ -1,7 +1,5 @@
 """Find and read the two sides of a comparison: folders of logs, or units of the warehouse."""
 
-import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
@@ -9,26 +7,18 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
-from jobs.reading.unit import NoSuchUnitError, read_unit
-from jobs.runtime.arguments import log_date
+from jobs.reading.unit import Asked, NoSuchUnitError, asked, job_ids, read_unit, units_of
+from jobs.report.read import by_unit
 from jobs.runtime.nearest import suggestion
-from jobs.runtime.places import copied_first, is_url
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
-from schemas.table import sql_strings
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    EXPOSED_COMMUNICATION,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    JOBS,
-    STEP_SLOWDOWN,
-    UNIT_KEY,
-)
+from schemas.vocabulary import EXPOSED_COMMUNICATION, JOB_CAUSES, JOB_SLOWDOWN, JOBS, STEP_SLOWDOWN, UNIT_KEY
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.two_runs import Divided, ReadRun, divided, read_run
@@ -38,23 +28,8 @@ MOST_OPS: Final = 20_000_000
 """Most recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
 _KEY: Final = ", ".join(UNIT_KEY)
 _TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
-_ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
 
 ReadOps = Callable[[], ReadRun]
-
-
-class Asked(NamedTuple):
-    """Units of the warehouse that a text names.
-
-    run_id      : None: all runs of the job.
-    first, last : days, both included; None: all.
-    """
-
-    text: str
-    job_id: str
-    run_id: str | None = None
-    first: date | None = None
-    last: date | None = None
 
 
 class Sources(NamedTuple):
@@ -63,17 +38,6 @@ class Sources(NamedTuple):
     side: Side
     ops: Sequence[ReadOps]
     left_out: Sequence[str] = ()
-
-
-def asked(text: str) -> Asked:
-    """Parse JOB or JOB/RUN, also with @DAY or @DAY..DAY. Raises ValueError for an invalid day or a URL."""
-    if is_url(text):
-        raise ValueError(copied_first(text))
-    found = _ON_DAYS.fullmatch(text)
-    of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
-    job_id, is_run, run_id = of.partition("/")
-    days = None if first is None else (log_date(first), log_date(last or first))
-    return Asked(text, job_id, run_id if is_run else None, *(days or (None, None)))
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
@@ -105,15 +69,15 @@ def folder_side(text: str) -> Sources:
     return _sources(text, days, ops)
 
 
-def simulated_manifest(found: Analysis, *, has_day: bool) -> dict[str, Any]:
-    """Return the manifest as the simulation used it: with the log date, if known."""
-    return dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
+    """Return what was simulated: rows of rank_steps, the manifest (with a known log date), and settings."""
+    manifest = dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
+    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
+    return found.read.rows.select(SIMULATED_COLUMNS), manifest, how
 
 
 def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
-    manifest = simulated_manifest(found, has_day=has_day)
-    how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
-    return read_run(found.read.rows.select(SIMULATED_COLUMNS), manifest, how)
+    return read_run(*simulated(found, has_day=has_day))
 
 
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
@@ -123,19 +87,16 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)
-    found: dict[Unit, dict[str, list[Row]]] = defaultdict(lambda: {name: [] for name in _TABLES})
-    for name in _TABLES:
-        for row in reader.rows(f"SELECT * FROM {name} WHERE {are_meant}").to_pylist(maps_as_pydicts="strict"):
-            found[Unit(row["log_date"], row["job_id"], row["run_id"])][name].append(row)
-    manifests = {
-        Unit(row["log_date"], row["job_id"], row["run_id"]): row
-        for row in reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}").to_pylist()
-    }
-    simulated = [unit for unit in units if found[unit][JOB_SLOWDOWN]]
-    if not simulated:
+    found = {name: by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
+    manifests = by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
+    kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
+    if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
-    days = [day_of(unit, found[unit], manifests[unit]) for unit in simulated]
-    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in simulated])
+    days = [
+        day_of(unit, {name: rows.get(unit, ()) for name, rows in found.items()}, manifests[unit][0])
+        for unit in kept
+    ]
+    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in kept])
 
 
 def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> ReadRun:
@@ -147,10 +108,9 @@ def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> Re
 
 def _units(reader: Reader, of: Asked) -> list[Unit]:
     """Named units, sorted by day. Raises NoSuchUnitError if there is none."""
-    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([of.job_id])}")
-    units = sorted(Unit(**row) for row in rows.to_pylist())
+    units = units_of(reader, of.job_id)
     if not units:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        names = job_ids(reader)
         known = suggestion(of.job_id, names) if names else f"{reader.root} has no jobs"
         raise NoSuchUnitError(f"{of.text} is neither a folder nor a job of the warehouse: {known}")
     fitting = [

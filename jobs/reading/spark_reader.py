@@ -22,10 +22,8 @@ from jobs.runtime.printing import Result, times_as_text
 from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings
-from jobs.warehouse import upkeep
 from jobs.warehouse.reader import NO_TABLES, AnswerError, OutOfMemoryError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
 from schemas.views import mentioned
 
 _GONE: Final = "SparkContext was shut down"
@@ -42,9 +40,7 @@ class SparkReader:
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
         self._registered: set[str] = set()
-        spark.conf.set(
-            "spark.sql.variable.substitute", "false"
-        )  # ${env:NAME} would be read before the SQL is
+        spark.conf.set("spark.sql.variable.substitute", "false")  # else ${env:NAME} is read before the SQL
         self._heap = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
         # The error is one line; Spark's logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -70,10 +66,6 @@ class SparkReader:
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""
         self._spark.sparkContext.cancelAllJobs()
-
-    def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
-        return upkeep.unused_files(self._warehouse, TABLES[name])
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:

@@ -1,14 +1,16 @@
-"""Find one unit of the warehouse by a command's arguments, and read it."""
+"""Units of the warehouse as a text names them; find one of them, and read it."""
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from jobs.runtime.arguments import Arguments
+from jobs.runtime.arguments import Arguments, log_date
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.places import copied_first, is_url
 from jobs.runtime.progress import working
 from jobs.warehouse.reader import NO_TABLES, AnswerError, QuestionError, Reader, on_units
 from schemas.table import sql_strings
@@ -17,7 +19,8 @@ from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_
 from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
 
-_KEY = ", ".join(UNIT_KEY)
+_KEY: Final = ", ".join(UNIT_KEY)
+_ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
 
 
 class NoSuchUnitError(QuestionError):
@@ -28,22 +31,46 @@ class NotReplayedError(AnswerError):
     """Raised when the requested unit cannot be replayed; the message says why."""
 
 
-def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None) -> Unit:
+class Asked(NamedTuple):
+    """Units of the warehouse that a text names.
+
+    run_id      : None: all runs of the job.
+    first, last : days, both included; None: all.
+    """
+
+    text: str
+    job_id: str
+    run_id: str | None = None
+    first: date | None = None
+    last: date | None = None
+
+
+def asked(text: str) -> Asked:
+    """Parse JOB or JOB/RUN, also with @DAY or @DAY..DAY. Raises ValueError for an invalid day or a URL."""
+    if is_url(text):
+        raise ValueError(copied_first(text))
+    found = _ON_DAYS.fullmatch(text)
+    of, first, last = (text, None, None) if found is None else found.group("of", "first", "last")
+    job_id, is_run, run_id = of.partition("/")
+    days = None if first is None else (log_date(first), log_date(last or first))
+    return Asked(text, job_id, run_id if is_run else None, *(days or (None, None)))
+
+
+def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date | None = None) -> Unit:
     """Find the unit that the arguments name: on the latest matching day, unless a day is given.
 
-    job_id : or JOB/RUN
+    job_id : or JOB/RUN, either with @DAY
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
-    found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
-    units = [Unit(**row) for row in found.to_pylist()]
-    job, is_run, run = job_id.partition("/")
-    if is_run and not units:
-        if run_id not in (None, run):
-            raise NoSuchUnitError(f"{job_id} names the run {run}, but --run-id is {run_id}")
-        return find_unit(reader, job, run, day)
+    units = units_of(reader, job_id)
+    if not units and (of := _asked_one(job_id)).job_id != job_id:
+        if of.run_id and run_id not in (None, of.run_id):
+            raise NoSuchUnitError(f"{job_id} names the run {of.run_id}, but --run-id is {run_id}")
+        if of.first and day not in (None, of.first):
+            raise NoSuchUnitError(f"{job_id} names the day {of.first}, but --log-date is {day}")
+        return find_unit(reader, of.job_id, of.run_id or run_id, of.first or day)
     if not units:
-        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
-        if not names:
+        if not (names := job_ids(reader)):
             raise NoSuchUnitError(f"no jobs in {reader.root}: {NO_TABLES}")
         raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
     fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
@@ -54,8 +81,33 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None)
     latest = max(unit.log_date for unit in fitting)
     of_latest = [unit for unit in fitting if unit.log_date == latest]
     if len(of_latest) > 1:
-        raise NoSuchUnitError(f"job {job_id} has several runs, name one by --run-id: {_listed(of_latest)}")
+        raise NoSuchUnitError(
+            f"job {job_id} has several runs, name one as {job_id}/RUN: {_listed(of_latest)}"
+        )
     return of_latest[0]
+
+
+def units_of(reader: Reader, job_id: str) -> list[Unit]:
+    """Return the units of a job, by day."""
+    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
+    return sorted(Unit(**row) for row in rows.to_pylist())
+
+
+def job_ids(reader: Reader) -> list[str]:
+    """Return the names of all jobs."""
+    found = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")
+    return [str(name) for name in found["job_id"].to_pylist()]
+
+
+def _asked_one(text: str) -> Asked:
+    """Parse a text that names one unit. Raises NoSuchUnitError for several days, and where asked raises."""
+    try:
+        of = asked(text)
+    except ValueError as error:
+        raise NoSuchUnitError(str(error)) from None
+    if of.first != of.last:
+        raise NoSuchUnitError(f"{text} names several days, but only one unit is asked for")
+    return of
 
 
 def _listed(units: Collection[Unit]) -> str:

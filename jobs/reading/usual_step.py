@@ -6,7 +6,6 @@ import numpy as np
 
 from jobs.report.diff_page import Step
 from schemas.vocabulary import NOT_STATED, OP_TYPES
-from udfs.kernel.arrays import Floats
 from udfs.two_runs import ReadRun
 
 MOST_LANES: Final = 16
@@ -45,20 +44,15 @@ def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
 
 
 def slowest(run: ReadRun) -> int:
-    """Dp rank that computes longest, in the stage that computes longest in it."""
-    return int(_computing_us(run).max(axis=0).argmax())
-
-
-def _computing_us(run: ReadRun) -> Floats:
-    """Time that each worker computes in the first steps, shape (stage, dp_rank). [us]"""
+    """Dp rank that computes longest, in the stage that computes longest in it, in the first steps."""
     rows = run.rows
-    found = np.zeros(rows.worker_row.shape)
-    for stage, dp_rank in np.ndindex(found.shape):
+    computing_us = np.zeros(rows.worker_row.shape)  # of each worker, shape (stage, dp_rank)
+    for stage, dp_rank in np.ndindex(computing_us.shape):
         for row in rows.replayed_row[stage, :_LOOKED_AT, dp_rank].tolist():
             (line,) = rows.table.slice(row, 1).select(["op", "duration_us"]).to_pylist()
             ops = zip(line["op"], line["duration_us"], strict=True)
-            found[stage, dp_rank] += sum(us for op, us in ops if _name(op) in _COMPUTES)
-    return found
+            computing_us[stage, dp_rank] += sum(us for op, us in ops if _name(op) in _COMPUTES)
+    return int(computing_us.max(axis=0).argmax())
 
 
 def _name(op: int | str) -> str:

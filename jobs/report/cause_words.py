@@ -37,6 +37,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
     cause = row["cause"]
     culprits = row["culprits"]
     lost = row["lost_fraction"]
+    mitigation = best(tables.further.get(MITIGATIONS, ()), cause)
     return short(row) | {
         "name": cause,
         "fix": _fix(row, tables.workers),
@@ -45,7 +46,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "alone_between": loss.interval(row, "time_saved_fraction"),
         "flag": OF_FLAG[row["flag_reason"]] if row["flag_reason"] else "",
-        "mitigation": _mitigation(tables, cause),
+        "mitigation": "" if mitigation is None else best_text(mitigation),
         "links": _links(row),
         "culprits": [
             culprit_words(
@@ -62,12 +63,6 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),
     }
-
-
-def _mitigation(tables: UnitTables, cause: str) -> str:
-    """Return the best that can be done about a cause, as one clause; empty if nothing saves any time."""
-    found = best(tables.further.get(MITIGATIONS, ()), cause)
-    return "" if found is None else best_text(found)
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:

@@ -9,14 +9,15 @@ from typing import Any, Final, NamedTuple
 from jobs.report.culprit_words import is_worker, members
 from jobs.report.rows import Row, UnitTables
 from jobs.report.wording import seconds
-from schemas.table import sql_strings
+from jobs.warehouse.reader import on_days, on_units
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 
 _MOST_OPS: Final = 60
 """Most ops of the culprit's slow step in the crop; the other lanes are cut at the same time."""
 _WIDTH: Final = 1000.0
-_COMPUTES: Final = {"forward-compute": "forward", "backward-compute": "backward"}
+_KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "data-load": "load"}
+"""Ops that are drawn in a colour of their own: that of loads is their cause's in charts.js."""
 _WAITS: Final = ("send", "recv")
 """Suffixes of transfers that include the wait for the other end."""
 _OF_TRANSFERS: Final = "communication"
@@ -68,14 +69,12 @@ def _of_stage(culprit: Row, tables: UnitTables) -> list[Row]:
 
 def crop_question(crops: Mapping[Unit, Crop]) -> str:
     """Return SQL that reads the recorded rows of these crops, at least one."""
-    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in crops}))
+    days = on_days([unit.log_date for unit in crops])
     units = " OR ".join(
-        f"(log_date = DATE'{unit.log_date}' AND job_id = {sql_strings([unit.job_id])} "
-        f"AND run_id = {sql_strings([unit.run_id])} AND {_lines(crop)})"
-        for unit, crop in crops.items()
+        f"({on_units([unit.log_date], [unit])} AND {_lines(crop)})" for unit, crop in crops.items()
     )
     columns = ", ".join((*UNIT_KEY, "rank", "step", "op", "start_us", "duration_us"))
-    return f"SELECT {columns} FROM {RANK_STEPS} WHERE log_date IN ({days}) AND ({units})"
+    return f"SELECT {columns} FROM {RANK_STEPS} WHERE {days} AND ({units})"
 
 
 def _lines(crop: Crop) -> str:
@@ -142,4 +141,4 @@ def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[
 
 def kind_of(name: str) -> str:
     """Return how ops of a type are drawn."""
-    return _COMPUTES.get(name, "transfer" if name.endswith(_WAITS) else "other")
+    return _KINDS.get(name, "transfer" if name.endswith(_WAITS) else "other")

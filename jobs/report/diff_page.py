@@ -40,6 +40,7 @@ def diff_page(
             "lanes": [
                 {
                     "title": f"stage {stage}, dp rank {dp_rank}, {host}",
+                    "is_culprit": False,
                     "ops": [op for op in map(_drawn, ops, [whole_s] * len(ops)) if op is not None],
                 }
                 for (stage, dp_rank), (host, ops) in step.lanes.items()

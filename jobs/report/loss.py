@@ -153,14 +153,21 @@ def why_in_no_figure(job: Mapping[str, Any]) -> str:
     return f"{what}: {status.words}{f' ({detail})' if detail else ''}"
 
 
+def not_used(job: Row) -> list[str]:
+    """Claims of a job's manifest or logs that nothing uses; that of its GPU-hours is in the headline."""
+    return [each for each in job.get("refused_claims") or () if not each.startswith(_HOURS)]
+
+
 def _no_hours(job: Row) -> str:
     """Why the job has no GPU-hours: none are stated, or those stated are not believed."""
-    claims = [each for each in job.get("refused_claims") or () if each.startswith("gpu_hours")]
+    claims = [each for each in job.get("refused_claims") or () if each.startswith(_HOURS)]
     return (
         f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
     )
 
 
+_HOURS: Final = "gpu_hours"
+"""Begins the claim of GPU-hours that are not believed."""
 _WORDS: Final = {
     "recorded": "recorded",
     "nothing_lost": "with nothing lost",

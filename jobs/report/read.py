@@ -15,7 +15,7 @@ from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.news_words import news_of, outcomes_of, step_changes_of
 from jobs.report.rows import FleetTables, UnitTables
-from jobs.warehouse.reader import QuestionError, Reader, on_units
+from jobs.warehouse.reader import QuestionError, Reader, on_days, on_units
 from schemas import vocabulary
 from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
@@ -97,12 +97,12 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     reader.prepare([*questions.values(), rejects_of(are_asked_for), changes_of(units)])
     rows = {}
     for name, key in _OF_UNITS.items():
-        rows[name] = _by_unit(_sorted(reader.rows(questions[name]), *key))
+        rows[name] = by_unit(_sorted(reader.rows(questions[name]), *key))
     for unit in units:
         if unit not in rows[_JOB_DAYS]:
             todo = f"straggler simulate --log-date {unit.log_date}"
             raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
-    rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
+    rejects = by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
     changes = _changes(reader, units)
     roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
@@ -125,7 +125,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     ]
     # Add the recorded rows that the pages draw; no query if there is no culprit.
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
-    lines = _by_unit(reader.rows(crop_question(crops))) if crops else {}
+    lines = by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
@@ -149,7 +149,8 @@ def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _R
     return found
 
 
-def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
+def by_unit(table: pa.Table) -> dict[Unit, _Rows]:
+    """Return the rows of a table by their unit."""
     found: dict[Unit, _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
         found.setdefault(Unit(row["log_date"], row["job_id"], row["run_id"]), []).append(row)
@@ -223,9 +224,11 @@ def rejects_of(condition: str) -> str:
 
 def changes_of(units: Sequence[Unit]) -> str:
     """Return SQL for the changes of the jobs of these units, as seen on their days."""
-    days = ", ".join(f"DATE'{day}'" for day in sorted({unit.log_date for unit in units}))
-    jobs = sql_strings(sorted({unit.job_id for unit in units}))
-    return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE log_date IN ({days}) AND job_id IN ({jobs})"
+    days, jobs = (
+        on_days([unit.log_date for unit in units]),
+        sql_strings(sorted({unit.job_id for unit in units})),
+    )
+    return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE {days} AND job_id IN ({jobs})"
 
 
 def _period(first_day: date, last_day: date) -> str:

@@ -42,7 +42,6 @@ _BESIDE: Final = re.compile(
 """How a page refers to its style and scripts."""
 DICTIONARY_SCRIPT: Final = "dictionary.js"
 _SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
-_STYLE: Final = "report.css"
 
 _BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
 """Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones may be broken."""
@@ -69,7 +68,7 @@ def shared_files(*scripts: str) -> dict[str, bytes]:
     scripts : parts of the script; all if left out
     """
     script = "".join(_read(name) for name in scripts or _SCRIPTS)
-    return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(_STYLE).encode()}
+    return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(STYLE_NAME).encode()}
 
 
 def unbroken(text: str) -> str:

@@ -19,7 +19,7 @@ from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_
 from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
-from jobs.runtime.settings import REPORT, Settings, SettingsError
+from jobs.runtime.settings import REPORT, Settings, write_named
 from jobs.warehouse.reader import NO_TABLES, QuestionError, Reader
 from schemas.unit import Unit
 from schemas.vocabulary import Phase
@@ -85,33 +85,21 @@ def write_job_page(
 
     Raises SettingsError where the file cannot be written.
     """
-    if alone:
-        says, page = _write_job_page(reader, settings, unit, files.cache_folder(), alone)
-        return says, str(page)
-    with report_root(settings) as root:
-        says, page = _write_job_page(reader, settings, unit, root, None)
-        return says, _shown(settings, root, page)
-
-
-def _write_job_page(
-    reader: Reader, settings: Settings, unit: Unit, root: Path, alone: Path | None
-) -> tuple[str, Path]:
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
     name, says = warehouse_name(settings), loss.headline(tables.job)
     if alone:
-        try:
-            alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(root)))
-        except OSError as error:
-            raise SettingsError(f"--out: {alone}: {error.strerror}") from error
-        return says, alone
-    folder = root / str(unit.log_date)
-    hosts = [
-        host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
-    ]
-    publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
-    links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
-    return says, files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
+        library = files.chart_library(files.cache_folder())
+        write_named("--out", alone, files.alone(job_page(tables, name), library))
+        return says, str(alone)
+    with report_root(settings) as root:
+        folder = root / str(unit.log_date)
+        named = {*fleet.host_units["host"].to_pylist()}
+        hosts = [host for host in named if (folder / host_page_path(host)).is_file()]
+        publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
+        links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
+        page = files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
+        return says, _shown(settings, root, page)
 
 
 @contextmanager

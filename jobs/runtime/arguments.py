@@ -120,7 +120,8 @@ class Command(click.Command):
     epilog : lines printed as they are below the description of the arguments
     described_by : whose docstring is the command's description; the body itself if left out
     one_of : names of arguments of which exactly one is given
-    explain : what is said of an error that is no PlainError; without it, such an error is raised
+    explain : what is said of an error that is no PlainError; without it, such an error is raised, but for
+        one of the system, which names its file
     """
 
     def __init__(
@@ -181,10 +182,14 @@ class Command(click.Command):
             if refused := self._refused(error):
                 complain(f"{called()}: error: {refused}")
                 return Exit.WRONG_SETTINGS
-            if self._explain is None or missing(error):
+            if missing(error) or not (self._explain or isinstance(error, OSError)):
                 raise
-            logger.exception("%s failed", called())
-            message, status = self._explain(error), Exit.FAILED
+            status = Exit.FAILED
+            if self._explain is None:
+                message = str(error)
+            else:
+                logger.exception("%s failed", called())
+                message = self._explain(error)
         complain(f"{called()}: error: {message}")
         return status
 
@@ -336,7 +341,7 @@ WHERE: Final = where()
 NO_WAIT: Final = option("--no-wait", "fail at once if another run is writing the warehouse")
 LOG_DATE: Final = option("--log-date DATE", "the log date, such as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
-    option("--job-id JOB", "the job, or JOB/RUN", required=True),
+    option("--job-id JOB", "the job, or JOB/RUN, on its latest day or @DAY", required=True),
     option("--run-id RUN", "the run; required if the job has several on that day"),
     option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )

@@ -9,11 +9,23 @@ _LIKE: Final = 0.6
 """Least similarity of a suggestion: one typing error in short names, a few in long ones."""
 _FEW: Final = 12
 """Up to this many names are all listed when none is close."""
+_MOST: Final = 10
+"""Number of names that are listed of more, those most like it."""
 
 
-def suggestion(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`, or all names when none is close."""
-    return close_match(name, names) or f"choose from {', '.join(names)}"
+def suggestion(name: str, names: Collection[str], others: str = "") -> str:
+    """Return `did you mean x?`; when none is close all names, or of many the nearest and how many others.
+
+    others : the command that lists all of them
+    """
+    if close := close_match(name, names):
+        return close
+    if len(names) <= _FEW:
+        return f"choose from {', '.join(names)}"
+    by_lower = {each.lower(): each for each in names}
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=_MOST, cutoff=0.0)
+    listed = ", ".join(by_lower[each] for each in nearest)
+    return f"choose from {listed} and {len(by_lower) - len(nearest)} more{others and f' ({others})'}"
 
 
 def missing_folder(path: str) -> str:

@@ -34,6 +34,14 @@ class SettingsError(WrongInputError):
     """Raised for settings that cannot be used. The one-line message names file and key."""
 
 
+def write_named(option: str, file: Path, content: bytes) -> None:
+    """Write the file that an option names. Raises SettingsError where it cannot be written."""
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise SettingsError(f"{option}: {file}: {error.strerror}") from error
+
+
 class Settings(sections.Section):
     """All settings of one run."""
 

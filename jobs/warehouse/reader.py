@@ -48,9 +48,6 @@ class Reader(Protocol):
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
 
-    def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
-
 
 class TableReader(Protocol):
     """Protocol of a reader of tables, or of some of their days or units, as of one publication."""

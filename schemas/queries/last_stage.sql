@@ -1,6 +1,5 @@
 -- In how many jobs does the last pipeline stage explain at least half of the loss: M_S at least one half (section 5.2).
--- Jobs
--- without a pipeline cannot have one; their number is shown too.
+-- Jobs without a pipeline cannot have one; their number is shown too.
 WITH runs AS ($runs)
 
 SELECT

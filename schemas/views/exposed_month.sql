@@ -1,8 +1,7 @@
 -- One row per calendar month, model, size bucket and framework; all figures are sums over units. exposed_gpu_hours are
 -- GPU-hours in which analysed units waited for communication: gpu_hours times exposed_s / actual_step_s of
 -- exposed_communication; overlap_saved_gpu_hours are computed the same way from overlap_saved_s. All are null where no
--- unit
--- states GPU-hours; exposed_s and known_s are the same in seconds of recorded steps. exposed_share is of the known
+-- unit states GPU-hours; exposed_s and known_s are the same in seconds of recorded steps. exposed_share is of the known
 -- GPU-hours; coverage says which part of all GPU-hours these are. Units count as not known if they were not analysed,
 -- recorded no communication, or were simulated by an earlier version.
 WITH units AS (

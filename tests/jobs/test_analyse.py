@@ -130,6 +130,14 @@ def test_events_of_the_run_say_what_its_hours_were_spent_on(
     assert "checkpoints" not in analyse(run)[1]
 
 
+def test_a_misspelt_field_and_hours_that_are_too_many_are_each_said_once(run: Path, analyse: Analyse) -> None:
+    fields = json.loads((run / "job.json").read_text())
+    (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 1e9, "iteration": 3}))
+    said = analyse(run).out
+    assert said.count('Not used: "iteration" is no field of a job.json: did you mean iterations?\n') == 1
+    assert said.count("gpu_hours is 1e+09") == 1
+
+
 @pytest.mark.parametrize("t0_us", [2**63 - 1, 253_402_300_800_000_000])
 def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analyse, t0_us: int) -> None:
     for log in run.glob("rank-*.jsonl"):

@@ -1,6 +1,7 @@
 """Versions: a new one is backfilled beside the current one, compared with it, and made current."""
 
 import json
+import logging
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -83,7 +84,11 @@ def test_units_of_one_side_alone_are_reported(spark: SparkSession) -> None:
 
 
 def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    history: History,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     before, versions = history.tables(), history.versions()
     side = tmp_path / "side"
@@ -112,7 +117,11 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
 
     other = with_new_warehouse(history.settings, str(side))
     new = History(history.spark, other).tables()
-    assert compare_versions.main([*beside, "--make-current"]) == 0
+    with caplog.at_level(logging.INFO, compare_versions.__name__):
+        assert compare_versions.main([*beside, "--make-current"]) == 0
+    begin, end = (line for line in caplog.messages if " current" in line)
+    assert begin == f"results of {DAYS[0]} .. {DAYS[-1]} in {side} become current"
+    assert end.startswith("these results are current, after ")
     current = history.tables()
     assert {name: current[name] for name in RESULT_TABLES} == {name: new[name] for name in RESULT_TABLES}
     assert_same_tables(current, new | {name: before[name] for name in INGESTED_TABLES})

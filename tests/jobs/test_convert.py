@@ -169,13 +169,15 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
     for file in (LOGS / "megascan").glob("*.gz"):
         content = file.read_bytes()
         (tmp_path / file.name).write_bytes(content[:-9] if "pipeline-3" in file.name else content)
-    (tmp_path / "job.json").write_text(json.dumps({"job_id": "other", "team": "nlp"}))
+    (tmp_path / "job.json").write_text(json.dumps({"job_id": "other", "team": "nlp", "gpuhours": 8}))
     landing = tmp_path / "landing"
     status, printed, _ = call(main, tmp_path, "--landing", landing, *TO)
     assert status == 0
     assert "3,840 ops of 3 ranks in 20 steps" in printed
     assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in printed
+    assert 'not used: "gpuhours" is no field of a job.json: did you mean gpu_hours?\n' in printed
     (manifest,) = landing.rglob("job.json")
     fields: dict[str, Any] = json.loads(manifest.read_text())
+    assert not {"gpuhours", "refused_claims"} & fields.keys()
     assert (fields["job_id"], fields["team"], fields["pp_size"]) == ("j", "nlp", 4)
     assert len(list(landing.rglob("rank-*"))) == 3

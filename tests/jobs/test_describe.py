@@ -116,3 +116,10 @@ def test_the_page_is_written(call: Ask, tmp_path: Path, page: str) -> None:
 )
 def test_the_nearest_name(name: str, message: str) -> None:
     assert suggestion(name, ["host", "jobs", "job_days"]) == message or name == "job"
+
+
+def test_of_many_names_the_nearest_are_listed() -> None:
+    names = [f"gpu-{number}" for number in range(40)]
+    said = suggestion("qqq-7", names, "straggler describe")
+    assert said.startswith("choose from gpu-7, gpu-")
+    assert (said.count("gpu-"), said.endswith(" and 30 more (straggler describe)")) == (10, True)

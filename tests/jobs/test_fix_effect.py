@@ -100,4 +100,9 @@ def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
     assert rows["chosen"]["mean_before"] == pytest.approx(1 - 1 / 1.401, abs=1e-3)
     assert rows["chosen"]["effect"] == pytest.approx(1 / 1.401 - 1, abs=2e-3)
     assert rows["chosen"]["saved_gpu_hours"] is None
-    assert rows["all others"]["mean_after"] == pytest.approx(1 - 1 / 1.011, abs=1e-3)
+    others = rows["other hosts of speech-0"]
+    assert others["mean_after"] == pytest.approx(1 - 1 / 1.011, abs=1e-3)
+    assert (others["trials"], others["before"], others["after"]) == ("days", SPAN, SPAN)
+    assert list(rows) == [
+        "chosen", "chosen, same jobs", "other hosts of speech-0", "other hosts of vision-0",
+    ]  # fmt: skip

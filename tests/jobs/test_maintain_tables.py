@@ -5,6 +5,7 @@ The tables' contents stay the same.
 
 import os
 import shutil
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
-from jobs.entry_points.command import reader_of
+from jobs.entry_points.command import opened
 from jobs.entry_points.writing import no_round
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.lock import LockedError
 from jobs.warehouse.publication import publication
@@ -149,8 +151,9 @@ def test_files_of_a_writer_that_died_are_deleted_after_their_time(
         file.write_bytes(b"half a file")
         then = file.stat().st_mtime - 3600 * hours
         os.utime(file, (then, then))
-    with reader_of(settings, "maintain_tables") as reader:
-        planned = maintain_tables.plan(reader, settings, DAY)
+    database = opened(settings)
+    with closing(DuckDbReader(database)) as reader:
+        planned = maintain_tables.plan(reader, database, settings, DAY)
     assert {name: files for name, _, files in planned if files} == {STAGE_SLOWDOWN: 1}
     assert old.exists()
     assert maintain(warehouse, settings, 1)[STAGE_SLOWDOWN][-1] == 1

@@ -69,7 +69,7 @@ def test_what_has_no_answer_is_said_above_the_table(ask: Ask) -> None:
         (["llm", "--layers", "8,x"], 2, "'8,x' is not a number of layers such as 32"),
         (["llm", "--memory", "0.9"], 2, "'0.9' is less than 1, the present use"),
         (["lm"], 2, "no job lm: did you mean llm?"),
-        (["llm@2026-01-05..2026-01-06"], 2, "names several days, but only one unit is replayed"),
+        (["llm@2026-01-05..2026-01-06"], 2, "names several days, but only one unit is asked for"),
         (["llm@yesterday"], 2, "'yesterday' is not a date such as 2026-01-05"),
     ],
 )

@@ -1,6 +1,7 @@
 """A whole night, from landing to fleet tables: published traces, rank logs, and broken units beside them."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -32,6 +33,7 @@ from schemas.vocabulary import (
     TABLE_NAMES,
 )
 from tests.jobs.report.pages import Page, unpacked
+from tests.support.examples import table_rows
 from tests.support.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from udfs.what_if import simulate_job
@@ -194,10 +196,16 @@ def test_the_fleets_tables_add_up_to_the_units(night: Night) -> None:
 
 
 def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
-    spark: SparkSession, night: Night
+    spark: SparkSession, night: Night, caplog: pytest.LogCaptureFixture
 ) -> None:
     pages = report_of(night)
-    whole_night.run(spark, night.settings, [DAY])
+    first = {"log_date": DAY, "stages": [("ingest", 999.0, 1, 1, 1, 0.5, 1, 0)]}
+    Warehouse.of(spark, night.settings).append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS, [first]))
+    with caplog.at_level(logging.INFO):
+        whole_night.run(spark, night.settings, [DAY])
+    (ingest,) = (line for line in caplog.messages if "ingest took " in line)
+    assert "999" not in ingest, "the time of this run, not that of the first"
+    assert sum("is not marked complete" in line for line in caplog.messages) == 1
     again = read_tables(spark, night.settings)
     assert report_of(night) == pages
     for name in PUBLISHED_TABLES:

@@ -17,6 +17,7 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import within_limits
 from jobs.reading.prompt import completions
+from jobs.reading.question import NAMES
 from jobs.runtime.project import PROJECT
 from jobs.runtime.settings import load_settings, with_spark_conf
 from schemas.sql_files import VIEW_NAMES
@@ -156,12 +157,16 @@ def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:
         ("SELCT * FROM jobs", "something is missing: line 1, column 12, at 'FROM': did you mean SELECT?"),
         ("SELECT * FORM jobs", "column 18, at 'jobs': did you mean FROM?"),
         ("SELECT log_date FROM fix_first", "no column log_date: choose from "),
+        ("SELECT qqqq FROM job_slowdown", " more (straggler describe job_slowdown)"),
+        ("SELECT qqqq FROM job_slowdown JOIN jobs USING (job_id)", " more (straggler describe NAME)"),
+        ("SELECT * FROM explode(array(1, 2))", f" and {len(NAMES) - 10} more (straggler describe)"),
     ],
 )
 def test_what_is_misspelt_is_named(ask: Ask, sql: str, message: str) -> None:
     status, _, err = ask(main, sql)
     assert (status, message in err, err.count("\n")) == (2, True, 1)
     assert "class" not in err
+    assert err.count(", ") <= 10
 
 
 @pytest.mark.usefixtures("spark")

@@ -35,8 +35,8 @@ class Stored:
     def version_of(self, name: str) -> int | None:
         return 7 if name == JOB_SLOWDOWN else None
 
-    def place_of(self, _: str) -> str:
-        return self.root
+    def home(self, _: str) -> "Stored":
+        return self
 
 
 def test_spark_and_duckdb_see_what_a_reader_sees_and_keep_it(history: History, call: Ask) -> None:

@@ -58,8 +58,7 @@ def time_rows(
     if not isinstance(events, Sequence) or not events or not scheduled or not gpus:
         return []
     course, window = course_of(events), _window(facts)
-    work = _work(course, window, times.actual_s) if _are_trusted(job["status"], times) else Work()
-    spent_s = _spent_s(course, window, work, times)
+    work, spent_s = _shown(course, window, job["status"], times)
     scheduled_s = scheduled * _HOUR_S / gpus
     spent_s["outage"] = min(_length_s(course.held, window), max(scheduled_s - sum(spent_s.values()), 0.0))
     is_overdrawn = sum(spent_s.values()) > scheduled_s * (1 + MOST_OVERDRAWN)
@@ -84,6 +83,21 @@ def time_rows(
             "contradictions": course.contradictions + is_overdrawn,
         }
     ]
+
+
+def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: StepTimes) -> float:
+    """GPU-hours that the events of a unit show, outages left out, whatever its manifest states. [GPU h]
+
+    facts, job, times : as of time_rows
+    """
+    _, spent_s = _shown(course_of(facts["events"]), _window(facts), job["status"], times)
+    return sum(spent_s.values()) * float(job["world_size"]) / _HOUR_S
+
+
+def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
+    """Work within a window, and seconds of each known part but outages."""
+    work = _work(course, window, times.actual_s) if _are_trusted(status, times) else Work()
+    return work, _spent_s(course, window, work, times)
 
 
 def _are_trusted(status: str, times: StepTimes) -> bool:

@@ -8,13 +8,12 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
-from itertools import islice
 from typing import Any, Final
 
 import yaml
 
 from jobs.landing.formats.manifest_fields import iterations_of, labels_of
+from jobs.landing.formats.misspelt import meant_for, misspelt
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
 from jobs.landing.formats.strict_json import (
     StrictJsonError,
@@ -25,7 +24,7 @@ from jobs.landing.formats.strict_json import (
     shown,
 )
 from schemas.ingested_tables import JOBS
-from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, UNIT_KEY, Reason, Status
+from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
@@ -98,11 +97,7 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
 Description of valid values; a function that returns a value as stored, None for a wrong one.
 """
 
-_KNOWN: Final = frozenset(("dsp_size", *UNIT_KEY, *JOBS.value_schema.names))
-_MOST_UNKNOWN: Final = 1000
-"""Most unknown names that a missing one is compared with."""
-_NEAR: Final = 0.85
-"""Least similarity of an unknown name to the missing one: less would take one size for another."""
+_MAY_BE_THERE: Final = ("ep_size", *_OPTIONAL, "labels", "iterations")
 
 Row = dict[str, Any]
 
@@ -148,6 +143,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
     fields.optional()
     fields.labels()
     fields.iterations()
+    fields.misspelt()
     return fields.row()
 
 
@@ -292,11 +288,15 @@ class _Fields:
             self._row["iterations"] = found if not defects else None
             self._defects += defects
 
+    def misspelt(self) -> None:
+        """Note fields that nothing reads, and that may be meant for optional ones."""
+        absent = [name for name in _MAY_BE_THERE if self._manifest.get(name) is None]
+        self._row["refused_claims"] = misspelt(self._manifest, absent) or None
+
     def _missing(self, name: str) -> None:
         what = "null" if name in self._manifest else "missing"
-        unknown = (each for each in self._manifest if each not in _KNOWN)
-        near = get_close_matches(name, [*islice(unknown, _MOST_UNKNOWN)], n=1, cutoff=_NEAR)
-        meant = f", and {shown(near[0])} is unknown: did you mean {name}?" if near else ""
+        near = meant_for(name, self._manifest)
+        meant = "" if near is None else f", and {shown(near)} is unknown: did you mean {name}?"
         self._defects.append(f"{name} is {what}{meant}")
 
     def _wrong(self, name: str, wanted: str) -> None:

@@ -1,22 +1,16 @@
 """A warehouse, or one run's logs, in notebooks and programs: `import straggler`. No Spark, no JVM.
 
+The six things that one does first, here with the demo's warehouse (`make demo`). Each answer shows itself as
+a table; `.df()`, `.pl()` and `.arrow` are its rows for pandas, polars and Arrow.
+
 >>> import straggler
 >>> fleet = straggler.open("demo/warehouse")
->>> fleet.table("job_slowdown").pandas()[["job_id", "status"]]
-     job_id    status
-0  gpt-175b  analysed
->>> fleet.sql("SELECT round(slowdown, 2) AS slowdown FROM job_slowdown").arrow["slowdown"].to_pylist()
-[1.18]
->>> unit = fleet.unit("gpt-175b")
->>> unit.simulate_job()["job_slowdown"].arrow["status"].to_pylist()
-['analysed']
->>> unit.what_if("op_type = 'forward-compute'").arrow.column_names[:3]
-['scenario', 'ops', 'ops_share']
->>> unit.what_if("stage_imbalance").arrow["scenario"].to_pylist()
-['stage_imbalance', 'all causes']
->>> unit.mitigate(96).arrow["plan"].to_pylist()[0].split(" instead of ")[1][:10]
-'24, 24, 24'
->>> unit.figure()  # in a notebook: the map of its workers
+>>> fixes = fleet.sql("SELECT cause, host, job_ids, lost_gpu_hours FROM fix_first")  # what to fix first
+>>> jobs = fleet.table("job_slowdown").df()  # a table or view; fleet.tables has their names
+>>> unit = fleet.unit("gpt-175b")  # a job on its latest day, or "gpt-175b/RUN@2026-01-05"
+>>> causes, culprits = unit.causes, unit.culprits  # why it is slow, and where
+>>> saved, returned = unit.what_if("stage_imbalance"), unit.mitigate()  # what fixes save, what can be done
+>>> unit.figure()  # the map of its workers; unit.figures has all charts
 <Figure: slowdown by each worker of gpt-175b>
 
 Without a warehouse, from the logs themselves:
@@ -94,7 +88,7 @@ def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A0
     named = str(path) if path is not None else os.environ.get(WAREHOUSE_VARIABLE)
     paths = load_settings(warehouse=named).paths
     database = Database(paths.warehouse, paths.ingested)
-    database.check_exists()
+    database.check_exists("run a night first, or name another: straggler.open(path)")
     return Warehouse(DuckDbReader(database))
 
 
@@ -142,7 +136,7 @@ class Unit(OneUnit):
         self._reader, self.key = reader, key
 
     def __repr__(self) -> str:
-        return f"<Unit {self.key.job_id}, run {self.key.run_id}, {self.key.log_date}>"
+        return f"<Unit {self.key.words}>"
 
     @property
     def status(self) -> str | None:

@@ -18,12 +18,8 @@ function percent(fraction) {
   return `${(100 * fraction).toFixed(size >= 99.95 || size === 0 ? 0 : 1)} %`;
 }
 
-function ratio(value) {
-  return value === null || Number.isNaN(value) ? MISSING : value.toFixed(2);
-}
-
-function counted(number, one, many = `${one}s`) {
-  return `${digits(number)} ${number === 1 ? one : many}`;
+function counted(number, one) {
+  return `${digits(number)} ${one}${number === 1 ? "" : "s"}`;
 }
 
 function share(part, whole) {

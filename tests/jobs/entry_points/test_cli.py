@@ -98,7 +98,7 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
             "night: error: gate refused, nothing of this phase was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
-        (KeyboardInterrupt(), 130, "failed", READERS_SEE_THE_LAST),
+        (KeyboardInterrupt(), 130, "interrupted", READERS_SEE_THE_LAST),
     ],
     ids=["settings", "gate", "surprise", "Ctrl-C"],
 )
@@ -131,6 +131,8 @@ def test_what_ctrl_c_makes_fail_is_an_interruption_and_sparks_jobs_are_cancelled
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err.startswith(READERS_SEE_THE_LAST)
     assert cancelled.wait(60)
+    (row,) = runs(spark, tmp_path)
+    assert row.outcome == "interrupted"
 
 
 def test_only_a_surprise_leaves_its_traceback_in_the_log(

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.gates import owners
 from jobs.gates.slow_hosts import Slowed, slow_host_texts, slowed_by
 from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_of, slower_units
-from jobs.night.night_summary import COUNTED, night_summary, summary_lines
+from jobs.night.night_summary import COUNTED, night_summary, phases_of, summary_lines
 from jobs.runtime.settings import REPORT, load_settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
@@ -213,7 +213,8 @@ def summary_of(
 ) -> dict[str, Any]:
     """Summary of a night after one run, without Spark."""
     runs = [dict(ROWS[PIPELINE_RUNS]) | {"log_date": DAY} | run] if run else []
-    return night_summary(warehouse, DAY, found, folder, dict.fromkeys(COUNTED, 0) | {FLEET_DAY: 1}, runs)
+    rows = dict.fromkeys(COUNTED, 0) | {FLEET_DAY: 1}
+    return night_summary(warehouse, DAY, found, folder, rows, phases_of(runs, DAY))
 
 
 def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:

@@ -166,3 +166,9 @@ def test_ranks_of_a_worker_that_nothing_shows_count_only_up_to_a_bound() -> None
     assert "no more than 1,024 ranks of a worker are believed, not 268,435,456" in found["refused_claims"][0]
     usual = {"gpu_hours": 4 * 1024 * 24.0, "world_size": 4 * 1024, "tp_size": 1024, "cp_size": 1}
     assert without_refused(usual) == usual
+
+
+def test_claims_of_the_manifest_stay_beside_hours_that_are_not_believed() -> None:
+    job: dict[str, Any] = {"gpu_hours": 1e9, "world_size": 8, "refused_claims": ["gpuType is no field"]}
+    first, second = without_refused(job)["refused_claims"]
+    assert (first, second[:18]) == ("gpuType is no field", "gpu_hours is 1e+09")

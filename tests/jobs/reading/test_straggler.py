@@ -58,7 +58,7 @@ def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "straggler", straggler)
     done = doctest.testmod(straggler)
-    assert done.attempted > 8
+    assert done.attempted > 12
     assert done.failed == 0
 
 
@@ -112,6 +112,8 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
     assert run.what_if("stage_imbalance").arrow == unit.what_if("stage_imbalance").arrow
     named = [each.what_if("op_type LIKE '%compute'", set=0.5).arrow for each in (run, unit)]
     assert named[0] == named[1] == run.what_if("op_type LIKE '%compute'", factor=0.5).arrow
+    assert unit.mitigate(96).arrow == run.mitigate(96).arrow
+    assert unit.mitigate(96).arrow["plan"].to_pylist()[0].endswith(" instead of 24, 24, 24, 24")
     assert (unit.status, unit.slowdown) == (run.status, run.slowdown) == ("analysed", run.slowdown)
     assert run.timeline(step=run.timeline().step).step == unit.timeline().step
     with pytest.raises(ValueError, match=r"saved as .png or .svg"):
@@ -248,5 +250,20 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
         fleet.unit("gpt-175b", log_date="2026-01-06")
     with pytest.raises(ValueError, match="Invalid isoformat"):
         fleet.unit("gpt-175b", log_date="yesterday")
+    for text in ("gpt-175b@2026-01-05", "gpt-175b/r1@2026-01-05"):
+        assert fleet.unit(text).key == fleet.unit("gpt-175b").key
+    with pytest.raises(
+        NoSuchUnitError, match="gpt-175b@2026-01-06 names the day 2026-01-06, but --log-date is"
+    ):
+        fleet.unit("gpt-175b@2026-01-06", log_date="2026-01-05")
     with pytest.raises(NoRunError, match="holds no run"):
         straggler.analyse(folder / "demo")
+
+
+def test_without_a_warehouse_the_argument_of_python_is_named(folder: Path) -> None:
+    with pytest.raises(
+        QuestionError, match=r"no tables in .*: run a night first, .* straggler.open\(path\)$"
+    ):
+        straggler.open(folder / "none at all")
+    with pytest.raises(QuestionError, match=r"did you mean warehouse in "):
+        straggler.open(folder / "demo" / "warehose")

@@ -1,5 +1,7 @@
 """The picture of a culprit beside a peer: which workers and steps it shows, and the slow part in it."""
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +10,8 @@ import pytest
 from jobs.report.crop import crop_of, crop_picture, crop_question
 from jobs.report.job_page import job_page
 from jobs.report.rows import UnitTables
+from jobs.report.templates import shared_files
+from schemas.causes import DECLARED
 from schemas.vocabulary import OP_CODES, RANK_STEPS
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import recorded_job, sick_job, unit_tables
@@ -92,6 +96,20 @@ def test_slow_transfers_are_drawn_where_they_are_the_cause(drawn: UnitTables) ->
     picture = crop_picture(replace(drawn, causes=causes))
     assert picture is not None
     assert any(op["kind"] == "transfer" for op in picture["lanes"][0]["ops"])
+
+
+def test_loads_of_data_have_the_colour_of_their_cause(drawn: UnitTables) -> None:
+    assert "loads of data" not in Page(job_page(drawn)).text
+    code, load = OP_CODES["forward-compute"], OP_CODES["data-load"]
+    loading = [{**row, "op": [load if op == code else op for op in row["op"]]} for row in drawn.crop]
+    page = job_page(replace(drawn, crop=loading))
+    assert "op-load" in Page(page).all("rect", "class")
+    assert "loads of data" in Page(page).text
+    files = shared_files()
+    colours = re.search(r"CAUSE_COLOURS = (.*);", files["report.js"].decode())
+    assert colours is not None
+    colour = json.loads(colours[1])[[each.name for each in DECLARED].index("data_loading")]
+    assert f".op-load {{ fill: {colour}; }}" in files["report.css"].decode()
 
 
 def test_the_page_has_the_picture_with_words_for_who_does_not_see(drawn: UnitTables) -> None:

@@ -27,7 +27,7 @@ def test_a_run_has_one_row_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert outcomes(warehouse) == [("backfill", "done")]
     with pytest.raises(KeyboardInterrupt), recorded_run(warehouse, "query", []):
         raise KeyboardInterrupt
-    assert outcomes(warehouse) == [("backfill", "done"), ("query", "failed")]
+    assert outcomes(warehouse) == [("backfill", "done"), ("query", "interrupted")]
     assert set(warehouse.rows(TABLE)["rows_out"].to_pylist()) == {3, None}
 
 

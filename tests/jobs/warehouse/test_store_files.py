@@ -73,7 +73,9 @@ def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbRe
     assert list(found.rows) == [("language",)]
 
 
-@pytest.mark.parametrize("ask", [Database.check_exists, lambda database: database.unused_files(JOBS)])
+@pytest.mark.parametrize(
+    "ask", [Database.check_exists, lambda database: database.home(JOBS).unused_files(JOBS)]
+)
 def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[Database], object]
 ) -> None:

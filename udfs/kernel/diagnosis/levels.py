@@ -151,13 +151,20 @@ def _base(levels: Floats, error: Floats) -> Floats:
     steps = levels.shape[2]
     if steps < 2 * LEAST_QUIET:
         return usual
-    quiet = ordered[..., : max(LEAST_QUIET, round(QUIET_STEPS * steps))].mean(axis=2)
+    quiet = quietest(ordered)
     found = np.where(usual - quiet > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error), quiet, usual)
     third = steps // 3
     grown = levels[..., -third:].mean(axis=2) - levels[..., :third].mean(axis=2)
     for p, k in np.argwhere(grown > np.maximum(LEAST_LEVEL, ERRORS * error)).tolist():
         found[p, k] += min(before_growth(levels[p, k] - found[p, k], float(error[k])), 0.0)
     return found
+
+
+def quietest(ordered: Floats) -> Floats:
+    """Mean of the quiet steps along the last axis, whose values ascend."""
+    number = max(LEAST_QUIET, round(QUIET_STEPS * ordered.shape[-1]))
+    mean: Floats = ordered[..., :number].mean(axis=-1)
+    return mean
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:

@@ -8,8 +8,10 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.usual_transfers import ALL, Kind, Usual, limits_of
+from udfs.kernel.diagnosis.levels import LEAST_QUIET, quietest
+from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_FACTOR, LOW_QUANTILE, Kind, Usual, limits_of
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.selection import quantile_of_all
 
 
 class SlowLoads(NamedTuple):
@@ -39,11 +41,11 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
     limits: dict[Kind, Usual] = {}
     for stage in sorted({stage for of_block in loads for stage in of_block}):
         times_s = [
-            block.duration_s[of_block[stage]].reshape(-1)
+            block.duration_s[of_block[stage]]
             for block, of_block in zip(blocks, loads, strict=True)
             if stage in of_block
         ]
-        limits |= limits_of({(ot.DATA_LOAD, stage, ALL): np.concatenate(times_s)})
+        limits |= limits_of({(ot.DATA_LOAD, stage, ALL): _of_usual_steps(times_s)})
     found = []
     for block, of_block in zip(blocks, loads, strict=True):
         ops: list[int] = []
@@ -57,6 +59,24 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
             usual_s.append(np.where(is_slow, base_s, as_is_s)[changes])
         found.append(SlowLoads(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
     return found
+
+
+def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
+    """Loads that show the usual time of a stage: all, or those of a few far faster steps. [s]
+
+    times_s : of each block, shape (op, step, dp). [s]
+    """
+    by_step_s = np.concatenate([np.median(each, axis=(0, 2)) for each in times_s])
+    every_s = np.concatenate([each.reshape(-1) for each in times_s])
+    if by_step_s.size < 2 * LEAST_QUIET:
+        return every_s
+    limit_s = LEAST_FACTOR * float(quietest(np.sort(by_step_s)))
+    if quantile_of_all(every_s, LOW_QUANTILE) <= limit_s:
+        return every_s
+    quiet_s: Floats = np.concatenate(
+        [each[:, np.median(each, axis=(0, 2)) <= limit_s].reshape(-1) for each in times_s]
+    )
+    return quiet_s
 
 
 @once_per_graph

@@ -14,10 +14,13 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
+    ERRORS_OF_BASE,
     LEAST_HITS,
+    LEAST_QUIET,
     MAD_TO_SIGMA,
     USUAL_STEPS,
     apart_when_healthy,
+    quietest,
     scatter_over_steps,
     slow_series,
     usual_levels,
@@ -212,7 +215,7 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
     """Significant late entries, 0 elsewhere; shape (p, s, d). [s]"""
-    usual_s = quantile(np.sort(medians_along(late_s, 2, low=True), axis=1), USUAL_STEPS)
+    usual_s = _usual_entry_s(medians_along(late_s, 2, low=True), LEAST_ENTRY * actual_s)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
     if not beyond_s.max() > LEAST_ENTRY * actual_s:
         return np.zeros_like(beyond_s)
@@ -220,6 +223,20 @@ def _late(late_s: Floats, actual_s: float) -> Floats:
     is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
     is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])
     return np.where(is_late, beyond_s, 0.0)
+
+
+def _usual_entry_s(by_step_s: Floats, least_s: float) -> Floats:
+    """Usual lateness of a stage: a low quantile, or that of a few quiet steps; shape (p,). [s]
+
+    by_step_s : shape (p, s). least_s : of a late entry that counts. [s]
+    """
+    ordered_s = np.sort(by_step_s, axis=1)
+    usual_s = quantile(ordered_s, USUAL_STEPS)
+    if by_step_s.shape[1] < 2 * LEAST_QUIET:
+        return usual_s
+    quiet_s = quietest(ordered_s)
+    scatter_s = MAD_TO_SIGMA * medians_along(np.abs(by_step_s - medians_along(by_step_s, 1)[:, None]), 1)
+    return np.where(usual_s - quiet_s > np.maximum(least_s, ERRORS_OF_BASE * scatter_s), quiet_s, usual_s)
 
 
 def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:

@@ -96,11 +96,33 @@ def levels_and_variation(logs: Tensor) -> Variation:
     spread = weight[0, :, 0].std(axis=(1, 3))
     uneven = _uneven_steps(varied, weight, spread, scatter * MEDIAN_ERROR / np.sqrt(p * c))
     weight = np.where(uneven[:, None], weight, 0.0)
-    if uneven.any():
-        level = level + medians_along(varied - weight, 3, low=is_low).mean(axis=2)
+    beside = varied - weight if uneven.any() else varied
+    apart = medians_along(beside, 3, low=is_low).mean(axis=2) if uneven.any() else np.zeros_like(level)
+    apart = _by_light(apart, beside, restless > RESTLESS)
+    level = level + apart
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
     data = MEDIAN_ERROR * np.where(uneven, spread, 0.0) / np.sqrt(m)
     return Variation(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
+
+
+def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
+    """Levels of restless steps by their light microbatches, shape (p, k, s, d).
+
+    Where half of a worker's ops are long in a step, their median is long or not by chance. What is slow
+    itself lengthens the light ones too.
+
+    apart : level of each step, beside that of which beside are the rest; shape (p, k, s, d).
+    is_restless : shape (k, s); at most half of the steps.
+    """
+    if not is_restless.any():
+        return apart
+    quarter = (beside.shape[3] - 1) // 4
+    light = np.partition(beside, quarter, axis=3)[:, :, :, quarter].mean(axis=2)
+    found = apart.copy()
+    for kind, steps in enumerate(is_restless):
+        usual = medians_along((apart - light)[:, kind, ~steps], 1)
+        found[:, kind, steps] = light[:, kind, steps] + usual[:, None]
+    return found
 
 
 def _luck(weight: Floats, of_step: Floats) -> Floats:

@@ -86,6 +86,41 @@ def test_a_misspelt_size_is_named_beside_the_missing_one(misspelt: str) -> None:
     assert parsed("dp_size", d_p=2)["manifest_detail"] == "dp_size is missing"
 
 
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("gpuhours", "gpu_hours"),
+        ("gpuHours", "gpu_hours"),
+        ("GPU-Hours", "gpu_hours"),
+        ("gpu_hour", "gpu_hours"),
+        ("label", "labels"),
+        ("iteration", "iterations"),
+        ("blocking_transfer", "blocking_transfers"),
+        ("epsize", "ep_size"),
+    ],
+)
+def test_an_optional_field_that_is_misspelt_is_named_and_its_layout_stays_good(
+    misspelt: str, meant: str
+) -> None:
+    said = f'"{misspelt}" is no field of a job.json: did you mean {meant}?'
+    found = parsed(**{misspelt: 96})
+    assert (found["refused_claims"], found["manifest_status"]) == ([said], None)
+
+
+@pytest.mark.parametrize("own", ["mp_size", "model_name", "job_name", "owner", "gpu_count", "num_restarts"])
+def test_a_producers_own_field_is_ignored(own: str) -> None:
+    assert parsed(**{own: "x"}) == parsed()
+
+
+def test_a_field_beside_the_one_it_is_like_is_the_producers_own() -> None:
+    assert parsed(gpu_hours=96.0, gpuhours=96.0) == parsed(gpu_hours=96.0)
+
+
+def test_only_the_first_misspelt_fields_are_named_and_the_others_counted() -> None:
+    found = parsed(**{"gpu" + "_" * number + "hours": 96.0 for number in range(2, 27)})["refused_claims"]
+    assert (len(found), found[-1]) == (21, "and 5 more such fields")
+
+
 def test_null_optional_fields_are_missing() -> None:
     optional = ("ep_size", "team", "started_at", "gpu_hours", "restarts", "labels", "part_of", "iterations")
     assert parsed(**dict.fromkeys(optional)) == parsed()

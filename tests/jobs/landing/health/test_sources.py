@@ -297,6 +297,7 @@ def test_the_command_writes_a_days_file_once_and_clips_what_began_before(tmp_pat
     log.write_text(SINFO)
     day = date(2026, 1, 6)
     to = ["--landing", str(tmp_path / "landing"), "--log-date", str(day)]
+    (tmp_path / "landing").mkdir()
     for _ in range(2):
         assert run(CONSOLE, ["convert-health", str(log), "--from", "sinfo", *to]) == 0
     (written,) = (tmp_path / "landing" / f"log_date={day}").iterdir()
@@ -308,3 +309,29 @@ def test_the_command_writes_a_days_file_once_and_clips_what_began_before(tmp_pat
     assert "since 2026-01-05T0" in (events[0].message or "")
     assert run(CONSOLE, ["convert-health", str(log), "--from", "nvsentinel", *to]) == 1
     assert run(CONSOLE, ["convert-health", str(log), "--from", "sinfo", "--log-date", str(day)]) == 2
+
+
+def test_a_day_without_events_gets_no_file_and_a_landing_that_is_missing_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, landing = tmp_path / "sinfo.txt", tmp_path / "landing"
+    log.write_text(SINFO)
+    of_sinfo = ["convert-health", str(log), "--from", "sinfo", "--landing", str(landing)]
+    assert run(CONSOLE, [*of_sinfo, "--log-date", "2026-01-06"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"straggler convert-health: error: the landing {landing} does not exist")
+    assert not landing.exists()
+    landing.mkdir()
+    assert run(CONSOLE, [*of_sinfo, "--log-date", "2020-01-06"]) == 0
+    assert capsys.readouterr().out == "nothing written: no event of 2020-01-06\n"
+    assert not [*landing.iterdir()]
+
+
+def test_an_error_of_the_system_names_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "sinfo.txt"
+    log.write_text(SINFO)
+    (tmp_path / "log_date=2026-01-06").write_text("no folder")
+    to = ["--landing", str(tmp_path), "--log-date", "2026-01-06"]
+    assert run(CONSOLE, ["convert-health", str(log), "--from", "sinfo", *to]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("straggler convert-health: error: [Errno ")

@@ -92,3 +92,20 @@ def test_stages_are_measured_by_their_own_usual_load() -> None:
             block._replace(duration_s=block.duration_s * np.where(is_heavy, 50.0, 1.0)[:, None, None])
         )
     assert not any(slow.ops.size for slow in slow_loads(heavy))
+
+
+@pytest.mark.parametrize(("slow", "is_found"), [(16, True), (19, False)])
+def test_a_few_quiet_steps_show_the_usual_load_but_a_single_one_does_not(slow: int, is_found: bool) -> None:
+    """All loads of the first steps take 20 times as long."""
+    job = job_of(generate_job(replace(LOADING, steps=20), [], seed=3, workload=Workload(noise=0.0)))
+    first, slowed = 0, []
+    for block in job.blocks():
+        steps = first + np.arange(block.number_of_steps)
+        is_load = (np.array(block.graph.op_types) == ot.DATA_LOAD)[:, None, None]
+        factor = np.where(is_load & (steps < slow)[:, None], 20.0, 1.0)
+        slowed.append(block._replace(duration_s=block.duration_s * factor))
+        first += block.number_of_steps
+    changed = [each for each in slow_loads(slowed) if each.ops.size]
+    assert bool(changed) == is_found
+    for each in changed:
+        np.testing.assert_allclose(each.usual_s, USUAL_S["data-load"])

@@ -68,6 +68,22 @@ def test_data_that_are_longer_in_a_replica_in_a_step_are_no_slow_replica(logs: T
     assert (logs + weight - usual - found).std() < 2 * NOISE, "the weights explain the rest"
 
 
+@pytest.mark.parametrize("microbatches", [4, 8])
+def test_in_steps_in_which_every_second_op_is_long_a_worker_is_slow_if_its_light_ops_are(
+    logs: Tensor, microbatches: int
+) -> None:
+    """The median over a worker's ops of such a step is long or not by chance."""
+    bursts = logs[:, :, :, :microbatches].copy()
+    rng = np.random.default_rng(8)
+    bursts[..., 7:, :] += 0.5 * (rng.random(bursts[..., 7:, :].shape) < 0.5)
+    assert np.exp(cells(bursts)).max() < 1.05
+    bursts[1, BACKWARD, :, :, 7:, 2] += 0.6
+    found = cells(bursts)
+    np.testing.assert_allclose(found[1, BACKWARD, 7:, 2], 0.6, atol=0.15)
+    found[1, BACKWARD, 7:, 2] = 0.0
+    assert np.exp(found).max() < 1.05
+
+
 def test_a_replica_that_is_always_slow_is_slow_beside_uneven_data(logs: Tensor) -> None:
     logs = logs + weights() / 4
     logs[..., 3] += np.log(1.5)

@@ -1,0 +1,53 @@
+"""Fields of a job.json that nothing reads, because their names are like those of fields that are read."""
+
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+
+from jobs.landing.formats.rows import plain
+from jobs.landing.formats.strict_json import shown
+from schemas.ingested_tables import JOBS
+from schemas.vocabulary import UNIT_KEY
+
+_KNOWN: Final = frozenset(("dsp_size", *UNIT_KEY, *JOBS.value_schema.names))
+_MOST_UNKNOWN: Final = 1000
+"""Most unknown names that are compared with known ones."""
+_MOST_NAMED: Final = 20
+_LIKE_A_MISSING: Final = 0.85
+"""Least similarity of an unknown name to a missing one: less would take one size for another."""
+_LIKE: Final = 0.9
+"""Least similarity where nothing has to be there: a producer may state a size of its own, as mp_size beside
+ep_size, 0.86."""
+
+
+def meant_for(name: str, fields: Iterable[str]) -> str | None:
+    """Return the unknown field that may be meant for a missing one; None if none is like it."""
+    return next(iter(get_close_matches(name, [*_unknown(fields)], n=1, cutoff=_LIKE_A_MISSING)), None)
+
+
+def misspelt(fields: Iterable[str], absent: Collection[str]) -> list[str]:
+    """Return one sentence for each unknown field that may be meant for one of these, which are not there.
+
+    Other unknown fields are the producer's own.
+    """
+    by_letters = {_letters(each): each for each in absent}
+    near = {
+        each: get_close_matches(_letters(each), by_letters, n=1, cutoff=_LIKE) for each in _unknown(fields)
+    }
+    said = [
+        plain(f"{shown(each)} is no field of a job.json: did you mean {by_letters[meant[0]]}?")
+        for each, meant in near.items()
+        if meant
+    ]
+    more = len(said) - _MOST_NAMED
+    return said if more <= 0 else [*said[:_MOST_NAMED], f"and {more} more such fields"]
+
+
+def _unknown(fields: Iterable[str]) -> Iterator[str]:
+    return islice((each for each in fields if each not in _KNOWN), _MOST_UNKNOWN)
+
+
+def _letters(name: str) -> str:
+    """A name without what its parts are joined by: gpuHours, gpu-hours and gpu_hours are one."""
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")

@@ -1,0 +1,9 @@
+"""A unit in words: a run by its names, and the health of a day's hosts, which has none."""
+
+from schemas.unit import Unit
+from tests.support.examples import DAY
+
+
+def test_a_unit_is_named_as_people_name_it() -> None:
+    assert Unit(DAY, "gpt-175b", "r1").words == "gpt-175b, run r1, 2026-01-05"
+    assert Unit.of_day(DAY).words == "health of hosts, 2026-01-05"
