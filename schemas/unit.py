@@ -1,8 +1,8 @@
 """The unit of analysis: one run of one job on one log date."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Unit(NamedTuple):
@@ -11,6 +11,11 @@ class Unit(NamedTuple):
     log_date: date
     job_id: str
     run_id: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Unit":
+        """Key of a row, which may have further columns."""
+        return cls(row["log_date"], row["job_id"], row["run_id"])
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":

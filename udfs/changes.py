@@ -280,12 +280,12 @@ def points_of(tables: Mapping[str, pa.Table]) -> list[Point]:
     hosts = _lists(tables[WORKER_SLOWDOWN], "host", "distinct")
     causes: dict[Unit, list[Row]] = {}
     for row in tables[JOB_CAUSES].select([*UNIT_KEY, *READ[JOB_CAUSES]]).to_pylist():
-        causes.setdefault(_unit(row), []).append(row)
+        causes.setdefault(Unit.of(row), []).append(row)
     jobs = tables[JOBS].select([*UNIT_KEY, *READ[JOBS]]).to_pylist(maps_as_pydicts="strict")
     return [
         point_of(unit, row, np.array(steps[unit]), causes.get(unit, []), hosts.get(unit, []))
         for row in jobs
-        if (unit := _unit(row)) in steps
+        if (unit := Unit.of(row)) in steps
     ]
 
 
@@ -309,8 +309,4 @@ def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -
 def _lists(table: pa.Table, column: str, how: str) -> dict[Unit, list[Any]]:
     """Values of a column by unit, in the order of the rows where that matters."""
     grouped = pa.TableGroupBy(table, UNIT_KEY, use_threads=False).aggregate([(column, how)])
-    return {_unit(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}
-
-
-def _unit(row: Mapping[str, Any]) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))
+    return {Unit.of(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}

@@ -1,11 +1,17 @@
-"""Intervals of 90 % around savings: as columns of job_causes, in fractions and GPU-hours."""
+"""Figures as columns have them: without nan, and with intervals of 90 % around savings and GPU-hours."""
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
 from schemas.job_causes import HOURS_OF
 
 Row = Mapping[str, Any]
+
+
+def or_null(value: float) -> float | None:
+    """Return a figure as its column has it: null instead of nan."""
+    return None if isnan(value) else float(value)
 
 
 def half_width(row: Row, name: str) -> float | None:

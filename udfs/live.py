@@ -2,19 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    NEWS_FRACTION,
-    STEP_SLOWDOWN,
-    Status,
-)
+from schemas import vocabulary
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, Status
 
 Row = dict[str, Any]
 
@@ -69,15 +63,15 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
         return list(before)
     found = {(row["cause"], row["first_step"]): row for row in before}
     goes_on = {row["cause"]: row for row in before if row["is_now"]}
-    holds = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    holds = [row for row in causes if row["is_cause"] and row["cause"] != vocabulary.CAUSE_UNEXPLAINED]
     for row in holds:
         so_far = goes_on.pop(row["cause"], None)
-        if so_far is None and row["lost_fraction"] < NEWS_FRACTION:
+        if so_far is None and row["lost_fraction"] < vocabulary.NEWS_FRACTION:
             continue
-        began = so_far or _first(row, window) | {"cause": row["cause"], "is_warned": False}
+        began = so_far or _edge(row, window, "first") | {"cause": row["cause"], "is_warned": False}
         key = row["cause"], began["first_step"]
         seen = {name: row[name] for name in ("lost_fraction", "culprits")}
-        found[key] = began | seen | _last(row, window) | {"is_now": True}
+        found[key] = began | seen | _edge(row, window, "last") | {"is_now": True}
     ended = {
         (row["cause"], row["first_step"]): row | {"is_now": False, "is_warned": False}
         for row in goes_on.values()
@@ -85,14 +79,9 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
     return [*(found | ended).values()]
 
 
-def _first(cause: Row, window: Row) -> Row:
-    """First step of a cause in a window, and when it began."""
-    known = [each for each in cause["culprits"] if each["first_step"] is not None]
-    first = min(known, key=lambda each: each["first_step"], default=window)
-    return {name: first[name] for name in ("first_step", "first_time")}
-
-
-def _last(cause: Row, window: Row) -> Row:
-    known = [each for each in cause["culprits"] if each["last_step"] is not None]
-    last = max(known, key=lambda each: each["last_step"], default=window)
-    return {name: last[name] for name in ("last_step", "last_time")}
+def _edge(cause: Row, window: Row, which: Literal["first", "last"]) -> Row:
+    """First or last step of a cause in a window, and when it began."""
+    step, sign = f"{which}_step", 1 if which == "first" else -1
+    known = [each for each in cause["culprits"] if each[step] is not None]
+    edge = min(known, key=lambda each: sign * each[step], default=window)
+    return {name: edge[name] for name in (step, f"{which}_time")}

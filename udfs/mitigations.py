@@ -9,18 +9,7 @@ from math import inf
 
 import pyarrow as pa
 
-from schemas.mitigations import (
-    CHECKPOINTS,
-    COLLECTIONS,
-    HOST_EXCHANGED,
-    LAYERS,
-    LIGHTER_REPLICA,
-    OVER_DP_RANKS,
-    OVERLAP,
-    REPLICA_REMOVED,
-    SEQUENCES,
-)
-from udfs.errors import TraceError
+from schemas import mitigations as named
 from udfs.kernel.diagnosis.mitigate import OF_ALL_CAUSES
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 from udfs.kernel.graph.graph import Layout
@@ -83,12 +72,7 @@ def mitigated(
         by_chunk = (
             stated_layers(manifest, choice.layout) if layers is None else by_chunks(layers, choice.layout)
         )
-        try:
-            found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
-        except TraceError:
-            choice.refuse_exchanged(None)
-            raise
-        choice.refuse_exchanged(found.recorded)
+        found = analysed(choice, how, manifest, layers=by_chunk, mitigated=OF_ALL_CAUSES, memory=memory)
     gpu_hours = manifest.get("gpu_hours")
     known = float(gpu_hours) if isinstance(gpu_hours, int | float) else None
     names = [field.name for field in fields(Mitigation)]
@@ -96,9 +80,9 @@ def mitigated(
         Mitigation(**{name: row[name] for name in names})
         for row in mitigation_rows(found, choice.rows, manifest, known)
     ]
-    named = {each.mitigation for each in answers}
+    answered = {each.mitigation for each in answers}
     reasons = _without(choice.layout, by_chunk)
-    without = {name: why for name, why in reasons.items() if name not in named}
+    without = {name: why for name, why in reasons.items() if name not in answered}
     return Mitigations(len(choice.rows.steps), float(found.recorded.actual_s.mean()), answers, without)
 
 
@@ -114,19 +98,20 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
     )
     one = "there is one dp rank"
     return {
-        LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
-        OVER_DP_RANKS: one
+        named.LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
+        named.OVER_DP_RANKS: one
         if layout.dp_size == 1
         else f"each has too few microbatches, or the step time hangs on which are heavier, or {even}",
-        SEQUENCES: even,
-        COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy data",
-        HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
-        REPLICA_REMOVED: none_slow
+        named.SEQUENCES: even,
+        named.COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy "
+        "data",
+        named.HOST_EXCHANGED: "no worker on one known host is slow, rather than its stage or data heavier",
+        named.REPLICA_REMOVED: none_slow
         if layout.dp_size >= LEAST_REPLICAS
         else f"there are fewer than {LEAST_REPLICAS} dp ranks",
-        LIGHTER_REPLICA: one if layout.dp_size == 1 else f"{none_slow}, or another replica is as slow",
-        OVERLAP: "too little of any communication lengthens steps, or it is transfers that run beside "
+        named.LIGHTER_REPLICA: one if layout.dp_size == 1 else f"{none_slow}, or another replica is as slow",
+        named.OVERLAP: "too little of any communication lengthens steps, or it is transfers that run beside "
         "computes already (the next stage waits for their data), or several of one call",
-        CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, "
+        named.CHECKPOINTS: f"its events show no interval, fewer than {LEAST_FAILURES} failures, "
         "or a loop of crashes",
     }

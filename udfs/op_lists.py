@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.table import Column, Table
-from schemas.vocabulary import OP_CODES, OP_TYPES
+from schemas.vocabulary import OP_CODES, OP_TYPE_GROUPS, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.rows import StageRows, kept_ops
+
+GROUPS: Final = tuple(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES)
+"""By code of an op type, the name of its group in results: its own, if it is in none."""
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 """Sorted as in StageRows."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Recorded
@@ -23,6 +23,7 @@ from udfs.kernel.replay.other_times import (
 )
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.replay.scenario_rows import TYPE_GROUP
+from udfs.op_lists import GROUPS
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.simulate.choice import chosen
 from udfs.simulate.rank_rows import ReplayedRows
@@ -93,7 +94,7 @@ def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
             return found.recorded_s, found.all_s, dict(zip(named, found.parts_s.tolist(), strict=True))
 
         types = [np.array(TYPE_GROUP)[list(block.graph.op_types)][:, None, None] for block in blocks]
-        second_s, matched_s, by_op_type = shared(types, [OP_TYPE_GROUPS.get(each, each) for each in OP_TYPES])
+        second_s, matched_s, by_op_type = shared(types, GROUPS)
         by_stage: dict[str, float] = {}
         by_host: dict[str, float] = {}
         if match is not Match.OP_TYPES and layout.pp_size > 1:
@@ -147,16 +148,12 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
     return groups, list(names)
 
 
-def _host_names(workers: WorkerRows) -> np.ndarray[tuple[int, ...], np.dtype[np.str_]]:
+def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
     """Host of each worker in the first step, shape (stage, dp_rank)."""
     return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
 
 
-def _label(
-    host: str,
-    here: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
-    before: np.ndarray[tuple[int, ...], np.dtype[np.str_]],
-) -> str:
+def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
     """Name of a host, with the host that it replaced."""
     was = {str(each) for each in before[here == host]} - {_UNKNOWN}
     return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host

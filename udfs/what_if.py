@@ -7,32 +7,27 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, Status
+from schemas.vocabulary import OP_TYPES, Status
 from udfs.errors import TraceError
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.recorded.gaps import gap_of
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, WhatIf, analyse
-from udfs.simulate.choice import Choice, Refused, choose, defects_named, refuse_endless
-from udfs.simulate.gpu_types import worker_types
+from udfs.op_lists import GROUPS
+from udfs.simulate.choice import Choice, ExchangedError, Refused, choose, defects_named, refuse_endless
 from udfs.simulate.mitigation_rows import stated_layers
 from udfs.simulate.odd_records import rows_without_transfers
 from udfs.simulate.partial_trace import partial_results
-from udfs.simulate.racks import worker_racks
 from udfs.simulate.rank_rows import ReplayedRows
-from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
+from udfs.simulate.result_tables import Row, empty_results, job_row, result_tables
 from udfs.simulate.settings import SimulationSettings
+from udfs.simulate.worker_groups import worker_racks, worker_types
 
 __all__ = ["SimulationSettings", "analysed", "garbage_collection_paused", "simulate_job"]
-
-NO_DAYS_BEFORE: Final[Mapping[str, float]] = MappingProxyType({})
-"""Usual transfers if no earlier days are used."""
 
 
 def simulate_job(
@@ -63,19 +58,12 @@ def simulate_job(
             detail, figures = partial_results(rows, choice.layout, how.ideal, how.ops_together, choice.limits)
             return _refused(Refused(Status.PARTIAL_TRACE, detail, choice.left_out | figures), facts, how)
         try:
-            found = analysed(choice, how, facts, before_s=before_s or {})
-        except TraceError:
-            refused = choice.refused(None)
-            if refused is None:
-                raise
-            return _refused(refused, facts, how)
-        refused = choice.refused(found.recorded)
-        if refused is not None:
-            return _refused(refused, facts, how)
+            found = analysed(choice, how, facts, before_s=before_s)
+        except ExchangedError as exchanged:
+            return _refused(exchanged.refused, facts, how)
         status, detail_or_none = _status(found, rows, how)
-        types, racks = worker_types(rows, facts), worker_racks(rows, facts)
-        replayed = Replayed(found, rows, how.ideal, facts, types, racks)
-        return result_tables(job_row(facts, how.text, status, detail_or_none) | choice.left_out, replayed)
+        job = job_row(facts, how.text, status, detail_or_none) | choice.left_out
+        return result_tables(job, found, rows, facts, how.ideal)
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
@@ -88,7 +76,7 @@ def analysed(
     settings: SimulationSettings,
     facts: Mapping[str, object],
     *,
-    before_s: Mapping[str, float] = NO_DAYS_BEFORE,
+    before_s: Mapping[str, float] | None = None,
     layers: Sequence[int] | None = None,
     mitigated: frozenset[int] | None = None,
     memory: float = inf,
@@ -99,34 +87,33 @@ def analysed(
     layers    : of each chunk of the model; None: as the manifest says, if it does.
     mitigated : causes of which mitigations are replayed; None: those that are found.
     memory    : their bound: a multiple of the most layers of a stage, or samples of a microbatch, now.
-    raises    : TraceError where the recorded ops contradict each other.
+    raises    : TraceError where the recorded ops contradict each other, ExchangedError where ranks are
+                exchanged.
     """
     rows = choice.rows
     types, racks = worker_types(rows, facts), worker_racks(rows, facts)
     by_chunk = stated_layers(facts, choice.layout) if layers is None else layers
-    with defects_named(rows):
-        number = types.number if types is not None and types.is_mixed else None
-        of_type_s = {
-            code: before_s[group]
-            for code, name in enumerate(OP_TYPES)
-            if (group := OP_TYPE_GROUPS.get(name, name)) in before_s
-        }
-        ideal, limits = IDEALS[settings.ideal], choice.limits
-        rack = None if racks is None else racks.number
-        how = How(
-            ideal,
-            settings.ops_together,
-            limits,
-            settings.diagnosed,
-            number,
-            rack,
-            of_type_s,
-            mitigated,
-            None if by_chunk is None else np.array(by_chunk),
-            memory,
-        )
-        found = analyse(rows, choice.layout, how)
-    refuse_endless(found.recorded.actual_s, rows)
+    earlier_s = before_s or {}
+    how = How(
+        IDEALS[settings.ideal],
+        settings.ops_together,
+        choice.limits,
+        settings.diagnosed,
+        worker_type=types.number if types is not None and types.is_mixed else None,
+        worker_rack=None if racks is None else racks.number,
+        before_s={code: earlier_s[group] for code, group in enumerate(GROUPS) if group in earlier_s},
+        mitigated=mitigated,
+        layers=None if by_chunk is None else np.array(by_chunk),
+        memory=memory,
+    )
+    try:
+        with defects_named(rows):
+            found = analyse(rows, choice.layout, how)
+        refuse_endless(found.recorded.actual_s, rows)
+    except TraceError:
+        choice.refuse_exchanged(None)
+        raise
+    choice.refuse_exchanged(found.recorded)
     return found
 
 
@@ -152,8 +139,7 @@ def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:
         return None
-    row = rows.host_row[gap.stage * rows.worker_rank.shape[1] + gap.dp_rank].as_py()
-    host = rows.table.column("host")[row].as_py()
+    host = rows.hosts[gap.stage * rows.worker_rank.shape[1] + gap.dp_rank]
     worker = f"worker dp {gap.dp_rank} pp {gap.stage}{'' if host is None else f' (host {host})'}"
     often = f"in {gap.steps} of {len(rows.steps)} steps"
     if gap.others:

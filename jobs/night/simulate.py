@@ -94,7 +94,7 @@ def simulated(
         todo = [*todo, *(StoredUnit(unit) for unit in manifests if unit not in have_rows)]
         simulate = partial(simulated_rows, chosen, usual_s)
         rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(_partitions(spark), *UNIT_KEY)
-        of_a_unit = simulate_group(chosen, manifests, simulate, places)
+        of_a_unit = simulate_group(simulate, manifests, places)
         parts.append(rows.groupBy(*UNIT_KEY).applyInArrow(of_a_unit, schema))
     simulate_all = results_batches(partial(simulated_units, chosen, usual_s), places)
     parts.append(units_frame(spark, todo, facts, _partitions(spark)).mapInArrow(simulate_all, schema))

@@ -76,11 +76,9 @@ class Place:
 
     def cells_on(self, host: str) -> list[Cell]:
         """Workers with at least one rank on a host, which are as slow as their slowest rank."""
-        ranks = range(self.shape.cp_size * self.shape.tp_size)
-        hosts_of = {
-            cell: {self.host_of(self.shape.rank(*cell) + each) for each in ranks} for cell in self.shape.cells
-        }
-        return [cell for cell, hosts in hosts_of.items() if host in hosts]
+        shape = self.shape
+        ranks = range(shape.cp_size * shape.tp_size)
+        return [cell for cell in shape.cells if host in {self.host_of(shape.rank(*cell) + n) for n in ranks}]
 
     def hosts_of_cells(self) -> list[list[str]]:
         """Host of each worker's first rank, by pp_rank and dp_rank."""

@@ -163,8 +163,9 @@ class Fleet:
         unit = recorded_job(simulation)
         return (unit.contradicting() if job.status == Status.CORRUPT_TRACE else unit), simulation
 
-    def write_unit(self, landing: Path, job: FleetJob, day: int) -> int:
+    def write_unit(self, landing: Path, job_and_day: tuple[FleetJob, int]) -> int:
         """Write logs, manifest and truth of one job on one day. Returns the number of recorded ops."""
+        job, day = job_and_day
         unit, simulation = self.recorded(job, day)
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
         if job.inspected:
@@ -242,11 +243,7 @@ def write_fleet(landing: Path, fleet: Fleet, workers: int = 1) -> int:
     (landing / TRUTH).mkdir(parents=True)
     fleet.write_plan(landing / TRUTH)
     lean = replace(fleet, jobs=())  # what every process is sent once for each unit
-    ops = sum(spread("fleet", partial(_write_unit, landing, lean), fleet.units, workers))
+    ops = sum(spread("fleet", partial(lean.write_unit, landing), fleet.units, workers))
     for day in {day for _, day in fleet.units}:
         finish_day(landing, fleet.log_date(day))
     return ops
-
-
-def _write_unit(landing: Path, fleet: Fleet, unit: tuple[FleetJob, int]) -> int:
-    return fleet.write_unit(landing, *unit)

@@ -159,7 +159,6 @@ def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
 
 
 def _shape(seed: int) -> JobShape:
-    """Draw the sizes of a job."""
     rng = child_rng(seed, "history shape")
     world_size = int(rng.choice(list(WORLD_SIZES), p=list(WORLD_SIZES.values())))
     cp_size = 1

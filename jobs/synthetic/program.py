@@ -141,17 +141,15 @@ class _Stage:
         """Issue one compute between its recv and send; done : earlier computes of the same direction."""
         in_model, last = self._chunk_in_model(compute), self.shape.last_chunk
         forward = compute.direction == "forward"
-        waits = [self._recv(place, compute, done)]
+        waits = self._recv(place, compute, done)
         if forward and compute.chunk in self.gather_of_chunk:
             waits.append(self.gather_of_chunk.pop(compute.chunk))
         if self.shape.loads_data and forward and compute.chunk == 0:
             in_turn = self.shape.loads_in_turn
-            load = self._add(
-                "data-load", [w for w in waits if in_turn and w >= 0], "compute" if in_turn else "load"
-            )
+            load = self._add("data-load", waits if in_turn else (), "compute" if in_turn else "load")
             load.microbatch = compute.microbatch
             waits.append(load.number)
-        op = self._add(f"{compute.direction}-compute", [w for w in waits if w >= 0], "compute", compute.chunk)
+        op = self._add(f"{compute.direction}-compute", waits, "compute", compute.chunk)
         op.microbatch, op.chunk_in_model = compute.microbatch, in_model
         done.append(op.number)
         self.compute_ops.append(op.number)
@@ -166,14 +164,14 @@ class _Stage:
                 send.meeting = (compute.direction, compute.microbatch, in_model)
                 send.chunk_in_model = in_model
 
-    def _recv(self, place: int, compute: Compute, done: list[int]) -> int:
-        """Issue the recv before a compute if it is recorded; returns its number or -1."""
+    def _recv(self, place: int, compute: Compute, done: list[int]) -> list[int]:
+        """Issue the recv before a compute if it is recorded; returns its number, if it is."""
         in_model, forward = self._chunk_in_model(compute), compute.direction == "forward"
         has_sender = in_model != (0 if forward else self.shape.last_chunk)
         habit = self.shape.noop_transfers
         is_noop_recorded = habit == "all" or (habit == "first_missing" and len(done) > 0)
         if self.shape.pp_size == 1 or not (has_sender or is_noop_recorded):
-            return -1
+            return []
         waits = done[-1:]
         if not forward and not done and place >= 2:
             waits = [self.compute_ops[place - 2]]
@@ -186,7 +184,7 @@ class _Stage:
         if has_sender:
             sender = in_model - 1 if forward else in_model + 1
             recv.meeting, recv.chunk_in_model = (compute.direction, compute.microbatch, sender), in_model
-        return recv.number
+        return [recv.number]
 
     def _add_noop(self, op_type: str, after: int) -> None:
         """Record a transfer that moves no data, which no compute needs."""

@@ -51,11 +51,13 @@ class RunHabits:
 class RunCourse:
     """Simulated course of a run: its events without ids, and the time spent on each part.
 
+    now_s      : Unix time up to which it is simulated
     spent_s    : seconds by part: startup, checkpoint, evaluation, outage, lost_work; other is in no event
     lost_steps : steps that were done again, for each time that they were lost
     """
 
     part: "Part"
+    now_s: float
     events: list[dict[str, Any]] = field(default_factory=list)
     spent_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(
@@ -63,11 +65,6 @@ class RunCourse:
         )
     )
     lost_steps: list[int] = field(default_factory=list)
-    now_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Start the clock at the beginning of the part."""
-        self.now_s = self.part.begin_s
 
     def spend(self, part: str, lasts_s: float) -> None:
         """Let time pass outside of steps."""
@@ -101,7 +98,7 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
 
     step_s : time of each step, shape (step,) [s]
     """
-    course = RunCourse(part)
+    course = RunCourse(part, part.begin_s)
     failing = sorted(int(step) for step in rng.choice(len(step_s), habits.failures, replace=False))
     saved, begins = 0, RunEvent.STEP if part.goes_on else RunEvent.START
     if habits.queued_s and not part.goes_on:

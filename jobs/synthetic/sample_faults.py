@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import (
     AllocatorStalls,
@@ -64,7 +64,7 @@ def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
     shape, excess = setting.shape, log_uniform(rng, 0.02, 1.2)
     dp_rank, pp_rank = int(rng.integers(shape.dp_size)), int(rng.integers(shape.pp_size))
     kind = rng.choice(["constant", "constant", "some steps", "throttling", "host"])
-    window = _window(rng, setting)
+    window = some_window(rng, setting)
     if shape.dp_size * shape.pp_size == 1:
         return None
     if kind == "host" and setting.hosts:
@@ -96,20 +96,22 @@ def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))
-    return PackedSequences(limit, median, float(rng.uniform(0.3, 1.5)), hidden, window=_window(rng, setting))
+    return PackedSequences(
+        limit, median, float(rng.uniform(0.3, 1.5)), hidden, window=some_window(rng, setting)
+    )
 
 
 def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
     """Draw collections of 1 to 15 forward-computes, or stalls in 0.2 to 4 % of the forward-computes."""
     length_s = setting.compute_s * log_uniform(rng, 1.0, 15.0)
     if rng.random() < 0.65:
-        return UnsynchronisedGc(length_s, log_uniform(rng, 2.0, 30.0), window=_window(rng, setting))
-    return AllocatorStalls(length_s / 2, log_uniform(rng, 0.002, 0.04), window=_window(rng, setting))
+        return UnsynchronisedGc(length_s, log_uniform(rng, 2.0, 30.0), window=some_window(rng, setting))
+    return AllocatorStalls(length_s / 2, log_uniform(rng, 0.002, 0.04), window=some_window(rng, setting))
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
     """Draw a flapping link adding 0.2 to 6 forward-computes, or 4 to 60 % of the bandwidth left."""
-    shape, window = setting.shape, _window(rng, setting)
+    shape, window = setting.shape, some_window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)
     left = log_uniform(rng, 0.04, 0.6)
@@ -129,15 +131,7 @@ def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
     mean_s = setting.step_s * log_uniform(rng, 0.01, 0.4)
     share = 1.0 if rng.random() < 0.5 else float(rng.uniform(0.1, 0.8))
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
-    return SlowStorage(mean_s, share, dp_rank, window=_window(rng, setting))
-
-
-def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw data-loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
-    mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
-    share = log_uniform(rng, 0.003, 1.0)
-    dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
-    return SlowReads(mean_s, share, dp_rank, window=_window(rng, setting))
+    return SlowStorage(mean_s, share, dp_rank, window=some_window(rng, setting))
 
 
 FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {
@@ -165,7 +159,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
     return [mechanism for chance, mechanism in drawn if rng.random() < chance]
 
 
-def _window(rng: np.random.Generator, setting: Setting) -> Window:
+def some_window(rng: np.random.Generator, setting: Setting) -> Window:
     """Draw a window: all steps in two of three cases, else a stretch of at least a fifth."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:

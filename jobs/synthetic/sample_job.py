@@ -7,9 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.nuisances import UnevenLoads
-from jobs.synthetic.mechanisms.workers import MixedTypes
-from jobs.synthetic.sample_faults import FAULTS, Setting, data_loading, log_uniform, nuisances
+from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform, nuisances
 from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
 
@@ -30,10 +28,6 @@ UNRECORDED: Final = ("gc", "layernorm-grads-all-reduce", "optimizer")
 """Op types that some profilers omit without hiding who waits for whom."""
 OPS_PER_COMPUTE: Final = 3
 """Recorded ops over computes, roughly."""
-SLOW_LOADS: Final = 0.5
-"""Share of the jobs in which some loads are slow."""
-FASTEST = "H100"
-SLOWER = ("A100", "L40S")
 
 
 def sample_job(
@@ -42,8 +36,6 @@ def sample_job(
     days: int = 1,
     has_own_hosts: bool = True,
     most_ops: int = MOST_OPS,
-    gpu_types: bool = False,
-    records_loads: bool = False,
 ) -> JobPlan:
     """Draw a random job.
 
@@ -54,8 +46,6 @@ def sample_job(
     has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
                     without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
-    gpu_types     : whether its hosts have GPUs of several types, where it has several hosts
-    records_loads : whether it also loads its data, some too slowly, and records that
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
@@ -66,10 +56,7 @@ def sample_job(
     faults = _faults(rng, kind, setting)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
     lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
-    types = mixed_types(child_rng(seed, "GPU types"), shape) if gpu_types else None
-    mechanisms = mechanisms if types is None else (*mechanisms, types)
-    plan = JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
-    return with_loads(child_rng(seed, "loads"), plan, setting) if records_loads else plan
+    return JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
 
 
 def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:
@@ -167,48 +154,3 @@ def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
     return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)
-
-
-def with_loads(rng: np.random.Generator, plan: JobPlan, setting: Setting) -> JobPlan:
-    """Return the job with data-loads of every microbatch added on each worker.
-
-    A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
-    load ahead, half in turn with their computes.
-    """
-    load_s = setting.compute_s * log_uniform(rng, 0.02, 0.5)
-    uneven, slow = UnevenLoads(log_uniform(rng, 0.05, 0.8)), data_loading(rng, setting)
-    mechanisms = (*plan.mechanisms, uneven)
-    return replace(
-        plan,
-        shape=replace(plan.shape, loads_data=True, loads_in_turn=bool(rng.random() < 0.5)),
-        workload=replace(plan.workload, usual_s={**plan.workload.usual_s, "data-load": load_s}),
-        mechanisms=(*mechanisms, slow) if rng.random() < SLOW_LOADS else mechanisms,
-    )
-
-
-def mixed_types(rng: np.random.Generator, shape: JobShape) -> MixedTypes | None:
-    """Draw slower GPUs for 10 to 60 % of the hosts, 1.2 to 2.5 times as long for a forward-compute.
-
-    Half the time hosts are drawn one by one, else those of whole dp ranks; in one job of four the slower
-    hosts are of two types. The GPUs of one worker are of one type. None in a job on one host.
-    """
-    identity = JobIdentity()
-    slower = SLOWER if rng.random() < 0.25 else SLOWER[:1]
-    share, by_dp_rank = float(rng.uniform(0.1, 0.6)), bool(rng.random() < 0.5)
-    factors = {FASTEST: (1.0, 1.0)}
-    for name in slower:
-        factor = log_uniform(rng, 1.2, 2.5)
-        factors[name] = factor, factor * float(rng.uniform(0.9, 1.1))
-    per_worker = shape.tp_size * shape.cp_size
-    together = [
-        rank // per_worker % shape.dp_size if by_dp_rank else rank // max(per_worker, GPUS_PER_HOST)
-        for rank in range(0, shape.world_size, GPUS_PER_HOST)
-    ]
-    groups = rng.permutation(np.unique(together))
-    slow = groups[: max(1, round(share * len(groups)))] if len(groups) > 1 else groups[:0]
-    type_of = {int(group): slower[place % len(slower)] for place, group in enumerate(slow)}
-    if not type_of or len(type_of) == len(groups):
-        return None
-    hosts = [identity.host_of(rank) for rank in range(0, shape.world_size, GPUS_PER_HOST)]
-    types = {host: type_of.get(group, FASTEST) for host, group in zip(hosts, together, strict=True)}
-    return MixedTypes(types, factors)

@@ -20,7 +20,6 @@ from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.timeline import EventSimulation, Timeline, Times
 from schemas.vocabulary import FIXABLE_CAUSES
 
-"""The causes that mechanisms have."""
 ROUNDING = 1e-9
 """Relative difference of two times below which they differ by rounding alone."""
 BURST = 5

@@ -18,6 +18,7 @@ from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
 from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, JOB_SLOWDOWN, Status
+from tests.support.sampled import with_gpu_types
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.what_if import simulate_job
 
@@ -46,7 +47,7 @@ class Judged(NamedTuple):
 def jobs(count: int, seed: int) -> Iterator[JobPlan]:
     """Sample jobs with types of GPU on several hosts."""
     while count:
-        plan = sample_job(seed, most_ops=MOST_OPS, gpu_types=True)
+        plan = with_gpu_types(sample_job(seed, most_ops=MOST_OPS))
         if isinstance(plan.mechanisms[-1:] and plan.mechanisms[-1], MixedTypes):
             count -= 1
             yield plan

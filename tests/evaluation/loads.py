@@ -15,6 +15,7 @@ from schemas.vocabulary import Exit
 from tests.evaluation import score
 from tests.evaluation.judge import Row, judge_plan
 from tests.evaluation.report import FORMATS, Section, rendered
+from tests.support.sampled import with_loads
 
 WITH_LOADS: Final = "with loads"
 WITHOUT: Final = "without loads"
@@ -23,11 +24,8 @@ CAUSE: Final = "data_loading"
 
 def judge(seed: int, most_ops: int = 60_000) -> list[Row]:
     """Judge a job with its loads, and the same job without; `variant` says which."""
-    return [
-        row
-        for records_loads, name in ((True, WITH_LOADS), (False, WITHOUT))
-        for row in judge_plan(sample_job(seed, most_ops=most_ops, records_loads=records_loads), name)
-    ]
+    plan = sample_job(seed, most_ops=most_ops)
+    return [*judge_plan(with_loads(plan), WITH_LOADS), *judge_plan(plan, WITHOUT)]
 
 
 def sections(judged: pd.DataFrame) -> list[Section]:

@@ -26,6 +26,7 @@ from tests.evaluation.judge import (
 )
 from tests.evaluation.score import by_class
 from tests.evaluation.skews import HostClocks
+from tests.support.sampled import with_loads
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 
@@ -112,7 +113,7 @@ def test_a_cause_that_the_log_cannot_show_has_no_answer_and_flags_nothing() -> N
     silent = judge_job(1, diagnose=simulate_job, most_ops=SMALL)
     assert {row["cause"] for row in silent} == set(FIXABLE_CAUSES) - set(LOGGED_CAUSES)
     assert not any(row["flag"] == NO_ANSWER for row in silent)
-    loading = judge_plan(sample_job(1, most_ops=SMALL, records_loads=True))
+    loading = judge_plan(with_loads(sample_job(1, most_ops=SMALL)))
     assert "data_loading" in {row["cause"] for row in loading}
 
 

@@ -19,7 +19,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, ROLE_EFFECT, ROLE_STEP, Exit
 from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
-from tests.support.wholes import sample_whole
+from tests.support.wholes import sample_whole, saved_fraction
 from udfs.errors import TraceError
 from udfs.roles.role_tables import role_tables
 from udfs.what_if import simulate_job
@@ -39,7 +39,7 @@ def judge(seed: int) -> list[Row]:
     found = []
     for effect in effects:
         role = effect["role"]
-        truth = {half: whole.saved_fraction(role, is_half=half) for half in (False, True)}
+        truth = {half: saved_fraction(whole, role, is_half=half) for half in (False, True)}
         row: Row = {"seed": seed, "role": role, "roles": len(effects), "wholes": _kind(whole)}
         for name, half in SCENARIOS.items():
             said = effect[f"saved_fraction_{name}"]

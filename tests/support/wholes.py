@@ -1,14 +1,15 @@
 """Random wholes: jobs of several roles that wait for each other in every iteration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from jobs.synthetic.sample_faults import log_uniform
 from jobs.synthetic.sample_job import SEEDS, sample_job
 from jobs.synthetic.shape import JobIdentity
-from jobs.synthetic.simulation import JobPlan, child_rng
-from jobs.synthetic.whole import ROLES, Run, WholeSimulation
+from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
+from jobs.synthetic.whole import ROLES, Run, Seconds, WholeSimulation
+from schemas.vocabulary import FIXABLE_CAUSES
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
@@ -47,3 +48,29 @@ def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
     fields: Mapping[str, Any] = {"gpu_hours": float(plan.shape.world_size)}
     identity = JobIdentity(job_id=job_id, fields=fields)
     return replace(plan, shape=replace(plan.shape, steps=steps), identity=identity, lost_ranks=())
+
+
+def roles_of(whole: WholeSimulation) -> list[str]:
+    """Roles of a whole, in the order of ROLES."""
+    return [role for role in ROLES if any(run.role == role for run in whole.runs)]
+
+
+def time_s(whole: WholeSimulation, steps_s: Sequence[Seconds]) -> float:
+    """Time from the first start to the last end, with steps of these lengths. [s]"""
+    starts_s = whole.starts_s(steps_s)
+    ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
+    return float(max(ends_s) - min(start[0] for start in starts_s))
+
+
+def saved_fraction(whole: WholeSimulation, role: str, *, is_half: bool) -> float:
+    """Fraction of time saved if a role's causes are undone, or its steps take half as long."""
+
+    def faster_s(run: Run, simulation: Simulation, as_it_is_s: Seconds) -> Seconds:
+        if is_half:
+            return as_it_is_s / 2
+        without = simulation.places_of(FIXABLE_CAUSES)
+        return run.lengths_s(simulation.timeline(without, is_launch_free=True))
+
+    runs = zip(whole.runs, whole.simulations, whole.steps_s, strict=True)
+    steps_s = [faster_s(*each) if each[0].role == role else each[2] for each in runs]
+    return 1 - time_s(whole, steps_s) / time_s(whole, whole.steps_s)

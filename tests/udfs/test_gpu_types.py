@@ -18,7 +18,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import cause
 from udfs.kernel.diagnosis import found as diagnosis
 from udfs.kernel.diagnosis.found import Found
-from udfs.simulate.gpu_types import worker_types
+from udfs.simulate.worker_groups import worker_types
 from udfs.what_if import simulate_job
 
 SAME: Final = 1e-11

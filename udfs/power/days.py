@@ -4,13 +4,16 @@ udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pai
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOB_MEGAWATTS, POWER_DAY, POWER_IN_PHASE
 from udfs.kernel.arrays import Floats, Ints
 
@@ -53,12 +56,10 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
     for unit in units.to_pylist(maps_as_pydicts="strict"):
         row = unit | {"gpu_type": _gpu_type(unit)}
         rows.append(row | _megawatts(row, watts.get(row["gpu_type"])))
-    rows.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"]))
-    by_day: dict[date, list[Row]] = {}
-    for row in rows:
-        by_day.setdefault(row["log_date"], []).append(row)
+    rows.sort(key=Unit.of)
     days, pairs = [], []
-    for day, some in by_day.items():
+    for day, of_day in groupby(rows, key=itemgetter("log_date")):
+        some = list(of_day)
         count, found = _pairs(some)
         days.append({"log_date": day, "in_phase_pairs": count, **_sums(some)})
         pairs += found

@@ -8,15 +8,9 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
+from schemas import vocabulary
 from schemas.causes import JUDGED_BY_HISTORY
 from schemas.job_causes import CULPRIT, UNREVISED
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    CULPRIT_COURSES,
-    CULPRIT_PATTERNS,
-    CULPRIT_REACHES,
-    DIRECTION_BOTH,
-)
 from udfs.intervals import around, half_width, in_gpu_hours
 from udfs.kernel.cause import ALWAYS, HOST, STAGE, WORKER
 from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
@@ -89,8 +83,9 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
         stages = slow_stages(unit.run, runs, history.slow_hosts, minimum_runs)
         if stages is not None:
             rows |= _by_stages(rows, unit, stages)
-    transfers = None
-    if _is_open(rows[COMMUNICATION], WANT_OF_A_NORM) and not _is_revised(rows[SLOW_WORKER]):
+    transfers, worker = None, rows[SLOW_WORKER]
+    is_slower = worker["flag_reason"] == JUDGED_BY_HISTORY and worker["evidence"]["history_factor"] > 1.0
+    if _is_open(rows[COMMUNICATION], WANT_OF_A_NORM) and not is_slower:
         transfers = slow_transfers(unit.run, runs, minimum_runs)
     return Revised([rows[row["cause"]] for row in causes], transfers)
 
@@ -127,16 +122,14 @@ def with_usual_transfers(
 
 def _beside(rows: Iterable[Row]) -> float:
     """Share of T_actual lost beyond all fixes, which no revision may assign to a fix."""
-    return fsum(max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == CAUSE_UNEXPLAINED)
+    return fsum(
+        max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
+    )
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
     """Whether other runs may decide: not with too few steps, nor if the replay does not match."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
-
-
-def _is_revised(row: Row) -> bool:
-    return bool(row["flag_reason"] == JUDGED_BY_HISTORY and row["evidence"]["history_factor"] > 1.0)
 
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
@@ -242,10 +235,10 @@ def _culprit(effect: float, reach: int) -> Row:
     return dict.fromkeys(CULPRIT.names) | {
         "effect": effect,
         "share_of_steps": 1.0,
-        "pattern": CULPRIT_PATTERNS[ALWAYS],
-        "direction": DIRECTION_BOTH,
-        "course": CULPRIT_COURSES[ALWAYS],
-        "reach": CULPRIT_REACHES[reach],
+        "pattern": vocabulary.CULPRIT_PATTERNS[ALWAYS],
+        "direction": vocabulary.DIRECTION_BOTH,
+        "course": vocabulary.CULPRIT_COURSES[ALWAYS],
+        "reach": vocabulary.CULPRIT_REACHES[reach],
         "workers": [],
     }
 

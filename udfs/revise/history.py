@@ -6,10 +6,12 @@ host.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from statistics import median_low
 from typing import Final, NamedTuple
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import OP_TYPES
 from udfs.kernel.op_type import AVERAGED, COMPUTE
+from udfs.op_lists import GROUPS
 
 LEAST_SLOWER: Final = 1.08
 """A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
@@ -31,8 +33,7 @@ LEAST_TRANSFER_S: Final = 1e-4
 """Shorter transfers are mostly the cost of the call, and scatter."""
 
 _COMPUTES: Final = tuple(OP_TYPES[code] for code in COMPUTE)
-_TRANSFERS: Final = tuple(name for code, name in enumerate(OP_TYPES) if code not in AVERAGED)
-_TRAFFIC: Final = {OP_TYPE_GROUPS.get(name, name) for name in _TRANSFERS}
+_TRAFFIC: Final = {group for code, group in enumerate(GROUPS) if code not in AVERAGED}
 
 
 class Stage(NamedTuple):
@@ -149,7 +150,7 @@ def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
     traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
     if min(factors) < LEAST_SLOWER or max(traffic, default=1.0) > SAME_TRAFFIC:
         return None
-    saved_s = unit.ideal_step_s - _low_median([run.ideal_step_s for run in elsewhere])
+    saved_s = unit.ideal_step_s - median_low([run.ideal_step_s for run in elsewhere])
     return SlowStages(dict(enumerate(factors)), saved_s, 1.0, max(factors), len(elsewhere), 0)
 
 
@@ -166,7 +167,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
         base.append(len(chosen))
         factors.append(_ratio(unit, chosen, number))
     # What all stages take longer is more work. What some take less is a host that was slow then.
-    common = max(_low_median(factors), 1.0) if len(factors) > 1 else 1.0
+    common = max(median_low(factors), 1.0) if len(factors) > 1 else 1.0
     relative = {number: factor / common for number, factor in enumerate(factors)}
     slow = {
         number: factor
@@ -186,7 +187,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
         if len(stage.hosts) != 1 or not others or any(stage.hosts & other.hosts for other in others):
             continue
         known = slow_hosts.get(next(iter(stage.hosts)))
-        heavier = stage.compute_s / _low_median([other.compute_s for other in others])
+        heavier = stage.compute_s / median_low([other.compute_s for other in others])
         if known is not None and min(heavier, 1.0 + known.effect) >= LEAST_SLOWER:
             slow[number] = min(heavier, 1.0 + known.effect)
             jobs = max(jobs, known.jobs)
@@ -207,7 +208,7 @@ def _computes(run: Run) -> bool:
 
 
 def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
-    return unit.stages[number].compute_s / _low_median([run.stages[number].compute_s for run in runs])
+    return unit.stages[number].compute_s / median_low([run.stages[number].compute_s for run in runs])
 
 
 def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> dict[str, float]:
@@ -216,9 +217,5 @@ def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: 
     for op_type, time_s in unit.op_types_s.items():
         others = [run.op_types_s.get(op_type, 0.0) for run in runs]
         if op_type in op_types and min(others) > least_s:
-            found[op_type] = time_s / _low_median(others)
+            found[op_type] = time_s / median_low(others)
     return found
-
-
-def _low_median(values: Sequence[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]

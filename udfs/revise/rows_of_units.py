@@ -30,10 +30,7 @@ class RowsOfUnits:
         numbered = self._rows.select(UNIT_KEY).append_column(_AT, pa.array(np.arange(table.num_rows)))
         # Groups come in any order.
         found = numbered.group_by(UNIT_KEY).aggregate([(_AT, "min"), (_AT, "count")]).sort_by(f"{_AT}_min")
-        self._found = {
-            Unit(*(row[name] for name in UNIT_KEY)): (row[f"{_AT}_min"], row[f"{_AT}_count"])
-            for row in found.to_pylist()
-        }
+        self._found = {Unit.of(row): (row[f"{_AT}_min"], row[f"{_AT}_count"]) for row in found.to_pylist()}
 
     def __iter__(self) -> Iterator[tuple[Unit, list[Row], list[int]]]:
         """Yield every unit, in order, with its rows and their positions in the table."""

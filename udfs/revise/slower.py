@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import chain, islice
+from statistics import median_low
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,10 +37,10 @@ def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, day
     columns = list(dict.fromkeys((*UNIT_KEY, "model", *_KIND, *_OF_THE_PAST)))
     own = baselines.select(columns).to_pylist()
     past: _Past = defaultdict(lambda: defaultdict(list))
-    for row in sorted([*own, *earlier.select(columns).to_pylist()], key=_unit, reverse=True):
+    for row in sorted([*own, *earlier.select(columns).to_pylist()], key=Unit.of, reverse=True):
         past[_kind(row)][row["log_date"]].append(row)
         past[row["job_id"], row["run_id"]][row["log_date"]].append(row)
-    found = {_unit(row): _ratio(row, past, days) for row in own}
+    found = {Unit.of(row): _ratio(row, past, days) for row in own}
     units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
     ratios = pa.array([found.get(Unit(*unit)) for unit in units], pa.float64())
     return slowdowns.set_column(slowdowns.column_names.index(_COLUMN), _COLUMN, ratios)
@@ -53,8 +54,7 @@ def _ratio(unit: Row, past: _Past, days: int) -> float | None:
     alike = (row for row in before(past[_kind(unit)]) if _is_same_work(row, unit))
     of_run = before(past[unit["job_id"], unit["run_id"]])
     compared = [*islice(alike, _MOST_RUNS)] or [*islice(of_run, _MOST_RUNS)]
-    times_s = sorted(row["actual_step_s"] for row in compared)
-    usual_s = times_s[(len(times_s) - 1) // 2] if times_s else 0.0
+    usual_s = median_low(row["actual_step_s"] for row in compared) if compared else 0.0
     return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None
 
 
@@ -64,7 +64,3 @@ def _is_same_work(row: Row, unit: Row) -> bool:
 
 def _kind(row: Row) -> tuple[Any, ...]:
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
-
-
-def _unit(row: Row) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))

@@ -16,18 +16,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from schemas import vocabulary
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    JOB_BASELINE,
-    JOB_CAUSES,
-    JOB_SLOWDOWN,
-    UNIT_KEY,
-    WORKER_SLOWDOWN,
-    Status,
-)
+from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, UNIT_KEY, WORKER_SLOWDOWN, Status
 from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
@@ -105,9 +98,9 @@ def revised_causes(
     minimum_runs : of the same model; from fewer nothing is concluded.
     replay  : called once, for units whose transfers became slow; one that it cannot replay stays as measured.
     """
-    baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
+    baselines = {Unit.of(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
-    hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
+    hours = {Unit.of(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
     workers = RowsOfUnits(results[WORKER_SLOWDOWN].select([*UNIT_KEY, *_WORKER]), "dp_rank", "pp_rank")
     causes = results[JOB_CAUSES]
     waiting: list[_Concluded] = []
@@ -151,8 +144,8 @@ class _Known:
                 by_day[_kind(row), row["log_date"]].append(row)
         self._runs: defaultdict[_Key, list[tuple[Unit, Run]]] = defaultdict(list)
         for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):
-            some = sorted(rows, key=_key)[:RUNS_A_DAY]
-            self._runs[kind] += [(_key(row), _run(row)) for row in reversed(some)]
+            some = sorted(rows, key=Unit.of)[:RUNS_A_DAY]
+            self._runs[kind] += [(Unit.of(row), _run(row)) for row in reversed(some)]
 
     def beside(self, baseline: Row, run: Run) -> History:
         """History for a unit from the days before its own.
@@ -161,23 +154,17 @@ class _Known:
         """
         own_day, job_id = baseline["log_date"], baseline["job_id"]
         runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key.log_date, own_day)]
-        slow = {
-            host: [
-                each
-                for each in self._slow.get(host, ())
-                if each.job_id != job_id and self._counts(each.log_date, own_day)
-            ]
-            for host in run.hosts
-        }
-        return History(runs[:MOST_RUNS], {host: _slow_host(found) for host, found in slow.items() if found})
+        slow: dict[str, SlowHost] = {}
+        for host in run.hosts:
+            others = [each for each in self._slow.get(host, ()) if each.job_id != job_id]
+            found = [each for each in others if self._counts(each.log_date, own_day)]
+            if found:
+                jobs, effect = {each.job_id for each in found}, median(each.effect for each in found)
+                slow[host] = SlowHost(len(jobs), effect)
+        return History(runs[:MOST_RUNS], slow)
 
     def _counts(self, day: date, own_day: date) -> bool:
         return 1 <= (own_day - day).days <= self._days
-
-
-def _slow_host(found: Sequence[_Slow]) -> SlowHost:
-    """Summarise how other jobs found a host: number of jobs, and median effect."""
-    return SlowHost(len({each.job_id for each in found}), median(each.effect for each in found))
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
@@ -195,7 +182,8 @@ def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
     if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
         return revised
     return [
-        {**row, "time_saved_fraction": 0.0} if row["cause"] == CAUSE_UNEXPLAINED else row for row in revised
+        {**row, "time_saved_fraction": 0.0} if row["cause"] == vocabulary.CAUSE_UNEXPLAINED else row
+        for row in revised
     ]
 
 
@@ -229,7 +217,3 @@ def _kind(row: Row) -> _Key:
 def _rows(table: pa.Table, *columns: str) -> list[Row]:
     chosen = table.select([*UNIT_KEY, *columns]) if columns else table
     return list(chosen.to_pylist(maps_as_pydicts="strict"))
-
-
-def _key(row: Row) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))

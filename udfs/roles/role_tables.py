@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION, UNIT_KEY
+from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION
+from udfs.intervals import or_null
 from udfs.kernel.arrays import Floats
 from udfs.roles.whole import Waits, Whole, chain_of, longest_path, replayed_s, waits_of
 
@@ -33,18 +34,21 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
     steps = dict(_by_whole(role_steps))
     for key, of_whole in _by_whole(runs):
+        whole: Row = {"log_date": key[0], "part_of": key[1]}
         units, recorded = of_whole.to_pylist(), steps[key].to_pylist() if key in steps else []
-        role_of = {_unit(unit): unit["role"] for unit in units if unit["role"] is not None}
-        known = [step for step in recorded if role_of.get(_unit(step)) == step["role"]]
+        role_of = {Unit.of(unit): unit["role"] for unit in units if unit["role"] is not None}
+        known = [step for step in recorded if role_of.get(Unit.of(step)) == step["role"]]
         effects = _counted(role_of, known)
         iterations = len({step["iteration"] for step in known})
         if LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS and len(effects) <= MOST_ROLES:
-            of_iterations, answers = _answered(known, {_unit(unit): unit["lost_fraction"] for unit in units})
-            found[ROLE_ITERATION] += [_of_whole(key) | row for row in of_iterations]
+            of_iterations, answers = _answered(
+                known, {Unit.of(unit): unit["lost_fraction"] for unit in units}
+            )
+            found[ROLE_ITERATION] += [whole | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
         hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
         found[ROLE_EFFECT] += [
-            _with_hours(_of_whole(key) | row, sum(hours) if hours else None) for row in effects.values()
+            _with_hours(whole | row, sum(hours) if hours else None) for row in effects.values()
         ]
     return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
 
@@ -69,17 +73,9 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
     return found
 
 
-def _of_whole(key: tuple[date, str]) -> Row:
-    return dict(zip(("log_date", "part_of"), key, strict=True))
-
-
-def _unit(row: Row) -> Unit:
-    return Unit(*(row[name] for name in UNIT_KEY))
-
-
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
     """Number of runs and iterations of each role."""
-    with_steps = {_unit(step) for step in steps}
+    with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
     iterations = Counter(role for role, _ in {(step["role"], step["iteration"]) for step in steps})
@@ -129,8 +125,8 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
             "runs": int(whole.runs[role, iteration]),
             "start_us": first_us + round(whole.start_s[role, iteration] / _US),
             "end_us": first_us + round(whole.end_s[role, iteration] / _US),
-            **{name: _known(values[role, iteration]) for name, values in figures.items()},
-            "transition_s": _known(chain.gap_s[role, iteration]),
+            **{name: or_null(values[role, iteration]) for name, values in figures.items()},
+            "transition_s": or_null(chain.gap_s[role, iteration]),
             "is_waited_for": bool(is_waited_for[role, iteration]),
         }
         for role, iteration in chain.spans.tolist()
@@ -146,7 +142,7 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
             "transition_s": float(before_s[role].sum()),
             "iterations_waited_for": int(is_waited_for[role].sum()),
             "whole_s": whole_s,
-            "saved_fraction_if_fixed": _known(saved(role, whole.fixed)),
+            "saved_fraction_if_fixed": or_null(saved(role, whole.fixed)),
             "saved_fraction_if_ideal": saved(role, whole.ideal),
             "saved_fraction_if_twice_as_fast": saved(role, 0.5),
         }
@@ -162,7 +158,7 @@ def whole_of(
 
     lost : lost_fraction of each unit
     """
-    parts = _grouped(steps, lambda step: (step["role"], step["iteration"], _unit(step)))
+    parts = _grouped(steps, lambda step: (step["role"], step["iteration"], Unit.of(step)))
     number, iteration = np.unique([key[1] for key in parts], return_inverse=True)
     role = np.array([roles.index(key[0]) for key in parts])
     start_s, end_s, busy_s, ideal = np.array([_part(some, first_us) for some in parts.values()]).T
@@ -221,7 +217,3 @@ def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[s
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()
     }
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

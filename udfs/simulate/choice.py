@@ -17,13 +17,7 @@ from udfs.kernel.graph.graph import Layout, TraceDefectError
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.op_lists import list_lengths
-from udfs.simulate.implausible import (
-    exchanged_stages,
-    implausible_times,
-    implausible_zeros,
-    is_transposed,
-    named_stages,
-)
+from udfs.simulate.implausible import exchanged_stages, implausible_times, implausible_zeros, is_transposed
 from udfs.simulate.odd_records import (
     MOST_NAMED,
     in_other_units,
@@ -84,6 +78,17 @@ class Refused(NamedTuple):
     left_out: Row
 
 
+class ExchangedError(NothingToReplayError):
+    """Raised for a unit whose ranks or stages are swapped, with its refusal."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused)
+        self.refused = refused
+
+    def __str__(self) -> str:
+        return f"{self.refused.status}: {self.refused.detail}"
+
+
 class Choice(NamedTuple):
     """The rows of a unit to replay, and how to read their times.
 
@@ -104,8 +109,7 @@ class Choice(NamedTuple):
     def read(self, ops_together: int) -> Recorded:
         """Read the rows for replays of scenarios other than those in the tables.
 
-        raises : TraceError where the ops contradict each other, NothingToReplayError where ranks are
-                 exchanged.
+        raises : TraceError where the ops contradict each other, ExchangedError where ranks are exchanged.
         """
         try:
             with defects_named(self.rows):
@@ -118,13 +122,7 @@ class Choice(NamedTuple):
         return recorded
 
     def refuse_exchanged(self, recorded: Recorded | None) -> None:
-        """Raise NothingToReplayError where `refused` says that ranks or stages are swapped."""
-        refused = self.refused(recorded)
-        if refused is not None:
-            raise NothingToReplayError(f"{refused.status}: {refused.detail}")
-
-    def refused(self, recorded: Recorded | None) -> Refused | None:
-        """Return a refusal if ranks or stages are swapped; else None.
+        """Raise ExchangedError if ranks or stages are swapped.
 
         recorded : what was read of it; None where the ops contradict each other.
         """
@@ -134,12 +132,13 @@ class Choice(NamedTuple):
         elif recorded is None and is_transposed(self.rows):
             names = ["dp_rank and pp_rank look exchanged: forwards arrive wherever dp_rank is not 0"]
             odd = self.layout.dp_size * self.layout.pp_size
-        elif (stages := exchanged_stages(self.rows, self.layout, recorded)) is not None:
-            names = named_stages(stages, self.rows)
-            odd = 2 * len(names)
         else:
-            return None
-        return Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), self.left_out | {"odd_ranks": odd})
+            names = exchanged_stages(self.rows, self.layout, recorded)
+            odd = 2 * len(names)
+        if not names:
+            return
+        left_out = self.left_out | {"odd_ranks": odd}
+        raise ExchangedError(Refused(Status.ODD_RANKS, "; ".join(names[:MOST_NAMED]), left_out))
 
 
 def choose(
@@ -150,10 +149,9 @@ def choose(
     rank_steps, facts : rows and manifest, as simulate_job takes them.
     raises : TraceError where a row contradicts the layout.
     """
-    refusal = _refusal_of_manifest(facts, settings)
-    if refusal is not None:
-        return Refused(*refusal, {})
-    layout = read_layout(facts)
+    layout = _layout(facts, settings)
+    if isinstance(layout, Refused):
+        return layout
     warm = without_warm_up(rank_steps, facts)
     of_day, other_days = of_log_date(warm, facts, settings.log_day_margin_s)
     has_ops = bool(list_lengths(of_day).any())
@@ -193,20 +191,21 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
     return choice
 
 
-def _refusal_of_manifest(facts: Mapping[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
-    """Status and detail of a unit refused for its manifest alone; None if it is fine."""
+def _layout(facts: Mapping[str, object], settings: SimulationSettings) -> Layout | Refused:
+    """Layout of a unit, if it is not refused for its manifest alone."""
     if not facts:
-        return Status.NO_MANIFEST, "job.json is missing or not JSON"
+        return Refused(Status.NO_MANIFEST, "job.json is missing or not JSON", {})
     if facts.get("manifest_status") is not None:
-        return str(facts["manifest_status"]), str(facts["manifest_detail"])
+        return Refused(str(facts["manifest_status"]), str(facts["manifest_detail"]), {})
     try:
-        read_layout(facts)
+        layout = read_layout(facts)
     except LayoutError as wrong:
-        return Status.BAD_LAYOUT, str(wrong)
+        return Refused(Status.BAD_LAYOUT, str(wrong), {})
     restarts = facts.get("restarts")
     if isinstance(restarts, int) and restarts > settings.maximum_restarts:
-        return Status.TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
-    return None
+        detail = f"{restarts} restarts, more than {settings.maximum_restarts}"
+        return Refused(Status.TOO_MANY_RESTARTS, detail, {})
+    return layout
 
 
 def _nothing(

@@ -11,43 +11,26 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from schemas import vocabulary
 from schemas.causes import FLAG_REASONS, NOBODY_LATE
-from schemas.vocabulary import (
-    CAUSES,
-    COMPUTE_DIRECTIONS,
-    CULPRIT_COURSES,
-    CULPRIT_PATTERNS,
-    CULPRIT_REACHES,
-    DIRECTION_BOTH,
-    EVIDENCE_KEYS,
-    OP_TYPE_GROUPS,
-    OP_TYPES,
-)
-from udfs.intervals import around, in_gpu_hours
+from schemas.vocabulary import CAUSES, CULPRIT_COURSES, OP_TYPES, Status
+from udfs.intervals import around, in_gpu_hours, or_null
+from udfs.kernel import cause as kernel
 from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import (
-    ALL,
-    ALWAYS,
-    BOTH,
-    COMMUNICATION,
-    HOST,
-    RACK,
-    CauseFound,
-    Culprit,
-    Diagnosis,
-)
-from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
+from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit, Diagnosis
 from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.diagnosis.intervals import half_widths, number_of_steps, with_diagnosis
 from udfs.kernel.op_type import COMPUTE, GRADS_REDUCE_SCATTER
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.selection import medians_along
+from udfs.kernel.what_if import WhatIf
 from udfs.layout import read_layout
 from udfs.lost import lost_columns
-from udfs.simulate.gpu_types import WorkerTypes
-from udfs.simulate.racks import WorkerRacks
+from udfs.op_lists import GROUPS
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.worker_groups import WorkerGroups
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
 """Flags by the kernel's code; without a flag there is no reason."""
@@ -60,56 +43,53 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PPM = 1e6
 """Drift in parts per million of seconds per second."""
 
-SLOW_WORKER: Final = CAUSES[SLOW_WORKER_CODE]
-
 _NS: Final = 1e-9
 """Seconds in a nanosecond."""
 
 
-def cause_rows(
-    diagnosis: Diagnosis,
-    rows: ReplayedRows,
-    gpu_hours: float | None,
-    racks: WorkerRacks | None = None,
-    half_widths: Floats | None = None,
-    *,
-    is_analysed: bool,
-    nobody_late: float,
-) -> list[Row]:
-    """One row per cause that the log can show, in the order of CAUSES.
+def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups | None) -> list[Row]:
+    """One row per cause that the log can show, in the order of CAUSES; none where no diagnosis was wanted.
 
-    rows      : those that were diagnosed; they know ranks and hosts of the culprits.
-    gpu_hours : of the unit, None where its manifest does not say. [GPU h]
-    racks     : of its workers, None where no label names them.
-    half_widths : of the intervals of what each cause's fix saves and of what is attributed to it, and what
-                  the diagnosis adds to the first, and the degrees of freedom of the rest; shape
-                  (4, cause), nan where none is known. None: of all.
-    nobody_late : share of the steps in which all wait and no worker is late.
+    rows  : those that were diagnosed; they know ranks and hosts of the culprits.
+    job   : the unit's row of job_slowdown: status, gpu_hours, world_size.
+    racks : of its workers, None where no label names them.
     """
-    hidden = _hidden(diagnosis) if nobody_late >= _MANY_STEPS else set[int]()
-    # Once, because Arrow makes a column anew at every look.
-    hosts = rows.table.column("host")
-    names = _Names(rows, hosts, [] if racks is None else racks.names)
-    halves = np.full((4, len(diagnosis.causes)), math.nan) if half_widths is None else half_widths
+    diagnosis, gpu_hours = found.diagnosis, job["gpu_hours"]
+    if diagnosis is None:
+        return []
+    hidden = _hidden(diagnosis) if found.recorded.nobody_late.mean() >= _MANY_STEPS else set[int]()
+    names = _Names(rows, racks)
+    halves = _half_widths(diagnosis, found.recorded.actual_s, rows, job).T.tolist()
     causes = [
-        _row(code, found, names, gpu_hours, own, is_hidden=code in hidden)
-        for code, (found, own) in enumerate(zip(diagnosis.causes, halves.T.tolist(), strict=True))
+        _row(code, each, names, gpu_hours, own, is_hidden=code in hidden)
+        for code, (each, own) in enumerate(zip(diagnosis.causes, halves, strict=True))
         if code in diagnosis.shown
     ]
-    lost = lost_columns(causes, gpu_hours, is_analysed=is_analysed)
+    lost = lost_columns(causes, gpu_hours, is_analysed=job["status"] == Status.ANALYSED)
     return [row | each for row, each in zip(causes, lost, strict=True)]
+
+
+def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
+    """Half widths of the intervals of what each cause's fix saves over the day, and of what it is attributed.
+
+    returns : shape (4, cause): these, what the diagnosis adds to the first, and the degrees of freedom of
+              the rest; nan where none is known.
+    """
+    if diagnosis.saved_by_step is None:
+        return np.full((4, len(diagnosis.causes)), math.nan)
+    steps_of_day = number_of_steps(rows.steps, actual_s, job["gpu_hours"], job["world_size"])
+    of_steps = half_widths(diagnosis.saved_by_step, actual_s, rows.steps, steps_of_day)
+    return with_diagnosis(of_steps, diagnosis.causes)
 
 
 class _Names:
     """Look-up of names of workers, hosts, racks and steps of a unit."""
 
-    def __init__(self, rows: ReplayedRows, hosts: pa.ChunkedArray, racks: Sequence[str]) -> None:
+    def __init__(self, rows: ReplayedRows, racks: WorkerGroups | None) -> None:
         self._rows = rows
-        self._hosts = hosts
-        self.racks = racks
-        table = rows.table
-        has_times = "t0_us" in table.column_names and not table.column("t0_us").null_count
-        self._began_us = (rows.time_s / US).round().tolist() if has_times else None
+        self._hosts = rows.table.column("host")  # once, because Arrow makes a column anew at every look
+        self.racks = [] if racks is None else racks.names
+        self._began_us = (rows.time_s / US).round().tolist() if rows.has_times else None
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
         """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""
@@ -147,9 +127,9 @@ def _hidden(diagnosis: Diagnosis) -> set[int]:
 
     Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """
-    culprits = diagnosis.causes[COMMUNICATION].culprits
+    culprits = diagnosis.causes[kernel.COMMUNICATION].culprits
     scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
-    is_shown = {SLOW_WORKER_CODE: True, COMMUNICATION: scatters}
+    is_shown = {kernel.SLOW_WORKER: True, kernel.COMMUNICATION: scatters}
     return {code for code, shown in is_shown.items() if not (shown and diagnosis.causes[code].is_cause)}
 
 
@@ -162,20 +142,20 @@ def _row(
     *,
     is_hidden: bool,
 ) -> Row:
-    evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
+    evidence = zip(vocabulary.EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
     saved: Row = {}
     *halves, of_diagnosis, freedom = half_widths
     for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
         value = getattr(found, name)
-        bounds = around(name, value, None if math.isnan(half) else half)
+        bounds = around(name, value, or_null(half))
         saved |= {name: value, **bounds}
         saved |= in_gpu_hours(saved, name, gpu_hours)
     return {
         "cause": CAUSES[code],
         "is_cause": found.is_cause,
         **saved,
-        "diagnosis_error_fraction": None if math.isnan(of_diagnosis) else of_diagnosis,
-        "interval_freedom": None if math.isnan(freedom) else freedom,
+        "diagnosis_error_fraction": or_null(of_diagnosis),
+        "interval_freedom": or_null(freedom),
         "flag_reason": _FLAGS[found.flag] or (NOBODY_LATE if is_hidden else None),
         "culprits": [_culprit(each, names) for each in found.culprits],
         "evidence": {key: number for key, number in evidence if not math.isnan(number)},
@@ -195,21 +175,21 @@ def _culprit(culprit: Culprit, names: _Names) -> Row:
         "direction": _direction(culprit.direction),
         "course": CULPRIT_COURSES[culprit.course],
         **names.when(first, last),
-        "reach": CULPRIT_REACHES[culprit.reach],
-        "slow_host": named if culprit.reach == HOST else None,
-        "slow_rack": names.racks[culprit.host] if culprit.reach == RACK else None,
+        "reach": vocabulary.CULPRIT_REACHES[culprit.reach],
+        "slow_host": named if culprit.reach == kernel.HOST else None,
+        "slow_rack": names.racks[culprit.host] if culprit.reach == kernel.RACK else None,
         "workers": workers,
     }
 
 
 def _direction(code: int) -> str:
-    if code == BOTH:
-        return DIRECTION_BOTH
-    return COMPUTE_DIRECTIONS[code] if code in COMPUTE else OP_TYPES[code]
+    if code == kernel.BOTH:
+        return vocabulary.DIRECTION_BOTH
+    return vocabulary.COMPUTE_DIRECTIONS[code] if code in COMPUTE else OP_TYPES[code]
 
 
 def _pattern(culprit: Culprit) -> str:
-    always, intermittent, once = CULPRIT_PATTERNS
+    always, intermittent, once = vocabulary.CULPRIT_PATTERNS
     if culprit.course == ALWAYS:
         return always
     return once if culprit.first_step == culprit.last_step else intermittent
@@ -220,7 +200,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
-        "clock_offset_s": _largest(mean_s),
+        "clock_offset_s": float(mean_s[np.abs(mean_s).argmax()]),
         "clock_drift_ppm": 0.0 if clocks is None else float(np.abs(clocks.drift).max()) * PPM,
         "clock_residual_s": 0.0 if clocks is None else clocks.residual_s,
         "is_clock_corrected": clocks is not None and clocks.is_corrected,
@@ -251,41 +231,32 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
     }
 
 
-def _largest(values: Floats) -> float:
-    """Value with the largest magnitude, signed."""
-    return float(values[np.abs(values).argmax()])
-
-
 def baseline_row(
     facts: Mapping[str, object],
-    ideal_s: Floats,
-    compute_ns: Floats,
+    found: WhatIf,
     rows: ReplayedRows,
-    causes: Iterable[Mapping[str, Any]],
-    types: WorkerTypes | None = None,
-    type_factor: Floats | None = None,
+    causes: Iterable[Row],
+    types: WorkerGroups | None,
 ) -> Row:
     """Row of job_baseline, without the columns shared with job_slowdown.
 
-    facts   : the manifest.
-    ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
-    compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
-    causes  : rows of job_causes.
-    types   : types of GPU that the log states. type_factor: shape (stage, dp_rank); how many times as long
-              computes take on a worker's as on the fastest, None where types are alike or not known.
+    facts  : the manifest.
+    causes : rows of job_causes.
+    types  : types of GPU that the log states.
     """
-    layout = read_layout(facts)
+    layout, op_types_s = read_layout(facts), _op_types_s(found.ideal_duration_s)
     return {
         **{name: getattr(layout, name) for name in ("dp_size", "pp_size", "cp_size", "vpp_size")},
         "model": _text(facts.get("model")),
         "gpu_type": _gpu_type(facts, types),
         "ops_per_step": rows.ops / len(rows.steps),
-        "stages": _stages(compute_ns, rows, type_factor),
-        "op_types": [
-            {"op_type": name, "ideal_duration_s": time_s} for name, time_s in _op_types_s(ideal_s).items()
-        ],
+        "stages": _stages(found, rows),
+        "op_types": [{"op_type": name, "ideal_duration_s": time_s} for name, time_s in op_types_s.items()],
         "slow_hosts": [
-            slow for cause in causes if cause["cause"] == SLOW_WORKER for slow in _slow_hosts(cause)
+            slow
+            for cause in causes
+            if cause["cause"] == CAUSES[kernel.SLOW_WORKER]
+            for slow in _slow_hosts(cause)
         ],
     }
 
@@ -294,17 +265,17 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _gpu_type(facts: Mapping[str, object], types: WorkerTypes | None) -> str | None:
+def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | None:
     """GPU type of a unit; mixed types are joined, so that it is not compared with pure units."""
     stated = _text(facts.get("gpu_type"))
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
 
 
-def _stages(compute_ns: Floats, rows: ReplayedRows, type_factor: Floats | None) -> list[Row]:
+def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
     """Usual compute time per step of each stage, scaled to the fastest GPU type [s], and its hosts."""
-    by_worker_s = medians_along(compute_ns * _NS, 1)
-    if type_factor is not None:
-        by_worker_s = by_worker_s / type_factor
+    by_worker_s = medians_along(found.recorded.compute_ns * _NS, 1)
+    if found.diagnosis is not None and found.diagnosis.types is not None:
+        by_worker_s = by_worker_s / found.diagnosis.types.of_workers.mean(axis=1)[:, 0, 0, 0]
     middle = (by_worker_s.shape[1] - 1) // 2
     return [
         {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}
@@ -312,7 +283,7 @@ def _stages(compute_ns: Floats, rows: ReplayedRows, type_factor: Floats | None) 
     ]
 
 
-def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
+def _slow_hosts(cause: Row) -> list[Row]:
     """Hosts of always slow workers, each with its largest effect; empty if the cause is doubtful."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
@@ -330,16 +301,16 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
     known: dict[str, list[float]] = {}
-    for name, of_stages in zip(OP_TYPES, ideal_s.T, strict=True):
+    for group, of_stages in zip(GROUPS, ideal_s.T, strict=True):
         recorded = of_stages[~np.isnan(of_stages)]
         if recorded.size:
-            known.setdefault(OP_TYPE_GROUPS.get(name, name), []).append(float(recorded.sum()) / recorded.size)
+            known.setdefault(group, []).append(float(recorded.sum()) / recorded.size)
     return {name: sum(values) / len(values) for name, values in known.items()}
 
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
     """Distinct hosts of a stage's workers; None if any is unknown."""
     dp_ranks = rows.worker_row.shape[1]
-    own = rows.host_row.slice(stage * dp_ranks, dp_ranks)
-    hosts = set(rows.table.column("host").take(own).unique().to_pylist())
-    return None if None in hosts else sorted(hosts)
+    of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
+    known = {host for host in of_workers if host is not None}
+    return None if None in of_workers else sorted(known)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,20 +27,6 @@ _SEND, _RECV = 1, 2
 """Positions in DIRECTIONS."""
 
 
-class Put(Enum):
-    """How workers wait for the zero-length transfers inserted between computes.
-
-    STREAMS    : they do not: transfers have streams of their own.
-    ONE_BY_ONE : between two computes for one, then for the other, in an order in which no two workers wait
-                 for each other.
-    ONE_CALL   : for both as one call.
-    """
-
-    STREAMS = auto()
-    ONE_BY_ONE = auto()
-    ONE_CALL = auto()
-
-
 class _Transfers(NamedTuple):
     """Transfers inserted beside computes, where is_there; kind is their position in DIRECTIONS."""
 
@@ -57,19 +42,21 @@ class CompletedRows(ReplayedRows):
 
     has_gaps : each compute begins when its worker is free and its data could be there, and takes what it was
                idle before as well: whatever that was, the replay takes as long as the record.
+    one_by_one : whether workers that wait for transfers (see layout) wait between two computes for one, then
+               for the other, in an order in which no two wait for each other; else for both as one call.
     """
 
     layout: Layout
-    put: Put
     has_gaps: bool
+    one_by_one: bool
 
     @classmethod
     def of(
-        cls, rows: ReplayedRows, layout: Layout, put: Put = Put.STREAMS, *, has_gaps: bool = False
+        cls, rows: ReplayedRows, layout: Layout, *, has_gaps: bool = False, one_by_one: bool = False
     ) -> "CompletedRows":
         """Complete the rows of a job."""
-        recorded = {field.name: getattr(rows, field.name) for field in fields(rows)}
-        return cls(**recorded | {"ops": 3 * rows.ops}, layout=layout, put=put, has_gaps=has_gaps)
+        recorded = {field.name: getattr(rows, field.name) for field in fields(rows)} | {"ops": 3 * rows.ops}
+        return cls(**recorded, layout=layout, has_gaps=has_gaps, one_by_one=one_by_one)
 
     @property
     def clock(self) -> Ints:
@@ -92,8 +79,10 @@ class CompletedRows(ReplayedRows):
         )
         if self.has_gaps:
             recorded, computes = _stretched(recorded, computes, source_us)
-        recv_first = _recv_first(computes, source_us, target_us)
-        transfers = _in_turn(computes, has_recv, has_send, recv_first, self.put)
+        # Of transfers that start together, the one that ends first is waited for first.
+        apart_us = APART_US if self.one_by_one else 0.0
+        recv_us = apart_us * np.where(_recv_first(computes, source_us, target_us), 1.0, 3.0)
+        transfers = _in_turn(computes, has_recv, has_send, recv_us, apart_us * 2.0)
         return [with_transfers(each, computes, stage, transfers) for stage, each in enumerate(recorded)]
 
 
@@ -134,17 +123,15 @@ def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mas
 
 
 def _in_turn(
-    computes: Computes, has_recv: Mask, has_send: Mask, recv_first: Mask, put: Put
+    computes: Computes, has_recv: Mask, has_send: Mask, recv_us: Floats, send_us: float
 ) -> tuple[_Transfers, ...]:
-    """Zero-length transfers between computes, in the order in which a worker waits for them."""
+    """Transfers of next to no length between computes."""
     previous_us, start_us = computes.previous_us, computes.start_us
     before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
     behind_us = np.minimum(computes.end_us, computes.next_us)
-    # Of transfers that start together, the one that ends first is waited for first.
-    apart_us = APART_US if put is Put.ONE_BY_ONE else 0.0
     return (
-        _Transfers(_RECV, has_recv, before_us, apart_us * np.where(recv_first, 1.0, 3.0)),
-        _Transfers(_SEND, has_send, behind_us, np.full_like(behind_us, apart_us * 2.0)),
+        _Transfers(_RECV, has_recv, before_us, recv_us),
+        _Transfers(_SEND, has_send, behind_us, np.full_like(behind_us, send_us)),
     )
 
 

@@ -102,11 +102,6 @@ def on_one_clock(
     return replace(rows, zero_us=rows.zero_us - ahead_s / US), clocks
 
 
-def clocks_text(clocks: Clocks) -> str:
-    """Message that clocks were corrected."""
-    return f"clocks were {np.abs(clocks.ahead_s).max() * 1e3:.3g} ms apart and are corrected"
-
-
 def _pairs(rows: ReplayedRows, layout: Layout) -> _Pairs:
     steps, dp_size = rows.number_of_steps, layout.dp_size
     least_s = least_gaps_us(computes_of(rows.stages(), layout), layout, steps * dp_size) * US

@@ -5,12 +5,13 @@ Equations: udfs/README.md, "Effective time".
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from schemas.vocabulary import STALLS, RunEvent, Status
+from udfs.simulate.odd_records import log_day
 from udfs.simulate.run_course import Attempt, Course, Span, course_of
 
 Row = dict[str, Any]
@@ -20,7 +21,6 @@ MOST_OVERDRAWN: Final = 0.01
 _ROUNDING: Final = 1e-12
 """Rounding error of the sum of the parts, as a part of the GPU-hours: a smaller rest counts as 0."""
 _HOUR_S: Final = 3600.0
-_DAY_S: Final = 86_400.0
 _COUNTED: Final = {
     "starts": (RunEvent.START, RunEvent.RESTART),
     "failures": (RunEvent.FAILURE,),
@@ -133,7 +133,6 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
 
 
 def _work(course: Course, window: Span, step_s: float) -> Work:
-    """Work of all attempts within a window, given the step time."""
     pairs = zip(course.attempts, course.kept_below(), strict=True)
     done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
     return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()
@@ -166,11 +165,7 @@ def _count(course: Course, window: Span, kinds: Sequence[str]) -> int:
 
 def _window(facts: Mapping[str, object]) -> Span:
     """Time of the run within its log date (UTC); unbounded where day, start or end is unknown. [s]"""
-    begin_s, end_s = -math.inf, math.inf
-    day = facts.get("log_date")
-    if isinstance(day, date):
-        begin_s = datetime.combine(day, time(), UTC).timestamp()
-        end_s = begin_s + _DAY_S
+    begin_s, end_s = (each_us / 1e6 for each_us in log_day(facts, 0.0) or (-math.inf, math.inf))
     started_s, ended_s = (_moment_s(facts.get(name)) for name in ("started_at", "ended_at"))
     begin_s = begin_s if started_s is None else max(begin_s, started_s)
     end_s = end_s if ended_s is None else min(end_s, ended_s)

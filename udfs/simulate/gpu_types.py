@@ -1,93 +1,54 @@
-"""GPU type of each worker, from the types of hosts in the manifest; rows of gpu_type_slowdown."""
+"""Rows of gpu_type_slowdown: what each type of GPU costs a unit."""
 
-import math
-from collections import Counter
-from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any
 
 import numpy as np
 
-from schemas.gpu_types import MOST_TYPES
 from schemas.vocabulary import NOT_STATED
-from udfs.kernel.arrays import Ints
-from udfs.kernel.cause import MIXED_HARDWARE, Diagnosis, TypeFactors
-from udfs.kernel.replay.masked import TypeTimes
+from udfs.intervals import or_null
+from udfs.kernel.cause import MIXED_HARDWARE, TypeFactors
+from udfs.kernel.what_if import WhatIf
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.worker_groups import WorkerGroups
 
-Row = dict[str, object]
-
-
-class WorkerTypes(NamedTuple):
-    """GPU types of a unit's workers.
-
-    names  : of the types, by number, ascending; of more than MOST_TYPES those of most workers.
-    number : int, shape (stage, dp_rank); -1 where nothing states the type of its host, or it has no number.
-    hosts  : host of each worker, None where not logged; stage after stage.
-    """
-
-    names: list[str]
-    number: Ints
-    hosts: list[str | None]
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether types can be compared: the workers have at least two."""
-        return len(self.names) > 1
-
-
-def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTypes | None:
-    """GPU types of replayed workers by the hosts of their ranks; None if none is stated.
-
-    manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
-    """
-    stated = dict(cast(Mapping[str, str], manifest.get("gpu_types") or {}))
-    if not stated:
-        return None
-    column = rows.table.column("host")
-    hosts = column.take(rows.host_row).to_pylist()
-    of_worker = [stated.get(host) for host in hosts]
-    workers = Counter(name for name in of_worker if isinstance(name, str) and name != NOT_STATED)
-    names = sorted(sorted(workers, key=lambda name: (-workers[name], name))[:MOST_TYPES])
-    if not names:
-        return None
-    number = [names.index(name) if name in names else -1 for name in of_worker]
-    return WorkerTypes(names, np.array(number).reshape(rows.worker_row.shape), hosts)
+Row = dict[str, Any]
 
 
 def type_rows(
-    found: TypeTimes, types: WorkerTypes, diagnosis: Diagnosis | None, ideal_s: float, gpu_hours: float | None
+    found: WhatIf, rows: ReplayedRows, types: WorkerGroups | None, gpu_hours: float | None
 ) -> list[Row]:
-    """Rows of gpu_type_slowdown, one per type; workers of unknown type form one.
+    """Rows of gpu_type_slowdown, one per type, if several are known; workers of unknown type form one.
 
-    ideal_s   : of the unit's step, T_ideal. [s]
     gpu_hours : of the unit. [GPU h]
     """
-    names = [*types.names, NOT_STATED]
-    factors = None if diagnosis is None else diagnosis.types
-    saved = None
-    if diagnosis is not None and factors is not None:
-        saved = diagnosis.causes[MIXED_HARDWARE].time_saved_fraction
+    times, diagnosis = found.types, found.diagnosis
+    if times is None or types is None:
+        return []
+    names, ideal_s = [*types.names, NOT_STATED], found.times.ideal.mean()
+    factors, saved = None, None
+    if diagnosis is not None and diagnosis.types is not None:
+        factors, saved = diagnosis.types, diagnosis.causes[MIXED_HARDWARE].time_saved_fraction
     unit = {
         "time_saved_fraction": saved,
         "saved_gpu_hours": None if saved is None or gpu_hours is None else gpu_hours * saved,
     }
     of_worker = types.number.ravel()
-    rows = []
-    for place, number in enumerate(found.types.tolist()):
-        hosts = [host for host, each in zip(types.hosts, of_worker.tolist(), strict=True) if each == number]
-        forward_s, backward_s = found.compute_s[place].tolist()
+    made = []
+    for place, number in enumerate(times.types.tolist()):
+        hosts = [host for host, each in zip(rows.hosts, of_worker.tolist(), strict=True) if each == number]
+        forward_s, backward_s = times.compute_s[place].tolist()
         row = {
             "gpu_type": names[number],
             "workers": len(hosts),
             "hosts": len(set(hosts) - {None}),
-            "forward_ideal_s": _known(forward_s),
-            "backward_ideal_s": _known(backward_s),
-            "slowdown": float(found.alone_s[place]) / ideal_s,
+            "forward_ideal_s": or_null(forward_s),
+            "backward_ideal_s": or_null(backward_s),
+            "slowdown": float(times.alone_s[place]) / ideal_s,
             **_factors(factors, number),
             **unit,
         }
-        rows.append(row)
-    return sorted(rows, key=lambda row: names.index(str(row["gpu_type"])))
+        made.append(row)
+    return sorted(made, key=lambda row: names.index(row["gpu_type"]))
 
 
 def _factors(factors: TypeFactors | None, number: int) -> Row:
@@ -100,7 +61,3 @@ def _factors(factors: TypeFactors | None, number: int) -> Row:
         "backward_factor": float(np.exp(measured[-1])),
         "is_slower": bool(factors.is_slower[number]),
     }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -6,7 +6,7 @@ exchanged stages contradicts that of their neighbours.
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +69,8 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
-    by_step = _ByStep.of(number)
-    of_step = [by_step.of_step(at) for at in evenly(len(by_step.first) - 1, SAMPLED)]
+    rows, first = _by_step(number)
+    of_step = [rows[first[at] : first[at + 1]] for at in evenly(len(first) - 1, SAMPLED)]
     lists = lists_of_rows(rank_steps, np.concatenate(of_step), ("start_us", "duration_us"))
     if lists is None or not len(lists.place):
         return None
@@ -94,27 +94,14 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
     return f"steps of {took_us:.3g} us: are these {meant}?"
 
 
-class _ByStep(NamedTuple):
-    """Rows that have a step number, in order of the steps.
+def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
+    """Positions of the rows in order of their steps, and where those of each step begin, and the last end.
 
-    rows  : int, shape (row,); their positions.
-    first : int, shape (step + 1,); where the rows of each step begin.
+    number : of each row's step, nan where it is not known; such rows are left out.
     """
-
-    rows: Ints
-    first: Ints
-
-    @classmethod
-    def of(cls, number: Ints | Floats) -> "_ByStep":
-        """Order them. number : nan where it is not known."""
-        rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
-        ordered = number[rows]
-        begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        return cls(rows, np.concatenate([[0], begins, [len(rows)]]))
-
-    def of_step(self, at: int) -> Ints:
-        """Rows of one step, ascending."""
-        return self.rows[self.first[at] : self.first[at + 1]]
+    rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
+    begins = np.flatnonzero(np.diff(number[rows])) + 1
+    return rows, np.concatenate([[0], begins, [len(rows)]])
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
@@ -162,10 +149,11 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     if T0_IN_NS[0] <= middle < T0_IN_NS[1]:
         return f"t0_us is {middle:.0f}, after the year 9999: are these nanoseconds?"
     number, t0_us = number[is_known], t0_us[is_known]
-    by_step = _ByStep.of(number)
-    follows = np.flatnonzero(np.diff(number[by_step.rows[by_step.first[:-1]]]) == 1)
+    rows, first = _by_step(number)
+    follows = np.flatnonzero(np.diff(number[rows[first[:-1]]]) == 1)
     pairs = follows[list(evenly(len(follows), GAPS))].tolist() if len(follows) else []
-    begin_us = [median_of_all(t0_us[by_step.of_step(step)]) for at in pairs for step in (at, at + 1)]
+    begins = [rows[first[at] : first[at + 1]] for pair in pairs for at in (pair, pair + 1)]
+    begin_us = [median_of_all(t0_us[each]) for each in begins]
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     least, most = IN_MILLISECONDS
@@ -205,26 +193,14 @@ MOST_ODD: Final = 0.01
 places."""
 
 
-class ExchangedStages(NamedTuple):
-    """Two swapped stages; dp_ranks : of which replicas, None for all."""
-
-    one: int
-    other: int
-    dp_ranks: tuple[int, ...] | None
-
-
-def exchanged_stages(
-    rows: ReplayedRows, layout: Layout, recorded: Recorded | None = None
-) -> ExchangedStages | None:
+def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | None) -> list[str]:
     """Find two stages that fit only when swapped, from one step of some replicas.
 
     recorded : what was read of the rows; None where the ops contradict each other.
-    returns  : None where no stages do, or where several pairs would.
+    returns  : one sentence per replica about the ranks; none where no stages do, or several pairs would.
     """
-    if not 2 <= layout.pp_size <= MOST_STAGES:
-        return None
-    if not _is_suspect(recorded, rows, layout):
-        return None
+    if not 2 <= layout.pp_size <= MOST_STAGES or not _is_suspect(recorded, rows, layout):
+        return []
     at = len(rows.steps) // 2
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
@@ -242,10 +218,14 @@ def exchanged_stages(
         found.update(pairs)
         # Each look lays out a replica and builds its graph: the first replica that contradicts ends them.
         if not pairs or len(found) > 1:
-            return None
-    if not found:
-        return None
-    return ExchangedStages(*found.pop(), None if len(odd) == len(replicas) else tuple(odd))
+            return []
+    dp_ranks = range(layout.dp_size) if len(odd) == len(replicas) else odd
+    return [
+        f"ranks {rows.worker_rank[one, dp]} and {rows.worker_rank[other, dp]} of stages {one} and {other}, "
+        f"dp rank {dp}, are exchanged: their transfers fit only in each other's place"
+        for one, other in found
+        for dp in dp_ranks
+    ]
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
@@ -256,17 +236,6 @@ def is_transposed(rows: ReplayedRows) -> bool:
     arrives = np.bincount(arriving, minlength=rows.worker_rank.size).reshape(shape) > 0
     stage, dp_rank = np.indices(shape)
     return min(shape) > 1 and bool((arrives == (dp_rank > 0)).all() and (arrives != (stage > 0)).any())
-
-
-def named_stages(found: ExchangedStages, rows: ReplayedRows) -> list[str]:
-    """One sentence per replica about the ranks of two swapped stages."""
-    one, other, of_replicas = found
-    dp_ranks = range(rows.worker_rank.shape[1]) if of_replicas is None else of_replicas
-    return [
-        f"ranks {rows.worker_rank[one, dp]} and {rows.worker_rank[other, dp]} of stages {one} and {other}, "
-        f"dp rank {dp}, are exchanged: their transfers fit only in each other's place"
-        for dp in dp_ranks
-    ]
 
 
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:

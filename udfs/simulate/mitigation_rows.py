@@ -5,20 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.mitigations import (
-    CAUSE_OF,
-    CHECKPOINTS,
-    COLLECTIONS,
-    HOST_EXCHANGED,
-    LAYERS,
-    LEAST_OVERLAP,
-    LIGHTER_REPLICA,
-    OVER_DP_RANKS,
-    OVERLAP,
-    REPLICA_REMOVED,
-    SEQUENCES,
-)
-from schemas.vocabulary import CAUSES, OP_TYPE_GROUPS, OP_TYPES
+from schemas import mitigations as named
+from schemas.vocabulary import CAUSES
 from udfs.kernel.cause import MIXED_HARDWARE, SLOW_WORKER
 from udfs.kernel.diagnosis.mitigate import Mitigated
 from udfs.kernel.graph.graph import Layout
@@ -26,6 +14,7 @@ from udfs.kernel.op_type import TRANSFERS
 from udfs.kernel.replay.exposed import ALL
 from udfs.kernel.replay.scenario_rows import TYPE_GROUP
 from udfs.kernel.what_if import WhatIf
+from udfs.op_lists import GROUPS
 from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -94,9 +83,12 @@ def mitigation_rows(
     # A replay that is longer than the record saves no more than all of it.
     whole_s = max(actual_s, replayed_s)
     ranks = int(facts.get("tp_size") or 1) * int(facts.get("cp_size") or 1)
-    answers = [*_of_causes(found.mitigated, rows, ranks), *_overlapped(found, LEAST_OVERLAP * actual_s)]
+    answers: list[_Saved] = []
+    if found.mitigated is not None:
+        answers += [*_work(found.mitigated), *_workers(found.mitigated, rows, ranks)]
+    answers += [*_overlapped(found, actual_s), *_checkpoints(facts.get("events"), whole_s)]
     made = []
-    for each in [*answers, *_checkpoints(facts.get("events"), whole_s)]:
+    for each in answers:
         of_gpus_s = each.saved_s if each.gpu_s is None else each.gpu_s
         fraction, of_gpus = (_without_rounding(part_s / whole_s) for part_s in (each.saved_s, of_gpus_s))
         made.append(
@@ -121,20 +113,11 @@ def _without_rounding(saved: float) -> float:
 
 def _cause_of(mitigation: str, found: WhatIf) -> str | None:
     """Cause that a mitigation is for; for slow replicas types of GPU, if no worker is slow besides."""
-    if mitigation in (REPLICA_REMOVED, LIGHTER_REPLICA) and found.diagnosis is not None:
+    if mitigation in (named.REPLICA_REMOVED, named.LIGHTER_REPLICA) and found.diagnosis is not None:
         holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
         if holds == [True, False]:
             return CAUSES[MIXED_HARDWARE]
-    return CAUSE_OF[mitigation]
-
-
-def _of_causes(mitigated: Mitigated | None, rows: ReplayedRows, ranks: int) -> Iterator[_Saved]:
-    """Mitigations by replay. ranks : of a worker."""
-    if mitigated is not None:
-        # Of a worker on several hosts the log names one, which may be the other one.
-        exchanged = mitigated.exchanged if ranks <= MOST_OF_HOST else None
-        yield from _work(mitigated)
-        yield from _workers(mitigated._replace(exchanged=exchanged), rows)
+    return named.CAUSE_OF[mitigation]
 
 
 def _work(mitigated: Mitigated) -> Iterator[_Saved]:
@@ -144,15 +127,15 @@ def _work(mitigated: Mitigated) -> Iterator[_Saved]:
         before, after = (", ".join(map(str, each.tolist())) for each in (split.before, split.after))
         plan = "as they are" if before == after else f"{after} instead of {before}"
         assumes = "layers are alike; loss and embedding stay where they are"
-        yield _Saved(LAYERS, plan, assumes, now_s - split.step_s)
+        yield _Saved(named.LAYERS, plan, assumes, now_s - split.step_s)
     if mitigated.over_dp_ranks_s is not None:
         plan = "give each step's microbatches, heaviest first, to the rank with the least work; all as many"
         assumes = "their work is known before the step, for example from sequence lengths"
-        yield _Saved(OVER_DP_RANKS, plan, assumes, now_s - mitigated.over_dp_ranks_s)
+        yield _Saved(named.OVER_DP_RANKS, plan, assumes, now_s - mitigated.over_dp_ranks_s)
     if mitigated.balanced_s is not None:
         plan = "pack sequences so that all microbatches of a step, on all dp ranks, have about equal work"
         assumes = "sequences are short enough to be packed so, and fit into memory"
-        yield _Saved(SEQUENCES, plan, assumes, now_s - mitigated.balanced_s)
+        yield _Saved(named.SEQUENCES, plan, assumes, now_s - mitigated.balanced_s)
     if planned is not None:
         plan = (
             f"collect on all workers together after every {planned.every_steps} steps "
@@ -160,19 +143,20 @@ def _work(mitigated: Mitigated) -> Iterator[_Saved]:
             + ("never pays" if np.isinf(planned.pays_from) else f"pays from {planned.pays_from:.3g} steps on")
         )
         assumes = "pauses are collections, and as long behind the optimizer, where the longest counts"
-        yield _Saved(COLLECTIONS, plan, assumes, now_s - planned.step_s)
+        yield _Saved(named.COLLECTIONS, plan, assumes, now_s - planned.step_s)
 
 
-def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
-    """Mitigations of slow workers."""
+def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_Saved]:
+    """Mitigations of slow workers. ranks : of a worker."""
     now_s = mitigated.as_it_is_s
     exchanged, removed, lighter = mitigated.exchanged, mitigated.removed, mitigated.lightened
-    if exchanged is not None:
+    # Of a worker on several hosts the log names one, which may be the other one.
+    if exchanged is not None and ranks <= MOST_OF_HOST:
         worker = int(np.flatnonzero(rows.worker_host.ravel() == exchanged.host)[0])
-        host = rows.table.column("host")[rows.host_row[worker].as_py()].as_py()
+        host = rows.hosts[worker]
         assumes = "the new host is as fast as its peers; the restart is not counted"
         yield _Saved(
-            HOST_EXCHANGED,
+            named.HOST_EXCHANGED,
             f"replace {host} by a healthy host",
             assumes,
             now_s - exchanged.step_s,
@@ -186,17 +170,17 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows) -> Iterator[_Saved]:
             "number of samples. Collectives take equally long; the freed GPUs serve other jobs"
         )
         saved_s, of_gpus_s = now_s - removed.same_work_s, now_s - removed.step_s
-        yield _Saved(REPLICA_REMOVED, plan, assumes, saved_s, of_gpus_s)
+        yield _Saved(named.REPLICA_REMOVED, plan, assumes, saved_s, of_gpus_s)
     if lighter is not None and round(lighter.weight, 3) < 1.0:
         plan = (
             f"give dp rank {lighter.dp_rank} {lighter.weight:.1%} of a usual microbatch's samples, "
             f"all others {lighter.others:.1%}"
         )
         assumes = "computes are proportional to their samples; the others have enough memory"
-        yield _Saved(LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
+        yield _Saved(named.LIGHTER_REPLICA, plan, assumes, now_s - lighter.step_s)
 
 
-def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
+def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
     """Overlap of the op type for which it saves most, if that is worthwhile.
 
     Transfers of a pipeline are left out where one call waits for several: which takes long is not known;
@@ -206,12 +190,11 @@ def _overlapped(found: WhatIf, least_s: float) -> Iterator[_Saved]:
     without = {ALL, *(TYPE_GROUP[each] for each in TRANSFERS)} - {TYPE_GROUP[each] for each in held}
     of_types = [each for each in found.exposed if each.scenario[0] not in without and each.scenario[1] == ALL]
     best = max(of_types, key=lambda each: each.saved_s, default=None)
-    if best is not None and best.saved_s >= least_s:
-        name = OP_TYPES[best.scenario[0]]
-        name = OP_TYPE_GROUPS.get(name, name)
+    if best is not None and best.saved_s >= named.LEAST_OVERLAP * actual_s:
+        name = GROUPS[best.scenario[0]]
         plan = f"run {name} beside computes, which now wait {best.exposed_s:.3g} s of each step for it"
         assumes = "it overlaps perfectly, and slows no compute beside it"
-        yield _Saved(OVERLAP, plan, assumes, best.saved_s)
+        yield _Saved(named.OVERLAP, plan, assumes, best.saved_s)
 
 
 def _checkpoints(events: object, whole_s: float) -> Iterator[_Saved]:
@@ -222,4 +205,4 @@ def _checkpoints(events: object, whole_s: float) -> Iterator[_Saved]:
             f"failures come at random, as often as the {found.failures} recorded: one in "
             f"{found.between_s:.3g} s of work; a checkpoint stops the work for {found.stall_s:.3g} s"
         )
-        yield _Saved(CHECKPOINTS, plan, assumes, whole_s * found.saved_fraction)
+        yield _Saved(named.CHECKPOINTS, plan, assumes, whole_s * found.saved_fraction)

@@ -141,7 +141,8 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
     else:
         least, first = int(steps.min()), workers[steps == steps.min()]
         lacking = len(first)
-    named = "; ".join(f"dp_rank {dp_rank}, pp_rank {stage}" for stage, dp_rank in _cells(first, layout))
+    cells = [divmod(worker, layout.dp_size) for worker in first[:MOST_NAMED].tolist()]
+    named = "; ".join(f"dp_rank {dp_rank}, pp_rank {stage}" for stage, dp_rank in cells)
     more = f"; and {lacking - MOST_NAMED} more" if lacking > MOST_NAMED else ""
     return (
         f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers; missing in "
@@ -149,22 +150,11 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
     )
 
 
-def _cells(workers: Ints, layout: Layout) -> list[tuple[int, int]]:
-    """Stage and dp rank of the first MOST_NAMED of these workers."""
-    return [divmod(worker, layout.dp_size) for worker in workers[:MOST_NAMED].tolist()]
-
-
 def rows_without_transfers(rows: ReplayedRows) -> int:
     """Count replayed pipeline rows with computes but no transfers, which were not recorded."""
-    codes = flat_codes(rows.table)
-    edges = np.concatenate([[0], np.cumsum(list_lengths(rows.table))])
-    holds = []
-    for kinds in (ot.COMPUTE, ot.TRANSFERS):
-        is_kind = np.zeros(ot.COUNT, dtype=bool)
-        is_kind[list(kinds)] = True
-        before = np.concatenate([[0], np.cumsum(is_kind[codes])])
-        holds.append((before[edges[1:]] > before[edges[:-1]])[rows.replayed_row])
-    return int(np.count_nonzero(holds[0] & ~holds[1]))
+    counts = _op_counts(rows)
+    computes, moves = (counts[..., list(kinds)].any(axis=-1) for kinds in (ot.COMPUTE, ot.TRANSFERS))
+    return int(np.count_nonzero(computes & ~moves))
 
 
 def _op_counts(rows: ReplayedRows) -> Ints:
@@ -230,13 +220,9 @@ def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]
 
 def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
     """Names of the sizes above 1 in the manifest that the rows do not confirm; None if none."""
-    unseen = []
-    tp_size, vpp_size = (facts.get(name) for name in ("tp_size", "vpp_size"))
-    if isinstance(tp_size, int) and tp_size > 1 and not _shows(rank_steps, "tp_rank"):
-        unseen.append("tp_size")
-    if isinstance(vpp_size, int) and vpp_size > 1 and not _shows(rank_steps, "model_chunk"):
-        unseen.append("vpp_size")
-    return ", ".join(unseen) or None
+    shown_by = {"tp_size": "tp_rank", "vpp_size": "model_chunk"}
+    sizes = {name: size for name in shown_by if isinstance(size := facts.get(name), int) and size > 1}
+    return ", ".join(name for name in sizes if not _shows(rank_steps, shown_by[name])) or None
 
 
 def _shows(rank_steps: pa.Table, name: str) -> bool:

@@ -1,19 +1,20 @@
 """Rows of job_power, exposed_communication and role_step: power, communication and roles of one unit."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, OP_TYPE_GROUPS, OP_TYPES, Scope
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, Scope
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.swing import IN_BEAT, beat, swing
 from udfs.kernel.what_if import WhatIf
+from udfs.op_lists import GROUPS
+from udfs.simulate.odd_records import log_day
 from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
 
 _US: Final = 1e6
@@ -80,44 +81,40 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
 
 def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
     """Columns of exposed_communication by name; see schemas.exposed_communication."""
-    columns: dict[str, list[object]] = {
-        "scope": [],
-        "op_type": [],
-        "pp_rank": [],
+    scenarios = [each.scenario for each in found]
+    return {
+        "scope": [
+            Scope.OP_TYPE if group != ALL else Scope.JOB if stage == ALL else Scope.STAGE
+            for group, stage in scenarios
+        ],
+        "op_type": [ALL_OP_TYPES if group == ALL else GROUPS[group] for group, _ in scenarios],
+        "pp_rank": [ALL_STAGES if stage == ALL else stage for _, stage in scenarios],
         "busy_s": [each.exposed_s + each.hidden_s for each in found],
         "exposed_s": [each.exposed_s for each in found],
         "hidden_s": [each.hidden_s for each in found],
         "overlap_saved_s": [each.saved_s for each in found],
     }
-    for (group, stage), *_ in found:
-        of_job = Scope.STAGE if stage != ALL else Scope.JOB
-        columns["scope"].append(of_job if group == ALL else Scope.OP_TYPE)
-        columns["op_type"].append(
-            ALL_OP_TYPES if group == ALL else OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group])
-        )
-        columns["pp_rank"].append(ALL_STAGES if stage == ALL else stage)
-    return columns
 
 
-_DAY_US: Final = 86_400_000_000
+_DAY_S: Final = 86_400.0
 _LAST_US: Final = 2**53
 """In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
 
 
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
-) -> Mapping[str, npt.NDArray[np.generic] | pa.Array] | None:
-    """Columns of role_step; None if the unit is part of no whole, or its times are not absolute.
+) -> Mapping[str, Sequence[object] | npt.NDArray[np.generic]]:
+    """Columns of role_step; empty if the unit is part of no whole, or its times are not absolute.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
     """
     part_of, role, iterations = (facts.get(name) for name in ("part_of", "role", "iterations"))
     if not (isinstance(part_of, str) and isinstance(role, str) and isinstance(iterations, Mapping)):
-        return None
+        return {}
     began_s, actual_s = found.recorded.began_s, found.recorded.actual_s
-    zero_us = _zeros_us(rows, facts.get("log_date"), began_s + actual_s)
+    zero_us = _zeros_us(rows, facts, began_s + actual_s)
     if zero_us is None:
-        return None
+        return {}
     given = [iterations.get(step, iterations.get(str(step))) for step in rows.steps.tolist()]
     has_iteration = np.array([iteration is not None for iteration in given])
     every = {
@@ -128,18 +125,16 @@ def role_step_columns(
         "simulated_step_s": found.times.recorded,
         "ideal_step_s": found.times.ideal,
     }
-    known = int(has_iteration.sum())
+    known = [iteration for iteration in given if iteration is not None]
     return {
         **{name: values[has_iteration] for name, values in every.items()},
-        "iteration": np.array([each for each in given if each is not None], np.int64),
-        **{
-            name: pa.array([text] * known, pa.string())
-            for name, text in (("part_of", part_of), ("role", role))
-        },
+        "iteration": np.array(known, np.int64),
+        "part_of": [part_of] * len(known),
+        "role": [role] * len(known),
     }
 
 
-def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | None:
+def _zeros_us(rows: ReplayedRows, facts: Mapping[str, object], ended_s: Floats) -> Ints | None:
     """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
 
     A zero of 0 does not count: producers without a calendar write it. [us]
@@ -151,10 +146,6 @@ def _zeros_us(rows: ReplayedRows, log_date: object, ended_s: Floats) -> Ints | N
     if t0_us.null_count:
         return None
     zero_us: Ints = t0_us.to_numpy().reshape(rows.replayed_row.shape).min(axis=(0, 2))
-    first_us, last_us = 1, _LAST_US
-    if isinstance(log_date, date):
-        midnight = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
-        day_us = int(midnight.timestamp()) * 1_000_000
-        first_us, last_us = day_us - _DAY_US, day_us + 2 * _DAY_US
+    first_us, last_us = log_day(facts, _DAY_S) or (1, _LAST_US)
     is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US < last_us)
     return zero_us if is_absolute.all() else None

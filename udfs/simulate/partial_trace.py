@@ -6,7 +6,7 @@ others of their kind, which no transfer can change; and between which stages gap
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,14 +21,13 @@ from udfs.kernel.replay.ideal import IDEALS, Ideal, ideal_durations, ideal_of_op
 from udfs.kernel.replay.replay import step_times
 from udfs.kernel.selection import median_of_all
 from udfs.simulate.choice import defects_named
-from udfs.simulate.completed_rows import CompletedRows, Put
-from udfs.simulate.compute_clocks import clocks_text, on_one_clock
+from udfs.simulate.completed_rows import CompletedRows
+from udfs.simulate.compute_clocks import on_one_clock
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import (
     Row,
     computes_of,
     gap_rows,
-    gap_text,
     least_gaps_us,
     sender_of,
     slow_computes,
@@ -44,25 +43,32 @@ def partial_results(
     """
     with defects_named(rows):
         rows, clocks = on_one_clock(rows, layout, ops_together, limits)
-        recorded = rows.stages()
-        lanes = rows.number_of_steps * layout.dp_size
-        least_us = least_gaps_us(computes_of(recorded, layout), layout, lanes)
+        computes = computes_of(rows.stages(), layout)
+        least_us = least_gaps_us(computes, layout, rows.number_of_steps * layout.dp_size)
         low, high = bounds(rows, layout, least_us, IDEALS[ideal], ops_together)
-    slow, gaps = slow_computes(recorded, layout), gap_rows(least_us, layout)
+    slow, gaps = slow_computes(computes, layout), gap_rows(least_us, layout)
     known = [f"computes without transfers in {len(rows.steps)} steps: slowdown {low:.3f} to {high:.3f}"]
     known += [_worker_text(each) for each in slow[:1]]
-    known += [gap_text(each) for each in gaps[:1]]
-    known += [] if clocks is None else [clocks_text(clocks)]
+    known += [_gap_text(each) for each in gaps[:1]]
+    if clocks is not None:
+        apart_ms = np.abs(clocks.ahead_s).max() * 1e3
+        known.append(f"clocks were {apart_ms:.3g} ms apart and are corrected")
     figures: Row = {"slowdown_low": low, "slowdown_high": high, "slow_computes": slow, "stage_gaps": gaps}
     return "; ".join(known), figures
 
 
 def _worker_text(slow: Row) -> str:
     who = "" if slow["dp_rank"] is None else f", dp rank {slow['dp_rank']}"
-    own_ms, usual_ms = (1e3 * float(str(slow[name])) for name in ("duration_s", "usual_s"))
     return (
         f"{slow['op_type']} of stage {slow['pp_rank']}, chunk {slow['model_chunk']}{who} takes "
-        f"{own_ms:.3g} ms, usual are {usual_ms:.3g} ms"
+        f"{1e3 * slow['duration_s']:.3g} ms, usual are {1e3 * slow['usual_s']:.3g} ms"
+    )
+
+
+def _gap_text(largest: Row) -> str:
+    return (
+        f"largest gap: {largest['direction']}, stage {largest['pp_rank']} to {largest['next_pp_rank']}, "
+        f"{1e3 * largest['gap_s']:.3g} ms, usual are {1e3 * largest['usual_s']:.3g} ms"
     )
 
 
@@ -70,32 +76,25 @@ MARGIN: Final = 0.005
 """Transfers scatter, and so do the smallest gaps, which replace the usual transfer."""
 
 
-class Bounds(NamedTuple):
-    """Lower and upper bound of the slowdown."""
-
-    low: float
-    high: float
+_Graphs = Sequence[tuple[OpGraph, int]]
+"""Graphs of a job, and the number of steps with each."""
 
 
-class _Graphs(NamedTuple):
-    """Graphs of a job, and the number of steps with each."""
-
-    graphs: Sequence[OpGraph]
-    steps: Sequence[int]
-
-    def step_s(self, ideal_s: Floats, transfer_s: Floats) -> float:
-        """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
-        times_s = []
-        for graph in self.graphs:
-            types, has_peer = np.array(graph.op_types), _has_peer(graph)
-            moved_s = np.where(has_peer, ideal_of_ops(graph, transfer_s), 0.0)
-            per_op_s = np.where(np.isin(types, ot.TRANSFERS), moved_s, ideal_of_ops(graph, ideal_s))
-            times_s.append(float(step_times(graph, per_op_s[:, None, None])[0]))
-        return float(np.average(times_s, weights=self.steps))
+def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
+    """Mean step time with these ideal durations; both float64, shape (stage, op type). [s]"""
+    times_s = []
+    for graph, _ in graphs:
+        moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
+        are_transfers = np.isin(graph.op_types, ot.TRANSFERS)
+        per_op_s = np.where(are_transfers, moved_s, ideal_of_ops(graph, ideal_s))
+        times_s.append(float(step_times(graph, per_op_s[:, None, None])[0]))
+    return float(np.average(times_s, weights=[steps for _, steps in graphs]))
 
 
-def bounds(rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, ops_together: int) -> Bounds:
-    """Compute bounds on the slowdown.
+def bounds(
+    rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, ops_together: int
+) -> tuple[float, float]:
+    """Lower and upper bound of the slowdown.
 
     From above: no step takes longer than if all its gaps are transfers', and no ideal step less than if
     transfers take no time. From below it is the least over what transfers may be: of no time; or as long as
@@ -106,14 +105,13 @@ def bounds(rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, o
     """
     filled_s, _ = _replayed(rows, layout, ops_together, has_gaps=True)
     timeless_s, durations = _replayed(rows, layout, ops_together, has_gaps=False)
-    streams = _Graphs([graph for graph, _ in durations], [each.shape[1] for _, each in durations])
+    streams = [(graph, each.shape[1]) for graph, each in durations]
     ideal_s, transfer_s = ideal_durations(durations, ideal), _usual_transfers(least_us, layout, ideal)
-    shortest_s = streams.step_s(ideal_s, np.zeros_like(transfer_s))
-    longest_s = max(
-        graphs.step_s(ideal_s, transfer_s) for graphs in (streams, *_blocking(rows, layout, ops_together))
-    )
+    shortest_s = _step_s(streams, ideal_s, np.zeros_like(transfer_s))
+    ways = (streams, *_blocking(rows, layout, ops_together))
+    longest_s = max(_step_s(graphs, ideal_s, transfer_s) for graphs in ways)
     low, high = min(timeless_s / shortest_s, filled_s / longest_s), filled_s / shortest_s
-    return Bounds(low * (1.0 - MARGIN), high * (1.0 + MARGIN))
+    return low * (1.0 - MARGIN), high * (1.0 + MARGIN)
 
 
 def _replayed(
@@ -159,17 +157,16 @@ def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Gr
     types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
     if layout.pp_size == 1 or not types:
         return []
-    held, found = layout._replace(blocking=Blocking(types)), []
+    held, found = layout._replace(blocking=Blocking(types)), list[_Graphs]()
     together = -(-rows.number_of_steps // max(1, round(3 * rows.ops / ops_together)))
-    for put in (Put.ONE_BY_ONE, Put.ONE_CALL):
-        completed, graphs, steps = CompletedRows.of(rows, layout, put), [], []
+    for one_by_one in (True, False):
+        completed, graphs = CompletedRows.of(rows, layout, one_by_one=one_by_one), []
         try:
             for first in range(0, rows.number_of_steps, together):
                 end = min(first + together, rows.number_of_steps)
-                for block in build_trace(completed.stages(first, end), held, end - first).blocks:
-                    graphs.append(block.graph)
-                    steps.append(len(block.steps))
+                blocks = build_trace(completed.stages(first, end), held, end - first).blocks
+                graphs += [(block.graph, len(block.steps)) for block in blocks]
         except TraceDefectError:
             continue  # Workers would wait for each other in a circle: they did not wait so.
-        found.append(_Graphs(graphs, steps))
+        found.append(graphs)
     return found

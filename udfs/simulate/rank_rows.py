@@ -59,6 +59,12 @@ class ReplayedRows:
         """Number of replayed steps."""
         return len(self.steps)
 
+    @cached_property
+    def hosts(self) -> list[str | None]:
+        """Host of each worker, None where the log names none or several; stage after stage."""
+        named: list[str | None] = self.table.column("host").take(self.host_row).to_pylist()
+        return named
+
     @property
     def worker_host(self) -> Ints:
         """Host number of each worker, -1 where unknown; shape (stage, dp_rank)."""
@@ -129,6 +135,11 @@ class ReplayedRows:
         first_row[clock[::-1]] = self.replayed_row.ravel()[::-1]
         return clock.reshape(self.replayed_row.shape), list(by_name), first_row
 
+    @property
+    def has_times(self) -> bool:
+        """Whether every line of the unit says when it began."""
+        return "t0_us" in self.table.column_names and not self.table.column("t0_us").null_count
+
     @cached_property
     def _t0_us(self) -> Ints:
         """Recorded zero of each replayed row, 0 if unknown. [us]"""
@@ -137,7 +148,7 @@ class ReplayedRows:
     @cached_property
     def time_s(self) -> Floats:
         """Start of each step by the median clock, shape (step,); its step number if unknown. [s]"""
-        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+        if not self.has_times:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
         began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
@@ -146,7 +157,7 @@ class ReplayedRows:
     @property
     def step_zero_us(self) -> Ints | None:
         """Unix time of each step's zero, shape (step,); None if a line lacks it or it is absurd. [us]"""
-        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+        if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
         return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
@@ -191,7 +202,7 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     if not len(steps):
         return _nothing(rank_steps, dropped, recorded=True)
     replayed_row = chosen.reshape(layout.pp_size, len(steps), layout.dp_size)
-    rank = _integers(rank_steps, "rank")[replayed_row]
+    rank, t0_us = (_integers(rank_steps, name)[replayed_row] for name in ("rank", "t0_us"))
     worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
     return ReplayedRows(
         table=rank_steps,
@@ -200,7 +211,8 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         worker_rank=rank.min(axis=1),
         worker_row=worker_row,
         replayed_row=replayed_row,
-        zero_us=_row_zeros(rank_steps, replayed_row),
+        # Subtracted as integers, for precision.
+        zero_us=(t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64),
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
@@ -245,10 +257,3 @@ def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints,
     if not complete.all():
         chosen = chosen[complete[step_index[chosen]]]
     return chosen, steps[complete], int((~complete).sum())
-
-
-def _row_zeros(table: pa.Table, replayed_row: Ints) -> Floats:
-    """Offset of each replayed row's zero from its step's zero; subtracted as integers for precision. [us]"""
-    t0_us = _integers(table, "t0_us")[replayed_row]
-    zero_us: Floats = (t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64)
-    return zero_us

@@ -21,7 +21,7 @@ PEERS: Final = 3
 
 MOST_NAMED: Final = 20
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
 class Computes(NamedTuple):
@@ -49,16 +49,14 @@ class Computes(NamedTuple):
 
     def end_of_source_us(self, chunks: int) -> Floats:
         """End of the compute that produces each one's input; -inf for the model's own input. [us]"""
-        step = np.where(self.direction == 0, -1, 1)
-        return self._of_neighbour(self.end_us, step, chunks, -np.inf)
+        return self._of_neighbour(self.end_us, np.where(self.direction == 0, -1, 1), chunks)
 
     def start_of_target_us(self, chunks: int) -> Floats:
         """Start of the compute that uses each one's output; -inf if none does. [us]"""
-        step = np.where(self.direction == 0, 1, -1)
-        return self._of_neighbour(self.start_us, step, chunks, -np.inf)
+        return self._of_neighbour(self.start_us, np.where(self.direction == 0, 1, -1), chunks)
 
-    def _of_neighbour(self, values: Floats, step: Ints, chunks: int, none: float) -> Floats:
-        found = np.full(len(values), none)
+    def _of_neighbour(self, values: Floats, step: Ints, chunks: int) -> Floats:
+        found = np.full(len(values), -np.inf)
         wanted = np.flatnonzero((self.chunk + step >= 0) & (self.chunk + step < chunks))
         keys = self.key[wanted] + step[wanted] * self.stride
         at = np.minimum(np.searchsorted(self.key, keys), len(self.key) - 1)
@@ -111,13 +109,12 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[A
     return own.microbatch[computes], *places, start_us, end_us, previous_us, next_us
 
 
-def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
+def slow_computes(computes: Computes, layout: Layout) -> list[Row]:
     """Stages, or single dp ranks of one, whose computes take longer than usual; worst first.
 
     A stage is compared with the lower median of all stages and chunks, a dp rank against that of its peers.
     Times are medians over steps and microbatches.
     """
-    computes = computes_of(recorded, layout)
     chunks = layout.pp_size * layout.vpp_size
     cell = (computes.direction * chunks + computes.chunk) * layout.dp_size + computes.row % layout.dp_size
     own_s = np.full(2 * chunks * layout.dp_size, np.nan)
@@ -137,12 +134,11 @@ def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
             _slow(way, chunk, dp, float(by_cell[way, chunk, dp]), float(by_stage[way, chunk]), layout)
             for way, chunk, dp in np.argwhere(by_cell >= SLOW * by_stage[:, :, None]).tolist()
         ]
-    found.sort(key=lambda each: float(str(each["usual_s"])) - float(str(each["duration_s"])))
+    found.sort(key=lambda each: each["usual_s"] - each["duration_s"])
     return found[:MOST_NAMED]
 
 
 def _lower_median(values: Floats) -> Floats:
-    """Lower median over the last axis."""
     lower: Floats = np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2]
     return lower
 
@@ -197,14 +193,5 @@ def gap_rows(least_us: Floats, layout: Layout) -> list[Row]:
         }
         for direction, receiver in np.argwhere(joined).tolist()
     ]
-    found.sort(key=lambda each: -float(str(each["gap_s"])))
+    found.sort(key=lambda each: -each["gap_s"])
     return found[:MOST_NAMED]
-
-
-def gap_text(largest: Row) -> str:
-    """Sentence that names the largest gap."""
-    own_ms, usual_ms = (1e3 * float(str(largest[name])) for name in ("gap_s", "usual_s"))
-    return (
-        f"largest gap: {largest['direction']}, stage {largest['pp_rank']} to {largest['next_pp_rank']}, "
-        f"{own_ms:.3g} ms, usual are {usual_ms:.3g} ms"
-    )

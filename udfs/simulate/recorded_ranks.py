@@ -78,9 +78,8 @@ def _exposed_us(rows: pa.Table) -> Floats:
     codes = flat_codes(rows)
     is_work: Mask = np.isin(codes, _WORK)
     is_wire: Mask = ~np.isin(codes, ot.AVERAGED)
-    ones = np.ones(len(row), dtype=np.int64)
     at_us, of_row = np.concatenate([start_us, end_us]), np.concatenate([row, row])
-    change = np.concatenate([ones, -ones])
+    change = np.repeat([1, -1], len(row))
     order = np.lexsort((at_us, of_row))
     working, wiring = (
         np.cumsum(np.where(np.concatenate([kind, kind]), change, 0)[order]) for kind in (is_work, is_wire)

@@ -17,7 +17,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, UNIT_KEY, Status
 from udfs.errors import TraceError
 from udfs.simulate.recorded_ranks import timed_results
-from udfs.simulate.result_tables import Row, empty_results, job_row
+from udfs.simulate.result_tables import empty_results, job_row
 from udfs.what_if import SimulationSettings, simulate_job
 
 SIMULATED_COLUMNS: Final = (
@@ -90,21 +90,16 @@ def results_batches(
 
 
 def simulate_group(
-    settings: SimulationSettings,
+    simulated: Callable[[UnitRows], Results],
     manifests: Mapping[Unit, Mapping[str, Any]],
-    simulated: Callable[[UnitRows], Results] | None = None,
     places: Places = one_place,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function for applyInArrow that simulates one unit's rows of rank_steps.
-
-    simulated : what to do with a unit, if not simulate_unit
-    """
+    """Return the function for applyInArrow that simulates one unit's rows of rank_steps."""
 
     def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         unit = Unit(*(each.as_py() for each in key))
-        found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
-        results = simulate_unit(found, settings) if simulated is None else simulated(found)
-        return pa.Table.from_batches([_packed([(unit, results)], places)])
+        found = simulated(UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS)))
+        return pa.Table.from_batches([_packed([(unit, found)], places)])
 
     return simulate
 
@@ -128,20 +123,19 @@ def simulate_unit(
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, Status.CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
-        return empty_results(_failed(facts, settings, error))
+        (line, *_) = f"{type(error).__name__}: {error}".splitlines()
+        return ended_unit(facts, settings, line, "".join(format_exception(error)))
 
 
-def ended_unit(facts: Mapping[str, Any], settings: SimulationSettings, why: str) -> Results:
-    """Results of a unit whose simulation killed its process."""
+def ended_unit(
+    facts: Mapping[str, Any], settings: SimulationSettings, why: str, traceback: str | None = None
+) -> Results:
+    """Results of a unit whose simulation failed by a bug of this project, or killed its process.
+
+    why : in one line. traceback : None where there is none, but `why`
+    """
     row = job_row(facts, settings.text, Status.FAILED, why)
-    return empty_results(row | {"failure_traceback": why})
-
-
-def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
-    """Row of job_slowdown of a unit that failed by a bug of this project: one-line error and traceback."""
-    (line, *_) = f"{type(error).__name__}: {error}".splitlines()
-    row = job_row(facts, settings.text, Status.FAILED, line)
-    return row | {"failure_traceback": "".join(format_exception(error))}
+    return empty_results(row | {"failure_traceback": traceback or why})
 
 
 def _packed(done: Sequence[tuple[Unit, Results]], places: Places) -> pa.RecordBatch:

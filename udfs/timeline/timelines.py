@@ -169,7 +169,6 @@ def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
 
 
 def _position(rows: ReplayedRows, step: int) -> int:
-    """Position of a step among the replayed ones."""
     steps = rows.steps.tolist()
     at = bisect_left(steps, step)
     if at < len(steps) and steps[at] == step:
@@ -183,13 +182,9 @@ def _position(rows: ReplayedRows, step: int) -> int:
 
 
 def _slowest(blocks: Sequence[Block]) -> int:
-    """Position of the longest replayed step."""
-    longest = (-1.0, 0)
-    for block in blocks:
-        step_s = step_times(block.graph, block.duration_s)
-        if step_s.max() > longest[0]:
-            longest = (float(step_s.max()), int(block.steps[step_s.argmax()]))
-    return longest[1]
+    times_s = [(block.steps, step_times(block.graph, block.duration_s)) for block in blocks]
+    steps, of_steps_s = max(times_s, key=lambda each: each[1].max())
+    return int(steps[of_steps_s.argmax()])
 
 
 def _zero_us(rows: ReplayedRows, at: int) -> int:

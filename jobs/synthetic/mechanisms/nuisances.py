@@ -5,7 +5,7 @@ straggler, so it is not a cause, but rare long gc ops must not be taken for one.
 the work differ by microbatch and layer at once: it is neither a microbatch heavier on all stages
 (data_imbalance) nor a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as
 unexplained. Healthy GPUs are not equally fast either: no worker is to blame for being on one side of the
-middle. Nor are loads of data equally long: those far beyond the rest are data_loading, their scatter is not.
+middle.
 """
 
 from dataclasses import dataclass
@@ -90,22 +90,6 @@ class HeavyTailedNoise(Windowed):
         where = tuple(rng.integers(size, size=count) for size in sizes)
         longer = self.scale * np.minimum(rng.pareto(3.0, count), MOST_TIMES_SCALE)
         np.multiply.at(conditions.factor, where, 1 + longer * self.window.mask(sizes[1])[where[1]])
-
-
-@dataclass(frozen=True)
-class UnevenLoads(Mechanism):
-    """Data-loads of random length, as samples differ in size and caching.
-
-    spread : standard deviation of the log of a load's time
-    """
-
-    spread: float
-
-    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale every data-load by factors of mean 1."""
-        rows = conditions.place.rows("data-load")
-        logs = self.spread * rng.standard_normal((len(rows), *conditions.lanes))
-        conditions.factor[rows] *= np.exp(logs - self.spread**2 / 2)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from jobs.synthetic.mechanisms.nuisances import (
     ExpertImbalance,
     HeavyTailedNoise,
     PlannedGc,
-    UnevenLoads,
     UnlikeGpus,
 )
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
@@ -27,6 +26,7 @@ from jobs.synthetic.mechanisms.workers import (
 )
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
+from tests.support.sampled import UnevenLoads
 
 SHAPE = JobShape(
     dp_size=4,

@@ -12,6 +12,7 @@ from jobs.synthetic.sample_faults import FAULTS
 from jobs.synthetic.sample_job import KINDS, sample_job
 from jobs.synthetic.shape import USUAL_S, JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation, true_savings
+from tests.support.sampled import with_loads
 from udfs.what_if import simulate_job
 
 INSIGNIFICANT = 0.002
@@ -61,8 +62,8 @@ def test_kinds_and_causes_come_as_often_as_promised(sampled: list[JobPlan]) -> N
 
 def test_a_job_that_records_loads_is_otherwise_the_same(sampled: list[JobPlan]) -> None:
     slow = 0
-    for seed, plan in enumerate(sampled[:60]):
-        loading = sample_job(seed, records_loads=True)
+    for plan in sampled[:60]:
+        loading = with_loads(plan)
         assert replace(loading.shape, loads_data=False, loads_in_turn=False) == plan.shape
         assert {**loading.workload.usual_s, "data-load": USUAL_S["data-load"]} == {
             **plan.workload.usual_s,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.whole import WholeSimulation
-from tests.support.wholes import sample_whole
+from tests.support.wholes import roles_of, sample_whole, saved_fraction, time_s
 
 SEEDS = (0, 3, 5)
 
@@ -49,12 +49,12 @@ def test_a_role_starts_after_the_ends_that_it_waits_for(seed: int) -> None:
 def test_the_recorded_time_is_that_of_the_whole(seed: int) -> None:
     whole = sample_whole(seed, iterations=4, most_ops=500)
     times = [time for of_run in spans(whole) for span in of_run.values() for time in span]
-    assert whole.time_s(whole.steps_s) == pytest.approx(max(times) - min(times), abs=0.01)
+    assert time_s(whole, whole.steps_s) == pytest.approx(max(times) - min(times), abs=0.01)
 
 
 def test_half_of_the_only_role_on_the_path_saves_half_of_its_time() -> None:
     whole = sample_whole(0, iterations=4, most_ops=500)
-    saved = {role: whole.saved_fraction(role, is_half=True) for role in whole.roles}
+    saved = {role: saved_fraction(whole, role, is_half=True) for role in roles_of(whole)}
     assert all(0 <= each < 0.5 for each in saved.values())
     assert max(saved.values()) > 0.1
 

@@ -1,6 +1,7 @@
 """The Spark shell without Spark: hundreds of tiny units in shared batches."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -109,8 +110,9 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
 
 def test_rows_that_were_brought_together_are_a_unit_too() -> None:
     key = tuple(pa.scalar(value) for value in (DAY, "job", "r0"))
-    of_manifest = simulate_group(SETTINGS, {Unit(DAY, "job", "r0"): GOOD})(key, ROWS)
-    of_none = simulate_group(SETTINGS, {})(key, ROWS)
+    simulate = partial(simulate_unit, settings=SETTINGS)
+    of_manifest = simulate_group(simulate, {Unit(DAY, "job", "r0"): GOOD})(key, ROWS)
+    of_none = simulate_group(simulate, {})(key, ROWS)
     (known,), (unknown,) = (
         results_of(found.to_batches())[JOB_SLOWDOWN].to_pylist() for found in (of_manifest, of_none)
     )
