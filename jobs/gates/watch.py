@@ -116,7 +116,7 @@ def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str])
     )
     texts: dict[date, list[str]] = defaultdict(list)
     for row in sorted(units, key=lambda row: (-row["slower_than_usual"], row["job_id"], row["run_id"])):
-        cause = causes.get(Unit(*(row[name] for name in UNIT_KEY)))
+        cause = causes.get(Unit.of(row))
         known = "no cause is known" if cause is None else f"its largest cause is {OF_CAUSE[cause].words}"
         texts[row["log_date"]].append(text.format(**row, known=known))
     return _first("slower_than_before", texts)

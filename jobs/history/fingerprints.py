@@ -19,7 +19,7 @@ from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit
-from schemas.vocabulary import PHASE_NAMES, UNIT_KEY, Phase
+from schemas.vocabulary import PHASE_NAMES, Phase
 
 Wanted = tuple[str, str] | None
 """Settings and version that a phase's fingerprint must have; None: any, only data count."""
@@ -144,7 +144,7 @@ def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     known = {name: row[name] for name in Fingerprint._fields if name in row}
     files = tuple(File(**file) for file in row["files"])
     known["phase"] = row["stage"]  # rows of 0.3.0 have no other name of it
-    return Fingerprint(**known | {"unit": Unit(*(row[name] for name in UNIT_KEY)), "files": files})
+    return Fingerprint(**known | {"unit": Unit.of(row), "files": files})
 
 
 def hashed(facts: object) -> str:

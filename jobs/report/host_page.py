@@ -9,7 +9,6 @@ from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication, Row
 from schemas.causes import OF_CAUSE
 from schemas.unit import Unit
-from schemas.vocabulary import UNIT_KEY
 
 MOST_HOSTS: Final = 200
 """Most hosts that have a page: those to which most is lost, then those that chance explains least."""
@@ -58,7 +57,7 @@ def _served(units: Sequence[Row], publication: Publication) -> list[dict[str, An
     """Units that the host served, latest first, with the time each lost to it."""
     found = []
     for row in reversed(units):
-        unit = Unit(*(row[name] for name in UNIT_KEY))
+        unit = Unit.of(row)
         path = publication.page_of(job_page_path(*unit))
         found.append(
             {
