@@ -2,26 +2,17 @@
 
 import hashlib
 from collections import ChainMap, Counter
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from jobs.landing.accounts import Repeats, UnitPart
 from jobs.landing.files import LandedFile
-from jobs.landing.formats.rows import SCALARS, Rows
+from jobs.landing.formats.rows import SCALARS, Reject, Rows
 from schemas.vocabulary import Reason
 
 _RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
 _Key = tuple[int, int]
-
-
-class NotBelieved(NamedTuple):
-    """A row that is not stored: its line, reject reason, and a sentence."""
-
-    line: int
-    reason: str
-    detail: str
 
 
 class RankSteps:
@@ -52,8 +43,13 @@ class RankSteps:
             self.repeats.setdefault(key, {}).update(files)
         self.contested.update(other.contested)
 
-    def believed(self, rows: Rows, file: LandedFile) -> tuple[Rows, list[NotBelieved]]:
-        """Return the rows of a file to store, and the reasons why others are not."""
+    def believed(
+        self, rows: Rows, file: LandedFile, text: Callable[[int], str | None]
+    ) -> tuple[Rows, list[Reject]]:
+        """Return the rows of a file to store, one for each (rank, step), and the others as rejects.
+
+        text : of the line with a number
+        """
         keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
         found = dict.fromkeys(keys, file.source_file)
         known: tuple[Mapping[_Key, object], ...] = (
@@ -67,7 +63,7 @@ class RankSteps:
             return rows, []
         why = [self._judged(key, rows, place, file) for place, key in enumerate(keys)]
         refused = [
-            NotBelieved(line, *each) for line, each in zip(rows.lines, why, strict=True) if each is not None
+            Reject(*each, line, text(line)) for line, each in zip(rows.lines, why, strict=True) if each
         ]
         return rows.where(np.array([each is None for each in why], dtype=bool)), refused
 

@@ -70,19 +70,11 @@ def _unknown(head: bytes) -> str:
 
 
 class Evidence:
-    """Evidence of who came last to a unit's collectives; cannot be replayed.
-
-    left_out : complete after reading
-    """
+    """Evidence of who came last to a unit's collectives; cannot be replayed."""
 
     def __init__(self, rows: UnitRows) -> None:
         self._rows = rows
         self.arrivals = Arrivals(rows.bounds.trace_ops)
-
-    @property
-    def left_out(self) -> Counter[str]:
-        """Number of collectives without evidence, by kind."""
-        return self.arrivals.left_out
 
     def read(self, files: Sequence[LandedFile]) -> None:
         """Read files beside the unit's logs that are named like NCCL Inspector logs."""
@@ -130,7 +122,7 @@ class ForeignUnit:
         else:
             manifest = _unusable(manifest, f"none of {len(found.others)} files has a known format")
         self._evidence.take(found.evidence)
-        left_out = Counter(manifest["left_out"]) + self._evidence.left_out
+        left_out = Counter(manifest["left_out"]) + self._evidence.arrivals.left_out
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:

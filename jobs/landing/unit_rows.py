@@ -1,7 +1,7 @@
 """Rows and rejects of a unit part on their way to staging, and the accounts of its files."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +39,10 @@ class Block(NamedTuple):
     lines: Sequence[bytes]
     rows: Rows
     rejects: Sequence[Reject]
+
+    def text(self, line: int) -> str | None:
+        """Beginning of the line with this number."""
+        return text_of(self.lines[line - self.first]) if self.lines else None
 
 
 class UnitRows:
@@ -87,7 +91,8 @@ class UnitRows:
         try:
             with self.all_or_nothing():
                 for block in blocks:
-                    rows, rejects = self._believed(block, file)
+                    rows, refused = self._steps.believed(block.rows, file, block.text)
+                    rejects = [*block.rejects, *refused]
                     self._buffer.add(file.source_file, rows, rejects)
                     used.add(rows, self._manifest)
                     lines += sum(not line.isspace() for line in block.lines if line)
@@ -123,22 +128,19 @@ class UnitRows:
         """Write rows of collective_arrival."""
         self._further.append((COLLECTIVE_ARRIVAL, rows))
 
-    def take_events(self, file: LandedFile, read: Callable[[], Events]) -> None:
-        """Add the contents of a file of events; a truncated file becomes one reject."""
-        try:
-            lines, rows, rejects = read()
-        except FileError as error:
-            self.refuse(file, error.reject)
-            return
+    def take_events(self, file: LandedFile, events: Events) -> None:
+        """Add the contents of a file of events."""
+        rows, rejects = events
         if rows:
             found = pa.Table.from_pylist(rows, EVENT_ROWS)
             self._further.append((RUN_EVENTS, with_files(found, [file.source_file] * len(rows))))
-        self.add_file(file, lines, len(rows), rejects)
+        self.add_file(file, len(rows), rejects)
 
-    def add_file(self, file: LandedFile, lines: int, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file without ops, and add its rejects."""
+    def add_file(self, file: LandedFile, rows: int, rejects: Sequence[Reject]) -> None:
+        """Account for a file without ops, each line a row or a reject, and add its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
-        self.account.files.append(FileAccount(file, self.files.digest(file), lines, rows, len(rejects)))
+        lines, digest = rows + len(rejects), self.files.digest(file)
+        self.account.files.append(FileAccount(file, digest, lines, rows, len(rejects)))
 
     @property
     def repeats(self) -> Repeats:
@@ -170,16 +172,6 @@ class UnitRows:
         else:
             self.account.keys = dict(self._steps.keys)
         return self.account
-
-    def _believed(self, block: Block, file: LandedFile) -> tuple[Rows, list[Reject]]:
-        """Keep one row for each (rank, step); all others become rejects."""
-        rows, refused = self._steps.believed(block.rows, file)
-        texts = (text_of(block.lines[each.line - block.first]) if block.lines else None for each in refused)
-        rejects = [
-            Reject(each.reason, each.detail, each.line, text)
-            for each, text in zip(refused, texts, strict=True)
-        ]
-        return rows, [*block.rejects, *rejects]
 
 
 def _named(file: LandedFile) -> str:

@@ -1,8 +1,8 @@
 """Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,38 +24,23 @@ _SPANS_TOGETHER: Final = 10_000
 """Most rows that are Python objects at once: each takes ten times its size in a table."""
 
 
-class _Left(NamedTuple):
-    """How much a day's files may still hold."""
-
-    lines: int
-    bytes: int
-
-
-class _File(NamedTuple):
-    """Contents of a file: number of non-blank lines, number of bytes, events and rejects."""
-
-    lines: int
-    bytes: int
-    events: Mapping[Check, Sequence[Event]]
-    rejects: Sequence[Reject]
-
-
 def read_health(rows: UnitRows) -> None:
     """Read the files of a unit of the day; their spans are the health of its account."""
     events: dict[Check, list[Event]] = {}
     names: dict[Check, str] = {}
-    left = _Left(MOST_LINES, MOST_BYTES)
+    lines_left, bytes_left = MOST_LINES, MOST_BYTES
     for file in rows.part.logs:
         try:
-            found = _read(rows, file, left, events)
+            found, rejects, size = _read(rows, file, lines_left, bytes_left, events)
         except FileError as error:
             rows.refuse(file, error.reject)
             continue
-        for check, more in found.events.items():
+        for check, more in found.items():
             events.setdefault(check, []).extend(more)
             names.setdefault(check, file.source_file)
-        left = _Left(left.lines - found.lines, left.bytes - found.bytes)
-        rows.add_file(file, found.lines, found.lines - len(found.rejects), found.rejects)
+        valid = sum(map(len, found.values()))
+        lines_left, bytes_left = lines_left - valid - len(rejects), bytes_left - size
+        rows.add_file(file, valid, rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
@@ -79,10 +64,13 @@ def _tables(
             spans = []
 
 
-def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check]) -> _File:
-    """Judge every line of a file. Raises FileError if it has too many lines, or hardly any that are valid.
+def _read(
+    rows: UnitRows, file: LandedFile, most_lines: int, most_bytes: int, known: Collection[Check]
+) -> tuple[dict[Check, list[Event]], list[Reject], int]:
+    """Judge every line of a file: its events, rejects and bytes.
 
     known : checks of the files before it
+    Raises FileError if it has too many lines, or hardly any that are valid.
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
@@ -101,10 +89,10 @@ def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check
                 except LineError as error:
                     rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
-            if lines > left.lines or size > left.bytes or len(known) + new > MOST_CHECKS:
+            if lines > most_lines or size > most_bytes or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
                 raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
             if len(rejects) > rows.bounds.rejects and 2 * len(rejects) > lines:
                 detail = f"{len(rejects)} rejects in {lines} lines"
                 raise FileError(Reason.TOO_MANY_REJECTS, detail)
-    return _File(lines, size, events, rejects)
+    return events, rejects, size
