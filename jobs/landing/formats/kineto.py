@@ -15,7 +15,7 @@ from jobs.landing.formats.kineto_dp import dp_ops
 from jobs.landing.formats.kineto_ops import StepOps, step_of
 from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
-from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
+from jobs.landing.formats.kineto_trace import SEND_RECV, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import KINETO_DATA_PARALLEL, KINETO_PIPELINE, Reason, Transfers
 
@@ -67,9 +67,10 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
         for file in files[len(done) + 1 :]:
             try:
                 found = reader.read(file)
-            except (FileError, RefusalError) as error:
-                reject = error.reject if isinstance(error, FileError) else _unusable(error)
-                yield Part(file.name, NO_ROWS, [reject])
+            except FileError as error:
+                yield Part(file.name, NO_ROWS, [error.reject])
+            except RefusalError as error:
+                yield Part(file.name, NO_ROWS, [Reject(Reason.UNREADABLE_FILE, str(error))])
             else:
                 _refuse_other_layout(first, found)
                 yield found.part
@@ -93,10 +94,6 @@ def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
     with file.opened() as opened:
         trace = read_rank(opened)
     return trace._replace(distributed=completed(trace.distributed, file.name, manifest))
-
-
-def _unusable(error: RefusalError) -> Reject:
-    return Reject(Reason.UNREADABLE_FILE, str(error))
 
 
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
@@ -220,7 +217,9 @@ def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
     order: Counter[tuple[Any, ...]] = Counter()
     for place, collective in enumerate(trace.collectives):
         step = trace.communications.step[place]
-        if step < 0 or _is_to_one(collective, trace):
+        # Without group and pipeline a send-recv is an all-to-all.
+        is_to_one = collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))
+        if step < 0 or is_to_one:
             continue
         where = (trace.steps[step], collective.kind, collective.group, collective.group_name)
         order[where] += 1
@@ -235,8 +234,3 @@ def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
                 float(trace.communications.duration_us[place]),
             )
         )
-
-
-def _is_to_one(collective: Collective, trace: RankTrace) -> bool:
-    """Whether it is a point-to-point transfer; without group and pipeline it is an all-to-all."""
-    return collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))

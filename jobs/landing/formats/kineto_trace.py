@@ -173,7 +173,8 @@ def read_rank(file: BinaryIO) -> RankTrace:
 
     computes, _, streams = launched(scan.kernels)
     communications, order, _ = launched(scan.communications)
-    chosen = _busiest(computes, streams)
+    busy_us = np.bincount(streams.astype(np.int64), computes.duration_us)
+    chosen = int(busy_us.argmax()) if len(busy_us) else -1  # copies for collectives run on other streams
     is_chosen = streams == chosen
     lost = (len(scan.kernels) + len(scan.communications)) // 4 - len(streams) - len(order)
     device = next((pid for (pid, _), number in scan.streams.items() if number == chosen), None)
@@ -214,12 +215,6 @@ def _launched(
         step,
     )
     return found, kept, kernels[kept, 3]
-
-
-def _busiest(kernels: Kernels, streams: Floats) -> int:
-    """Stream with the most kernel time; copies for collectives run on other streams."""
-    busy_us = np.bincount(streams.astype(np.int64), kernels.duration_us)
-    return int(busy_us.argmax()) if len(busy_us) else -1
 
 
 def _annotation(event: Event) -> Annotation:

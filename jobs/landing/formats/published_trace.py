@@ -74,7 +74,11 @@ def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, l
         for place in np.flatnonzero(is_bad)
         for reason in [REJECT_REASONS[reasons[place]]]
     ]
-    return _rows(ops, first).where(~is_bad), rejects
+    scalars = [ops[name][first].tolist() if name in ops else [None] * len(first) for name in SCALARS]
+    lengths = np.diff(first, append=len(ops["op"]))
+    lists = tuple(ops[name] for name in LISTS)
+    rows = Rows(list(zip(*scalars, strict=True)), range(1, len(first) + 1), lengths, lists)
+    return rows.where(~is_bad), rejects
 
 
 def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
@@ -165,11 +169,3 @@ _DETAILS: Final = {
     Reason.NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
     Reason.RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",
 }
-
-
-def _rows(ops: Columns, first: Positions) -> Rows:
-    """Return one row per (rank, step), its ops beginning at `first`."""
-    scalars = [ops[name][first].tolist() if name in ops else [None] * len(first) for name in SCALARS]
-    lengths = np.diff(first, append=len(ops["op"]))
-    lists = tuple(ops[name] for name in LISTS)
-    return Rows(list(zip(*scalars, strict=True)), range(1, len(first) + 1), lengths, lists)
