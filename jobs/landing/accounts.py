@@ -151,15 +151,14 @@ class UnitAccount:
                 stated.setdefault(host, set()).update(names)
         given = self.job.get("gpu_types") or {}
         found = {host: names for host, names in stated.items() if host not in given}
-        if sum(len(host) + len(name) for host, names in stated.items() for name in names) > MOST_TYPE_TEXT:
-            self.job["left_out"] = (self.job.get("left_out") or {}) | {LEFT_OUT_TYPES: len(stated)}
-            return
         known = {host: min(names) for host, names in sorted(found.items()) if len(names) == 1}
+        left_out = {CONTRADICTORY: len(found) - len(known)}
+        if sum(len(host) + len(name) for host, names in stated.items() for name in names) > MOST_TYPE_TEXT:
+            known, left_out = {}, {LEFT_OUT_TYPES: len(stated)}
         if known:
             self.job["gpu_types"] = given | known
-        if len(found) > len(known):
-            counted = {CONTRADICTORY: len(found) - len(known)}
-            self.job["left_out"] = (self.job.get("left_out") or {}) | counted
+        if any(left_out.values()):
+            self.job["left_out"] = (self.job.get("left_out") or {}) | left_out
 
 
 def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:

@@ -52,7 +52,9 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
         if nccl_inspector.recognises(head):
             evidence.append(file)
         else:
-            formats[file], unknown[file] = format_of(head), _unknown(head)
+            formats[file] = format_of(head)
+            is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
+            unknown[file] = f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
     found = [each for each in formats.values() if each is not None]
     chosen = min(found, key=lambda each: 1 + LAST.index(each) if each in LAST else 0, default=None)
     for file, own in formats.items():
@@ -61,12 +63,6 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
             others.append((file, Reject(Reason.UNKNOWN_FORMAT, detail)))
     own_files = [file for file, own in formats.items() if own is not None and own is chosen]
     return Recognised(chosen, own_files, evidence, others)
-
-
-def _unknown(head: bytes) -> str:
-    """Reason why a file with this head is not read; names the right file name for a rank log."""
-    is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
-    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
 
 
 class Evidence:

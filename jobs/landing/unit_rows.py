@@ -161,7 +161,10 @@ class UnitRows:
         self.account.ops = self._buffer.ops
         self.account.repeats = self._steps.repeats
         if self._steps.contested:
-            names = {file.source_file: _named(file) for file in self.part.logs}
+            owners = {
+                file: "" if file.owner is None else f" (of user {file.owner})" for file in self.part.logs
+            }
+            names = {file.source_file: file.name + owner for file, owner in owners.items()}
             for (first, second), count in self._steps.contested.items():
                 pair = (names.get(first, first), names.get(second, second))
                 self.account.contested[pair] += count
@@ -172,11 +175,6 @@ class UnitRows:
         else:
             self.account.keys = dict(self._steps.keys)
         return self.account
-
-
-def _named(file: LandedFile) -> str:
-    """Name of a file, with its owner where known."""
-    return file.name if file.owner is None else f"{file.name} (of user {file.owner})"
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:

@@ -146,8 +146,8 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
     fields.sizes(workers)
     fields.size("ep_size", is_required=False)
     fields.optional()
-    fields.labels()
-    fields.iterations()
+    fields.many("labels", labels_of)
+    fields.many("iterations", iterations_of)
     return fields.row()
 
 
@@ -276,20 +276,11 @@ class _Fields:
                 if self._row[name] is None:
                     self._wrong(name, wanted)
 
-    def labels(self) -> None:
-        """Read the labels, with values as text."""
-        given = self._manifest.get("labels")
+    def many(self, name: str, read: Callable[[object], tuple[object, list[str]]]) -> None:
+        """Read a field with many values: labels, or the iteration of each step of a part of a whole."""
+        given = self._manifest.get(name)
         if given is not None:
-            found, defects = labels_of(given)
-            self._row["labels"] = found
-            self._defects += defects
-
-    def iterations(self) -> None:
-        """Read the iteration of each step, for a run that is part of a whole."""
-        given = self._manifest.get("iterations")
-        if given is not None:
-            found, defects = iterations_of(given)
-            self._row["iterations"] = found if not defects else None
+            self._row[name], defects = read(given)
             self._defects += defects
 
     def _missing(self, name: str) -> None:
