@@ -27,6 +27,7 @@ from jobs.landing.files import (
     spelled,
 )
 from jobs.landing.formats.rows import Bounds
+from jobs.landing.formats.strict_json import is_text
 from jobs.landing.read_foreign import NOT_KNOWN
 from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
@@ -40,8 +41,6 @@ _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_
 _OF_DAY: Final = re.compile(r"log_date=\d{4}-\d\d-\d\d")
 _SOME_UNIT: Final = Unit(date.min, "?", "?")
 """Ids that are not known yet; empty ones would turn every name into a file of the day, which is read."""
-_HALF: Final = re.compile(r"[\ud800-\udfff]")
-"""Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
 _TRIED: Final = 3
 """Logs, and lines of each, of which one states the ids: a line may break off."""
@@ -198,9 +197,7 @@ def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
     found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
     for fields in reversed(list(_named(files))):
         named = {name: fields.get(name) for name in found}
-        found |= {
-            name: each for name, each in named.items() if isinstance(each, str) and not _HALF.search(each)
-        }
+        found |= {name: each for name, each in named.items() if is_text(each)}
     return found["job_id"], found["run_id"]
 
 
