@@ -11,8 +11,7 @@ import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.kineto_dp import dp_ops
-from jobs.landing.formats.kineto_ops import StepOps, step_of
+from jobs.landing.formats.kineto_ops import StepOps, dp_ops, step_of
 from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, RankTrace, read_rank
@@ -21,9 +20,6 @@ from schemas.vocabulary import KINETO_DATA_PARALLEL, KINETO_PIPELINE, Reason, Tr
 
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
-
-Meetings = dict[tuple[int, ...], tuple[object, ...]]
-"""Keys of collectives by (step, coordinates but dp), from the first rank that was read."""
 
 
 class _OneFile(NamedTuple):
@@ -112,7 +108,8 @@ class _Reader:
 
     def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
         self._manifest = manifest
-        self._meetings: Meetings = {}
+        # Keys of collectives by (step, coordinates but dp), from the first rank that was read.
+        self._meetings: dict[tuple[int, ...], tuple[object, ...]] = {}
         self.arrivals = arrivals
         self.left_out: Counter[str] = Counter()
 
@@ -128,7 +125,7 @@ class _Reader:
         records, rejects, chunks = [], [], 1
         peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
         for number, found in _steps(trace, place, self.left_out):
-            missing = _missing(found, self._meetings, (number, *peers))
+            missing = _missing(self._meetings.setdefault((number, *peers), found.keys), found.keys)
             if missing:
                 detail = f"rank {place.rank}, step {number}: {missing}"
                 rejects.append(Reject(Reason.MISSING_FIELD, detail))
@@ -174,16 +171,15 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
             yield number, found
 
 
-def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
+def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
     """Describe how a rank's collectives differ from those of the first of its dp ranks; empty if equal.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
     it would be compared with others.
     """
-    first = meetings.setdefault(where, found.keys)
-    if first == found.keys or not first or not found.keys:
+    if first == own or not first or not own:
         return ""
-    lacking, beyond = set(first) - set(found.keys), set(found.keys) - set(first)
+    lacking, beyond = set(first) - set(own), set(own) - set(first)
     return f"{len(lacking)} collectives of another rank are missing, {len(beyond)} have no counterpart there"
 
 

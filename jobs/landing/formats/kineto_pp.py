@@ -101,7 +101,7 @@ def pp_ops(
         passes,
         *_in_order(passes, _labelled(transfers, actions, sent), place, vpp_size, left_out),
         Ops.of(ops.ALL_GATHERED, wires.where(is_gather), chunk=actions.chunk[moved[is_gather]]),
-        *ops.gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
+        ops.gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
         *behind,
     ]
     count(left_out, "kernels outside of actions", int((~is_compute & ~is_tail).sum()))
