@@ -30,7 +30,6 @@ class CudaClock:
     """The GPU's clock: a mark is an event queued on the current stream, timed by the GPU."""
 
     def __init__(self, cuda: Any) -> None:
-        """Store the module `torch.cuda`."""
         self._cuda = cuda
         self._lanes: dict[str, Any] = {}
 

@@ -116,7 +116,6 @@ class _Misplaced:
     named: list[str] = field(default_factory=list)
 
     def add(self, source_file: str, defect: str = "") -> None:
-        """Count one more entry."""
         self.count += 1
         if len(self.named) < _NAMED:
             self.named.append(f"{source_file} ({defect})" if defect else source_file)

@@ -103,8 +103,8 @@ class ForeignUnit:
 
     found: Recognised
 
-    def __init__(self, rows: UnitRows, evidence: Evidence, given: Mapping[str, Any] | None) -> None:
-        self._rows, self._evidence, self._given = rows, evidence, given
+    def __init__(self, rows: UnitRows, given: Mapping[str, Any] | None) -> None:
+        self._rows, self._evidence, self._given = rows, Evidence(rows), given
 
     def read(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Read the logs; returns the row of jobs."""

@@ -172,7 +172,6 @@ def _bytes(files: Iterable[LandedFile]) -> int:
 
 
 def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[LandedUnits]:
-    """Run each task on an executor."""
     if not tasks:
         return []
     sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))

@@ -54,11 +54,11 @@ def _read(rows: UnitRows) -> dict[str, Any]:
     """Read manifest and logs; returns the row of jobs."""
     part = rows.part
     manifest, given = _manifest(rows)
-    evidence = Evidence(rows)
     if part.is_foreign:
-        manifest = ForeignUnit(rows, evidence, given).read(manifest)
+        manifest = ForeignUnit(rows, given).read(manifest)
     else:
         manifest |= _read_logs(rows, manifest)
+        evidence = Evidence(rows)
         evidence.read(part.evidence)
         manifest["left_out"] = left_out_of(evidence.arrivals.left_out)
     for file in part.events:

@@ -62,7 +62,6 @@ def _task(how: Where, sent: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _window(how: Where, part: UnitPart) -> Window:
-    """Read and simulate a run's last window."""
     started_s = time.process_time()
     store = Tails(store_of(how.landing), how.steps)
     read = read_staged(lambda staging: read_unit(store, part, how.bounds, staging))

@@ -120,7 +120,6 @@ class _Scan:
         self.collectives: list[Collective] = []
 
     def add(self, events: list[Event]) -> None:
-        """Keep the relevant events."""
         for event in events:
             category = event.cat
             if category == "kernel":

@@ -49,7 +49,6 @@ class _Events:
         self._left_out = left_out
 
     def add(self, event: object) -> None:
-        """Add an event if it belongs to an op."""
         args = event.get("args") if isinstance(event, dict) else None
         if not isinstance(event, dict) or not isinstance(args, dict):
             leave_out(None, self._left_out)

@@ -48,8 +48,6 @@ Thread = tuple[int, int]
 
 
 class _Place(NamedTuple):
-    """Coordinates of a rank."""
-
     dp_rank: int
     pp_rank: int
     tp_rank: int
