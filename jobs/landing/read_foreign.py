@@ -17,7 +17,7 @@ from jobs.landing.formats import kineto, nccl_inspector
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile, sound
 from jobs.landing.formats.known import HEAD_BYTES, LAST, format_of
-from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
+from jobs.landing.formats.manifest import PRODUCT, SIZES, Row, manifest_row
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, plain
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
@@ -106,7 +106,7 @@ class ForeignUnit:
     def __init__(self, rows: UnitRows, given: Mapping[str, Any] | None) -> None:
         self._rows, self._evidence, self._given = rows, Evidence(rows), given
 
-    def read(self, manifest: dict[str, Any]) -> dict[str, Any]:
+    def read(self, manifest: Row) -> Row:
         """Read the logs; returns the row of jobs."""
         found = self.found = recognise(self._rows.files, self._rows.part.logs)
         for file, reject in found.others:
@@ -121,7 +121,7 @@ class ForeignUnit:
         left_out = Counter(manifest["left_out"]) + self._evidence.arrivals.left_out
         return manifest | {"left_out": left_out_of(left_out)}
 
-    def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:
+    def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
         """Read these files, dropping truncated ones; returns the row of jobs."""
         most = len(files)
         while True:
@@ -142,9 +142,7 @@ class ForeignUnit:
                 self._rows.refuse(file, reject)
             return _unusable(manifest, reject.detail)
 
-    def _attempt(
-        self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile]
-    ) -> dict[str, Any]:
+    def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
         """Read these files once; returns the row of jobs."""
         rows = self._rows
         with _no_surprise():
@@ -157,7 +155,7 @@ class ForeignUnit:
         for file in rest.values():
             rows.take(file, ())
         self._evidence.arrivals = run.arrivals or self._evidence.arrivals
-        facts: dict[str, Any] = {"source_format": run.source_format, "transfers": run.transfers}
+        facts: Row = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
             facts |= {
                 "manifest_status": Status.STEP_TIMES_ONLY,
@@ -191,7 +189,7 @@ def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:
         yield Block(1, (), good, bad)
 
 
-def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
+def _unusable(manifest: Row, detail: str) -> Row:
     return manifest | {"manifest_status": Status.UNUSABLE_LOG, "manifest_detail": detail}
 
 
@@ -219,7 +217,7 @@ def _no_surprise() -> Iterator[None]:
 
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
-) -> dict[str, Any]:
+) -> Row:
     """Return a run's row of jobs; the user's manifest takes precedence over the files.
 
     Only chunks come from the files: theirs need not be chunks of a virtual pipeline.

@@ -20,12 +20,10 @@ from jobs.landing.formats.kineto_trace import (
     REDUCE_SCATTER,
     SEND_RECV,
     Collective,
-    Flags,
-    Floats,
-    Ints,
     Kernels,
     RankTrace,
 )
+from jobs.landing.formats.rows import Flags, Floats, Ints
 from schemas.vocabulary import OP_CODES
 
 FORWARD: Final = OP_CODES["forward-compute"]

@@ -16,11 +16,9 @@ from jobs.landing.formats.kineto_trace import (
     ALL_REDUCE,
     REDUCE_SCATTER,
     Annotation,
-    Flags,
-    Floats,
-    Ints,
     Kernels,
 )
+from jobs.landing.formats.rows import Flags, Floats, Ints
 from schemas.vocabulary import OP_CODES
 
 _ACTION: Final = re.compile(r"PP:(\d+)(F|B|I|W|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)(\d*)")

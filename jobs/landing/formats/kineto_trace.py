@@ -5,13 +5,9 @@ from array import array
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from jobs.landing.formats.kineto_stream import DistributedInfo, Event, TraceStream
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from jobs.landing.formats.rows import Flags, Floats, Ints
 
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
 _ACTION: Final = "PP:"
@@ -63,7 +59,7 @@ class Kernels(NamedTuple):
     is_backward: Flags
     step: Ints
 
-    def where(self, chosen: Flags | npt.NDArray[np.intp] | slice) -> "Kernels":
+    def where(self, chosen: Flags | Ints | slice) -> "Kernels":
         """Select some kernels."""
         return Kernels._make(values[chosen] for values in self)
 

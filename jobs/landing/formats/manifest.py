@@ -38,10 +38,6 @@ _MOST_GPU_HOURS: Final = 1e9
 """That of forty million GPUs in a day. With this limit, sums over a fleet stay finite for any manifest."""
 
 
-def _text(value: object) -> str | None:
-    return value if is_name(value, MOST_TEXT) else None
-
-
 def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
     try:
         moment = datetime.fromisoformat(value)
@@ -66,10 +62,6 @@ def _types(value: object) -> dict[str, str] | None:
     return value
 
 
-def _count(value: object) -> int | None:
-    return value if is_integer(value, 0, _LARGEST) else None
-
-
 def _transfer_ops(value: object) -> list[str] | None:
     """Return distinct transfer op types, or None if any is invalid."""
     if not isinstance(value, list) or not all(
@@ -83,12 +75,17 @@ _OF_A_WHOLE: Final = ("part_of", "role")
 """Fields that launchers leave empty for runs that are part of no whole."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
+_TEXTS: Final = (_TEXT, lambda value: value if is_name(value, MOST_TEXT) else None)
+_COUNTS: Final = (
+    f"an integer from 0 to {_LARGEST}",
+    lambda value: value if is_integer(value, 0, _LARGEST) else None,
+)
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
-    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), (_TEXT, _text)),
+    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), _TEXTS),
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
-    **dict.fromkeys(_OF_A_WHOLE, (_TEXT, _text)),
+    **dict.fromkeys(_OF_A_WHOLE, _TEXTS),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
-    **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
+    **dict.fromkeys(("restarts", "warm_up_steps"), _COUNTS),
     "gpu_types": (f"an object of host and type, both {_TEXT}", _types),
     "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),

@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from schemas.ingested_tables import RANK_STEPS
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
 _ROW_BYTES: Final = 400
 """Approximate memory of a row's scalars as Python objects."""
-
 
 SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "gpu", "t0_us", "host")
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
@@ -43,7 +46,7 @@ class Rows(NamedTuple):
 
     scalars: Sequence[tuple[Any, ...]]
     lines: Sequence[int]
-    lengths: npt.NDArray[np.int64]
+    lengths: Ints
     lists: tuple[npt.NDArray[Any], ...]
 
     @property
@@ -52,7 +55,7 @@ class Rows(NamedTuple):
         hosts = sum(len(row[_HOST]) for row in self.scalars if row[_HOST])
         return len(self.lines) * _ROW_BYTES + hosts + sum(values.nbytes for values in self.lists)
 
-    def where(self, is_kept: npt.NDArray[np.bool_]) -> "Rows":
+    def where(self, is_kept: Flags) -> "Rows":
         """Select some rows."""
         return self if is_kept.all() else self.take(np.flatnonzero(is_kept))
 
