@@ -21,20 +21,19 @@ class RankSteps:
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
     contested : how often two files differ about one, by source_file
+    denied : those of which no row is stored
     """
 
-    def __init__(
-        self, part: UnitPart, keys: ChainMap[_Key, str] | None = None, denied: set[_Key] | None = None
-    ) -> None:
+    def __init__(self, part: UnitPart, before: "RankSteps | None" = None) -> None:
         self._part = part
-        self.keys: ChainMap[_Key, str] = ChainMap() if keys is None else keys
+        self.keys: ChainMap[_Key, str] = before.keys.new_child() if before else ChainMap()
         self.repeats: Repeats = {}
         self.contested: Counter[tuple[str, str]] = Counter()
-        self._denied: set[_Key] = set() if denied is None else denied
+        self.denied: set[_Key] = before.denied if before else set()
 
     def another(self) -> "RankSteps":
         """Return a child for files that may be truncated; its steps count only after `take`."""
-        return RankSteps(self._part, self.keys.new_child(), self._denied)
+        return RankSteps(self._part, self)
 
     def take(self, other: "RankSteps") -> None:
         """Merge the rank-steps of a child."""
@@ -78,13 +77,13 @@ class RankSteps:
             other = self._contradicting(key, rows, place, own)
             if other is None:
                 return None
-            self._denied.add(key)
+            self.denied.add(key)
             self.contested[own, other] += 1
             detail = f"rank {rank}, step {step}: {other} contradicts it: both are rejected"
             return Reason.CONTESTED_RANK_STEP, detail
         if first != own:
             self.repeats.setdefault(key, {}).setdefault(own, _digest(rows, place))
-            if key in self._denied:
+            if key in self.denied:
                 detail = f"rank {rank}, step {step}: several files contradict each other"
                 return Reason.CONTESTED_RANK_STEP, f"{detail}: all of them are rejected"
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"

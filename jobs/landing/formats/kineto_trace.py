@@ -131,10 +131,9 @@ class _Scan:
         name = event.name
         if name.startswith(_BACKWARD):
             self.autograd_threads.add(event.tid)
-        elif name.startswith(_ACTION):
-            self.actions.append(_annotation(event))
-        elif name.startswith(_OPTIMIZER):
-            self.optimizers.append(_annotation(event))
+        elif name.startswith((_ACTION, _OPTIMIZER)):
+            same = self.actions if name.startswith(_ACTION) else self.optimizers
+            same.append(Annotation(name, event.ts, event.ts + event.dur))
         elif found := _STEP.fullmatch(name):
             self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
             self.main_threads.add(event.tid)
@@ -210,10 +209,6 @@ def _launched(
         step,
     )
     return found, kept, kernels[kept, 3]
-
-
-def _annotation(event: Event) -> Annotation:
-    return Annotation(event.name, event.ts, event.ts + event.dur)
 
 
 def _collective(event: Event) -> Collective:

@@ -6,7 +6,7 @@ What is missing stays null; a field that is wrong is named, and null unless it i
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
@@ -173,8 +173,11 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     """
     nodes: list[str | None] = []
     anchors: dict[str, str | None] = {}
-    level, is_mapping = 0, False
-    for event in _events(content):
+    level, documents, is_mapping = 0, 0, False
+    for event in yaml.parse(content, Loader=_LOADER):
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise ManifestError("not YAML: more than one document")
         is_start = isinstance(event, yaml.CollectionStartEvent)
         level += is_start - isinstance(event, yaml.CollectionEndEvent)
         if level > nesting:
@@ -189,16 +192,6 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     pairs = zip(nodes[::2], nodes[1::2], strict=False)
     fields = {key: value for key, value in pairs if key is not None and value is not None}
     return fields if is_mapping else None
-
-
-def _events(content: bytes) -> Iterator[yaml.Event]:
-    """Yield the YAML events of the only document in a file."""
-    documents = 0
-    for event in yaml.parse(content, Loader=_LOADER):
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            raise ManifestError("not YAML: more than one document")
-        yield event
 
 
 def _integer_or_text(spelled: str) -> int | str | None:
