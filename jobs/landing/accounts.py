@@ -83,9 +83,6 @@ class Outside(NamedTuple):
     detail: str = ""
 
 
-NOWHERE: Final = Outside()
-
-
 @dataclass
 class UnitAccount:
     """Account of one part of a unit; `job` is its row of jobs without the key, if it has one.
@@ -108,7 +105,7 @@ class UnitAccount:
     used: Used = field(default_factory=Used)
     repeats: Repeats = field(default_factory=dict)
     contested: Counter[tuple[str, str]] = field(default_factory=Counter)
-    outside: Outside = NOWHERE
+    outside: Outside = field(default_factory=Outside)
     health: pa.Table | None = None
     failure: str = ""
 

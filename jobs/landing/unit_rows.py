@@ -10,15 +10,7 @@ import pyarrow as pa
 from jobs.landing.accounts import FileAccount, Outside, Repeats, UnitAccount, UnitPart
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import PACKED_RANK_LOG, RANK_LOG, LandedFile
-from jobs.landing.formats.rows import (
-    LIMITS,
-    NO_ROWS,
-    FileError,
-    Reject,
-    Rows,
-    plain,
-    text_of,
-)
+from jobs.landing.formats.rows import LIMITS, NO_ROWS, FileError, Reject, Rows, plain, text_of
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.rank_steps import RankSteps
 from jobs.landing.row_buffer import RowBuffer, with_files

@@ -11,13 +11,7 @@ from jobs.landing.formats import kineto_ops as ops
 from jobs.landing.formats.foreign import count
 from jobs.landing.formats.kineto_ops import BACKWARD, FORWARD, Ops
 from jobs.landing.formats.kineto_place import Place, refusal
-from jobs.landing.formats.kineto_trace import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    REDUCE_SCATTER,
-    Annotation,
-    Kernels,
-)
+from jobs.landing.formats.kineto_trace import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Annotation, Kernels
 from jobs.landing.formats.rows import Flags, Floats, Ints
 from schemas.vocabulary import OP_CODES
 

@@ -16,14 +16,7 @@ import yaml
 
 from jobs.landing.formats.manifest_fields import iterations_of, labels_of
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
-from jobs.landing.formats.strict_json import (
-    StrictJsonError,
-    TooDeepError,
-    is_integer,
-    is_name,
-    parse,
-    shown,
-)
+from jobs.landing.formats.strict_json import StrictJsonError, TooDeepError, is_integer, is_name, parse, shown
 from schemas.ingested_tables import JOBS
 from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, UNIT_KEY, Reason, Status
 

@@ -14,16 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.landing.formats.rows import (
-    COORDINATES,
-    LISTS,
-    LONGEST_US,
-    SCALARS,
-    Bounds,
-    FileError,
-    Reject,
-    Rows,
-)
+from jobs.landing.formats.rows import COORDINATES, LISTS, LONGEST_US, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, OP_TYPES, REJECT_REASONS, Reason
 
 SECOND_US: Final = 1e6
