@@ -178,7 +178,6 @@ class _Follower:
             self._pieces.setdefault(compute, []).append((start, self.recorder.mark()))
 
     def _add_all(self) -> None:
-        """Add all ops of the step to the recorder."""
         for chunk, gather in self._gathers.items():
             self.recorder.add(GATHER, *gather, chunk=chunk)
         for (op, microbatch, chunk), pieces in self._pieces.items():

@@ -187,11 +187,13 @@ class RankLogTimers:
             for request in self._requests:
                 request.is_left()
         elif name in ("forward-compute", "backward-compute"):
-            self._add_compute(name, start, end)
+            self._computes[name.removesuffix("-compute")] += 1
+            self.recorder.add(name, start, end, *self._place)
         elif name in TRANSFERS:
             for op in TRANSFERS[name]:
                 if self._is_one_of_its_stream(op):
-                    self._add_transfer(op, start, end)
+                    self._transfers[op] += 1
+                    self.recorder.add(op, start, end)
         elif name in TAIL:
             self._add_tail(name, start, end)
 
@@ -257,10 +259,6 @@ class RankLogTimers:
         self._outputs: dict[int, tuple[int, int]] = {}
         self._place, self._is_tied = (-1, 0), False
 
-    def _add_compute(self, name: str, start: Mark | None, end: Mark | None) -> None:
-        self._computes[name.removesuffix("-compute")] += 1
-        self.recorder.add(name, start, end, *self._place)
-
     def _is_one_of_its_stream(self, op: str) -> bool:
         """Whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
 
@@ -271,10 +269,6 @@ class RankLogTimers:
         if self._moved is None or op in self._moved:
             return True
         return self._transfers[op] < self._computes[op.split("-", maxsplit=1)[0]]
-
-    def _add_transfer(self, op: str, start: Mark | None, end: Mark | None) -> None:
-        self._transfers[op] += 1
-        self.recorder.add(op, start, end)
 
     def _add_tail(self, name: str, start: Mark | None, end: Mark | None) -> None:
         if name == "embedding-grads-all-reduce" and not self._is_tied:

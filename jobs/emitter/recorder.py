@@ -25,7 +25,6 @@ class Loads:
     """
 
     def __init__(self, iterator: Any, recorder: Any, microbatch: int | None, model_chunk: int) -> None:
-        """Wrap an iterator or an iterable."""
         self._iterator = iterator if hasattr(iterator, "__next__") else iter(iterator)
         self._recorder, self._microbatch, self._model_chunk = recorder, microbatch, model_chunk
 

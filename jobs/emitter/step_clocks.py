@@ -30,7 +30,6 @@ class CudaClock:
     """The GPU's clock: a mark is an event queued on the current stream, timed by the GPU."""
 
     def __init__(self, cuda: Any) -> None:
-        """Store the module `torch.cuda`."""
         self._cuda = cuda
         self._lanes: dict[str, Any] = {}
 
@@ -93,17 +92,16 @@ class OpenStep:
     def line(self, clock: StepClock) -> Step:
         """Convert the marks of a settled clock to a step of the rank log."""
         line, between = Step(self.number, self.t0_us), clock.us_between
+
+        def record(op: str, start_us: float, duration_us: float, microbatch: int, chunk: int) -> None:
+            times_us = round(start_us, DECIMALS), round(duration_us, DECIMALS)
+            line.record(op, *times_us, microbatch=microbatch, model_chunk=chunk)
+
         for op, start, end, microbatch, chunk, pieces in self.spans:
             earlier_us = sum(between(*piece) for piece in pieces)
             start_us = max(between(self.zero, start) - earlier_us, 0.0)
-            duration_us = earlier_us + between(start, end)
-            _record(line, op, (start_us, duration_us), microbatch, chunk)
+            record(op, start_us, earlier_us + between(start, end), microbatch, chunk)
         for start_ns, end_ns, microbatch, chunk in self.loads:
             start_us, duration_us = (start_ns - self.host_ns) / 1000, (end_ns - start_ns) / 1000
-            _record(line, "data-load", (start_us, duration_us), microbatch, chunk)
+            record("data-load", start_us, duration_us, microbatch, chunk)
         return line
-
-
-def _record(line: Step, op: str, times_us: tuple[float, float], microbatch: int, chunk: int) -> None:
-    start_us, duration_us = (round(each, DECIMALS) for each in times_us)
-    line.record(op, start_us, duration_us, microbatch=microbatch, model_chunk=chunk)

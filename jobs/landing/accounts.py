@@ -83,9 +83,6 @@ class Outside(NamedTuple):
     detail: str = ""
 
 
-NOWHERE: Final = Outside()
-
-
 @dataclass
 class UnitAccount:
     """Account of one part of a unit; `job` is its row of jobs without the key, if it has one.
@@ -108,7 +105,7 @@ class UnitAccount:
     used: Used = field(default_factory=Used)
     repeats: Repeats = field(default_factory=dict)
     contested: Counter[tuple[str, str]] = field(default_factory=Counter)
-    outside: Outside = NOWHERE
+    outside: Outside = field(default_factory=Outside)
     health: pa.Table | None = None
     failure: str = ""
 
@@ -151,15 +148,14 @@ class UnitAccount:
                 stated.setdefault(host, set()).update(names)
         given = self.job.get("gpu_types") or {}
         found = {host: names for host, names in stated.items() if host not in given}
-        if sum(len(host) + len(name) for host, names in stated.items() for name in names) > MOST_TYPE_TEXT:
-            self.job["left_out"] = (self.job.get("left_out") or {}) | {LEFT_OUT_TYPES: len(stated)}
-            return
         known = {host: min(names) for host, names in sorted(found.items()) if len(names) == 1}
+        left_out = {CONTRADICTORY: len(found) - len(known)}
+        if sum(len(host) + len(name) for host, names in stated.items() for name in names) > MOST_TYPE_TEXT:
+            known, left_out = {}, {LEFT_OUT_TYPES: len(stated)}
         if known:
             self.job["gpu_types"] = given | known
-        if len(found) > len(known):
-            counted = {CONTRADICTORY: len(found) - len(known)}
-            self.job["left_out"] = (self.job.get("left_out") or {}) | counted
+        if any(left_out.values()):
+            self.job["left_out"] = (self.job.get("left_out") or {}) | left_out
 
 
 def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:

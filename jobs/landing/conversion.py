@@ -20,7 +20,7 @@ from jobs.landing.formats.manifest import no_manifest
 from jobs.landing.formats.nccl_inspector import NO_REPLAY
 from jobs.landing.formats.rows import LISTS, SCALARS, Bounds
 from jobs.landing.one_run import read_staged
-from jobs.landing.read_foreign import Evidence, ForeignUnit
+from jobs.landing.read_foreign import ForeignUnit
 from jobs.landing.stores import store_of
 from jobs.landing.unit_rows import UnitRows
 from jobs.warehouse.staging import Staging
@@ -51,7 +51,7 @@ class Conversion:
     """
 
     def __init__(self, files: Sequence[Path], given: Mapping[str, Any], unit: Unit) -> None:
-        self._given, self._unit, self._ids = given, unit, (unit.job_id, unit.run_id)
+        self._given, self._unit = given, unit
         self._landed = [
             LandedFile(*unit, each.name, str(each.resolve()), each.stat().st_size) for each in files
         ]
@@ -76,7 +76,7 @@ class Conversion:
         """
         if not self.rows.num_rows:
             raise ConversionError(f"no ops to write as rank logs: {self.job['manifest_detail'] or 'no rows'}")
-        job_id, run_id = self._ids
+        _, job_id, run_id = self._unit
         folder = landing / f"log_date={log_date}" / f"job_id={job_id}" / f"run_id={run_id}"
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -93,7 +93,7 @@ class Conversion:
     def _read(self, staging: Staging) -> UnitAccount:
         part = UnitPart(self._unit, (), self._landed)
         rows = UnitRows(part, UnitFiles(store_of("/"), Bounds()), staging)
-        unit = ForeignUnit(rows, Evidence(rows), self._given)
+        unit = ForeignUnit(rows, self._given)
         job = unit.read(no_manifest(""))
         own = next((file for file in self._landed if file.is_one_of(*LOGS)), None)
         if unit.found.format is None and own is not None:
@@ -130,7 +130,7 @@ class Conversion:
         for step in sorted(lasts_us):
             zeros_us[step] = now_us
             now_us += ceil(lasts_us[step])
-        ids = {"format": RANK_LOG_FORMAT, **dict(zip(("job_id", "run_id"), self._ids, strict=True))}
+        ids = {"format": RANK_LOG_FORMAT, "job_id": self._unit.job_id, "run_id": self._unit.run_id}
         names = np.array(OP_TYPES)[op]
         for row, (first, end) in zip(scalars, edges, strict=True):
             present = {name: value for name, value in row.items() if value is not None}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
@@ -115,7 +116,6 @@ class _Misplaced:
     named: list[str] = field(default_factory=list)
 
     def add(self, source_file: str, defect: str = "") -> None:
-        """Count one more entry."""
         self.count += 1
         if len(self.named) < _NAMED:
             self.named.append(f"{source_file} ({defect})" if defect else source_file)
@@ -174,9 +174,8 @@ class Landing:
                     continue
                 files = [] if unit is None else units.setdefault(unit, [])
                 source_file = f"{_folder(day)}/{spelled('/'.join(entry.names))}"
-                place = (*(unit or (day, "", "")), source_file, entry.path)
-                facts = (entry.size, entry.modified_us, entry.defect, entry.owner, entry.hard_links)
-                file = LandedFile(*place, *facts)
+                facts = (*(unit or Unit.of_day(day)), source_file, *entry[1:])
+                file = LandedFile(*facts)
                 if unit is not None and file.is_input and source_file not in seen:
                     files.append(file)
                     seen.add(source_file)
@@ -192,8 +191,11 @@ class Landing:
     @cached_property
     def all_days(self) -> list[date]:
         """All days that have a folder, in order."""
-        found = (_DAY.fullmatch(name) for name in self._store.folders())
-        return sorted(date.fromisoformat(each[1]) for each in found if each and _is_date(each[1]))
+        found = []
+        for day in filter(None, map(_DAY.fullmatch, self._store.folders())):
+            with suppress(ValueError):  # a 30 February
+                found.append(date.fromisoformat(day[1]))
+        return sorted(found)
 
     def misnamed_text(self) -> str:
         """Name the folders that are meant for a day but whose names are none; empty without any."""
@@ -236,14 +238,6 @@ def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
 def spelled(name: str) -> str:
     """Return a name as text, with bytes that are not UTF-8 in hexadecimal."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _folder(day: date) -> str:

@@ -1,19 +1,37 @@
-"""Logs that still grow: the last whole lines of each, if all logs of the run have grown.
+"""Runs in progress: the last window of each, read from logs that still grow and simulated as in a night.
 
-What is read of a run does not depend on how long it has been going on. A last line without its end is left
-for later. Packed logs and those of other tools are left to the night: they are written when a run ends.
+A window is the last whole lines of each log, if all logs of the run have grown. What is read of a run does
+not depend on how long it has been going on. A last line without its end is left for later. Packed logs and
+those of other tools are left to the night: they are written when a run ends.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from io import BytesIO
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
+from pyspark.sql import SparkSession
+
+from jobs.landing.accounts import UnitPart
 from jobs.landing.files import MANIFEST, RANK_LOG, LandedFile
-from jobs.landing.stores import Store
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.one_run import read_staged
+from jobs.landing.read_unit import read_unit
+from jobs.landing.stores import Store, store_of
+from jobs.runtime.memory import go_first
+from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from schemas.tables import TABLES
 from schemas.unit import Unit
+from schemas.vocabulary import JOB_CAUSES, RANK_STEPS
+from udfs.live import Row, window_row
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, ended_unit, simulate_unit
+from udfs.what_if import SimulationSettings
 
+_TASKS_OF_A_CORE: Final = 4
 _PIECE: Final = 256 << 10
 _MOST_BYTES: Final = 64 << 20
 """Most bytes at the end of a log that are read; if they hold fewer lines, these are the window. Lines are 2
@@ -79,3 +97,57 @@ def grown(
 def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
     """The files of a run that grow line by line."""
     return [file for file in files if file.is_one_of(RANK_LOG)]
+
+
+class Where(NamedTuple):
+    """Paths and settings for reading windows. steps : most steps of each"""
+
+    landing: str
+    bounds: Bounds
+    steps: int
+    simulation: SimulationSettings
+
+
+class Window(NamedTuple):
+    """A run's last window: its row of live_slowdown, its causes, bytes read, and the CPU time for it."""
+
+    slowdown: Row
+    causes: list[Row]
+    bytes_read: int
+    cpu_s: float
+
+
+def windows_of(spark: SparkSession, how: Where, parts: Sequence[UnitPart]) -> list[Window]:
+    """Read and simulate the window of each run, on executors."""
+    if not parts:
+        return []
+    context = spark.sparkContext
+    tasks = min(len(parts), context.defaultParallelism * _TASKS_OF_A_CORE)
+    sent = context.parallelize([pickle.dumps(part) for part in parts], tasks)
+    return [pickle.loads(each) for each in sent.mapPartitions(partial(_task, how)).collect()]  # noqa: S301  # our own
+
+
+def _task(how: Where, sent: Iterable[bytes]) -> Iterator[bytes]:
+    go_first()
+    parts: list[UnitPart] = [pickle.loads(each) for each in sent]  # noqa: S301  # from the driver
+    work = partial(_window, how)
+    for found in one_by_one(work, parts) if is_again() else map(work, parts):
+        yield pickle.dumps(_ended(how, found) if isinstance(found, Ended) else found)
+
+
+def _window(how: Where, part: UnitPart) -> Window:
+    started_s = time.process_time()
+    store = Tails(store_of(how.landing), how.steps)
+    read = read_staged(lambda staging: read_unit(store, part, how.bounds, staging))
+    rows = read.rows.select(SIMULATED_COLUMNS)
+    results = simulate_unit(UnitRows(part.unit, dict(read.account.job or {}), rows), how.simulation)
+    row = window_row(results, rows) | {"rejects": read.rejects.num_rows}
+    causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
+    return Window(row, causes, store.bytes_read, time.process_time() - started_s)
+
+
+def _ended(how: Where, ended: Ended) -> Window:
+    """A window whose reading or simulation ended its process."""
+    rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
+    row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
+    return Window(row, [], 0, 0.0)

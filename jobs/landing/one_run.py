@@ -27,6 +27,7 @@ from jobs.landing.files import (
     spelled,
 )
 from jobs.landing.formats.rows import Bounds
+from jobs.landing.formats.strict_json import is_text
 from jobs.landing.read_foreign import NOT_KNOWN
 from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
@@ -40,8 +41,6 @@ _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_
 _OF_DAY: Final = re.compile(r"log_date=\d{4}-\d\d-\d\d")
 _SOME_UNIT: Final = Unit(date.min, "?", "?")
 """Ids that are not known yet; empty ones would turn every name into a file of the day, which is read."""
-_HALF: Final = re.compile(r"[\ud800-\udfff]")
-"""Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
 _TRIED: Final = 3
 """Logs, and lines of each, of which one states the ids: a line may break off."""
@@ -94,7 +93,7 @@ def runs_in(path: Path) -> list[Run]:
     store.folders()  # raises PermissionError where nothing of it would be found
     if path != root:
         _check_whole(path)
-    by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
+    by_folder: dict[tuple[str, ...], list[LandedFile]] = {}
     others: dict[tuple[str, ...], list[str]] = {}
     seen = []
     for entry in store.walk("."):
@@ -103,8 +102,10 @@ def runs_in(path: Path) -> list[Run]:
             continue
         seen.append("/".join((*folders, name)))
         file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)
-        if file.is_input and not _is_beside_runs(file, [root.resolve().name, *folders]):
-            by_folder.setdefault(tuple(folders), []).append((name, file))
+        # A day's folder holds files for all of its runs, such as the health of hosts.
+        is_of_day = file.is_one_of(*HEALTH) and _OF_DAY.fullmatch([root.resolve().name, *folders][-1])
+        if file.is_input and not is_of_day:
+            by_folder.setdefault(tuple(folders), []).append(file)
         else:
             others.setdefault(tuple(folders), []).append(name)
         if path != root:
@@ -145,19 +146,14 @@ def check_known(run: Run, read: ReadRun) -> None:
     )
 
 
-def _is_beside_runs(file: LandedFile, folders: list[str]) -> bool:
-    """Whether a day's folder holds the file for all of its runs, such as the health of hosts."""
-    return file.is_one_of(*HEALTH) and _OF_DAY.fullmatch(folders[-1]) is not None
-
-
 def run_of(folder: Path, files: Iterable[Path]) -> Run:
     """Return the run that these files form, whatever their names."""
-    named = []
+    landed = []
     for file in files:
         found, path, name = file.stat(), str(file.resolve()), f"./{spelled(file.name)}"
         modified_us = found.st_mtime_ns // 1000
-        named.append((name, LandedFile(date.min, "", "", name, path, found.st_size, modified_us)))
-    return _run(folder, named)
+        landed.append(LandedFile(*_SOME_UNIT, name, path, found.st_size, modified_us))
+    return _run(folder, landed)
 
 
 def read_run(run: Run, bounds: Bounds) -> ReadRun:
@@ -179,8 +175,7 @@ def read_staged(read: Callable[[Staging], UnitAccount]) -> ReadRun:
     return ReadRun(account, *(pa.concat_tables(tables[1:] or tables) for tables in found.values()))
 
 
-def _run(folder: Path, named: Iterable[tuple[str, LandedFile]], others: Iterable[str] = ()) -> Run:
-    files = [file for _, file in named]
+def _run(folder: Path, files: list[LandedFile], others: Iterable[str] = ()) -> Run:
     found = _IN_LANDING.search(str(folder))
     if found is not None:
         unit = Unit(date.fromisoformat(found[1]), found[2], found[3])
@@ -202,9 +197,7 @@ def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
     found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
     for fields in reversed(list(_named(files))):
         named = {name: fields.get(name) for name in found}
-        found |= {
-            name: each for name, each in named.items() if isinstance(each, str) and not _HALF.search(each)
-        }
+        found |= {name: each for name, each in named.items() if is_text(each)}
     return found["job_id"], found["run_id"]
 
 

@@ -2,26 +2,17 @@
 
 import hashlib
 from collections import ChainMap, Counter
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from jobs.landing.accounts import Repeats, UnitPart
 from jobs.landing.files import LandedFile
-from jobs.landing.formats.rows import SCALARS, Rows
+from jobs.landing.formats.rows import SCALARS, Reject, Rows
 from schemas.vocabulary import Reason
 
 _RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
 _Key = tuple[int, int]
-
-
-class NotBelieved(NamedTuple):
-    """A row that is not stored: its line, reject reason, and a sentence."""
-
-    line: int
-    reason: str
-    detail: str
 
 
 class RankSteps:
@@ -30,20 +21,19 @@ class RankSteps:
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
     contested : how often two files differ about one, by source_file
+    denied : those of which no row is stored
     """
 
-    def __init__(
-        self, part: UnitPart, keys: ChainMap[_Key, str] | None = None, denied: set[_Key] | None = None
-    ) -> None:
+    def __init__(self, part: UnitPart, before: "RankSteps | None" = None) -> None:
         self._part = part
-        self.keys: ChainMap[_Key, str] = ChainMap() if keys is None else keys
+        self.keys: ChainMap[_Key, str] = before.keys.new_child() if before else ChainMap()
         self.repeats: Repeats = {}
         self.contested: Counter[tuple[str, str]] = Counter()
-        self._denied: set[_Key] = set() if denied is None else denied
+        self.denied: set[_Key] = before.denied if before else set()
 
     def another(self) -> "RankSteps":
         """Return a child for files that may be truncated; its steps count only after `take`."""
-        return RankSteps(self._part, self.keys.new_child(), self._denied)
+        return RankSteps(self._part, self)
 
     def take(self, other: "RankSteps") -> None:
         """Merge the rank-steps of a child."""
@@ -52,8 +42,13 @@ class RankSteps:
             self.repeats.setdefault(key, {}).update(files)
         self.contested.update(other.contested)
 
-    def believed(self, rows: Rows, file: LandedFile) -> tuple[Rows, list[NotBelieved]]:
-        """Return the rows of a file to store, and the reasons why others are not."""
+    def believed(
+        self, rows: Rows, file: LandedFile, text: Callable[[int], str | None]
+    ) -> tuple[Rows, list[Reject]]:
+        """Return the rows of a file to store, one for each (rank, step), and the others as rejects.
+
+        text : of the line with a number
+        """
         keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
         found = dict.fromkeys(keys, file.source_file)
         known: tuple[Mapping[_Key, object], ...] = (
@@ -67,7 +62,7 @@ class RankSteps:
             return rows, []
         why = [self._judged(key, rows, place, file) for place, key in enumerate(keys)]
         refused = [
-            NotBelieved(line, *each) for line, each in zip(rows.lines, why, strict=True) if each is not None
+            Reject(*each, line, text(line)) for line, each in zip(rows.lines, why, strict=True) if each
         ]
         return rows.where(np.array([each is None for each in why], dtype=bool)), refused
 
@@ -82,13 +77,13 @@ class RankSteps:
             other = self._contradicting(key, rows, place, own)
             if other is None:
                 return None
-            self._denied.add(key)
+            self.denied.add(key)
             self.contested[own, other] += 1
             detail = f"rank {rank}, step {step}: {other} contradicts it: both are rejected"
             return Reason.CONTESTED_RANK_STEP, detail
         if first != own:
             self.repeats.setdefault(key, {}).setdefault(own, _digest(rows, place))
-            if key in self._denied:
+            if key in self.denied:
                 detail = f"rank {rank}, step {step}: several files contradict each other"
                 return Reason.CONTESTED_RANK_STEP, f"{detail}: all of them are rejected"
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"

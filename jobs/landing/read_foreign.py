@@ -17,7 +17,7 @@ from jobs.landing.formats import kineto, nccl_inspector
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile, sound
 from jobs.landing.formats.known import HEAD_BYTES, LAST, format_of
-from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
+from jobs.landing.formats.manifest import PRODUCT, SIZES, Row, manifest_row
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, plain
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
@@ -52,7 +52,9 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
         if nccl_inspector.recognises(head):
             evidence.append(file)
         else:
-            formats[file], unknown[file] = format_of(head), _unknown(head)
+            formats[file] = format_of(head)
+            is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
+            unknown[file] = f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
     found = [each for each in formats.values() if each is not None]
     chosen = min(found, key=lambda each: 1 + LAST.index(each) if each in LAST else 0, default=None)
     for file, own in formats.items():
@@ -63,26 +65,12 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
     return Recognised(chosen, own_files, evidence, others)
 
 
-def _unknown(head: bytes) -> str:
-    """Reason why a file with this head is not read; names the right file name for a rank log."""
-    is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
-    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
-
-
 class Evidence:
-    """Evidence of who came last to a unit's collectives; cannot be replayed.
-
-    left_out : complete after reading
-    """
+    """Evidence of who came last to a unit's collectives; cannot be replayed."""
 
     def __init__(self, rows: UnitRows) -> None:
         self._rows = rows
         self.arrivals = Arrivals(rows.bounds.trace_ops)
-
-    @property
-    def left_out(self) -> Counter[str]:
-        """Number of collectives without evidence, by kind."""
-        return self.arrivals.left_out
 
     def read(self, files: Sequence[LandedFile]) -> None:
         """Read files beside the unit's logs that are named like NCCL Inspector logs."""
@@ -115,10 +103,10 @@ class ForeignUnit:
 
     found: Recognised
 
-    def __init__(self, rows: UnitRows, evidence: Evidence, given: Mapping[str, Any] | None) -> None:
-        self._rows, self._evidence, self._given = rows, evidence, given
+    def __init__(self, rows: UnitRows, given: Mapping[str, Any] | None) -> None:
+        self._rows, self._evidence, self._given = rows, Evidence(rows), given
 
-    def read(self, manifest: dict[str, Any]) -> dict[str, Any]:
+    def read(self, manifest: Row) -> Row:
         """Read the logs; returns the row of jobs."""
         found = self.found = recognise(self._rows.files, self._rows.part.logs)
         for file, reject in found.others:
@@ -130,10 +118,10 @@ class ForeignUnit:
         else:
             manifest = _unusable(manifest, f"none of {len(found.others)} files has a known format")
         self._evidence.take(found.evidence)
-        left_out = Counter(manifest["left_out"]) + self._evidence.left_out
+        left_out = Counter(manifest["left_out"]) + self._evidence.arrivals.left_out
         return manifest | {"left_out": left_out_of(left_out)}
 
-    def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:
+    def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
         """Read these files, dropping truncated ones; returns the row of jobs."""
         most = len(files)
         while True:
@@ -154,9 +142,7 @@ class ForeignUnit:
                 self._rows.refuse(file, reject)
             return _unusable(manifest, reject.detail)
 
-    def _attempt(
-        self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile]
-    ) -> dict[str, Any]:
+    def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
         """Read these files once; returns the row of jobs."""
         rows = self._rows
         with _no_surprise():
@@ -169,7 +155,7 @@ class ForeignUnit:
         for file in rest.values():
             rows.take(file, ())
         self._evidence.arrivals = run.arrivals or self._evidence.arrivals
-        facts: dict[str, Any] = {"source_format": run.source_format, "transfers": run.transfers}
+        facts: Row = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
             facts |= {
                 "manifest_status": Status.STEP_TIMES_ONLY,
@@ -203,7 +189,7 @@ def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:
         yield Block(1, (), good, bad)
 
 
-def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
+def _unusable(manifest: Row, detail: str) -> Row:
     return manifest | {"manifest_status": Status.UNUSABLE_LOG, "manifest_detail": detail}
 
 
@@ -231,7 +217,7 @@ def _no_surprise() -> Iterator[None]:
 
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
-) -> dict[str, Any]:
+) -> Row:
     """Return a run's row of jobs; the user's manifest takes precedence over the files.
 
     Only chunks come from the files: theirs need not be chunks of a virtual pipeline.

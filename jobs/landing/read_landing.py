@@ -116,12 +116,9 @@ def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -
     parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
     if not parts:
         return {}
-    found = spark.sparkContext.parallelize(parts, len(parts)).map(partial(_digests_of, landing)).collect()
-    return {name: digest for each in found for name, digest in each.items()}
-
-
-def _digests_of(landing: str, files: bytes) -> dict[str, str]:
-    return digests(landing, pickle.loads(files))  # noqa: S301  # from the driver
+    sent = spark.sparkContext.parallelize(parts, len(parts))
+    found = sent.map(lambda some: digests(landing, pickle.loads(some)))  # noqa: S301  # from the driver
+    return {name: digest for each in found.collect() for name, digest in each.items()}
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
@@ -175,7 +172,6 @@ def _bytes(files: Iterable[LandedFile]) -> int:
 
 
 def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[LandedUnits]:
-    """Run each task on an executor."""
     if not tasks:
         return []
     sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))

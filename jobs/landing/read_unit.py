@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from jobs.landing.accounts import FileAccount, UnitAccount, UnitPart
@@ -20,7 +19,7 @@ from jobs.landing.formats.manifest import (
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
-from jobs.landing.formats.run_events import Events, read_events
+from jobs.landing.formats.run_events import read_events
 from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
@@ -55,15 +54,15 @@ def _read(rows: UnitRows) -> dict[str, Any]:
     """Read manifest and logs; returns the row of jobs."""
     part = rows.part
     manifest, given = _manifest(rows)
-    evidence = Evidence(rows)
     if part.is_foreign:
-        manifest = ForeignUnit(rows, evidence, given).read(manifest)
+        manifest = ForeignUnit(rows, given).read(manifest)
     else:
         manifest |= _read_logs(rows, manifest)
+        evidence = Evidence(rows)
         evidence.read(part.evidence)
-        manifest["left_out"] = left_out_of(evidence.left_out)
+        manifest["left_out"] = left_out_of(evidence.arrivals.left_out)
     for file in part.events:
-        rows.take_events(file, partial(_events, rows, file))
+        _take_events(rows, file)
     for file in part.surplus:
         detail = f"the unit has more than {rows.bounds.unit_files} files"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
@@ -140,11 +139,15 @@ def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterato
             first += len(lines)
 
 
-def _events(rows: UnitRows, file: LandedFile) -> Events:
-    _, job_id, run_id = rows.part.unit
-    with rows.files.content(file) as content:
-        lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
-        return read_events(lines, {"job_id": job_id, "run_id": run_id}, rows.bounds)
+def _take_events(rows: UnitRows, file: LandedFile) -> None:
+    try:
+        with rows.files.content(file) as content:
+            lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
+            found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
+    except FileError as error:
+        rows.refuse(file, error.reject)
+    else:
+        rows.take_events(file, found)
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:

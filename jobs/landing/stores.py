@@ -105,7 +105,8 @@ class Store:
         about the file, which must not be taken for one that cannot be read.
         """
         name = path[len(self._root) :].strip("/")
-        if self._has_objects and size is not None and size <= WHOLE_BYTES and _is_plain(name):
+        is_plain = not {"", ".", ".."} & {*name.split("/")}  # obstore accepts no other names of objects
+        if self._has_objects and size is not None and size <= WHOLE_BYTES and is_plain:
             return delivered_whole(self._url, name)
         return delivered(self._filesystem, path, self._url_of(path))
 
@@ -208,11 +209,6 @@ class _Folder(Store):
             os.close(found)
             raise OSError(0, "not a file any more")
         return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
-
-
-def _is_plain(name: str) -> bool:
-    """Whether obstore accepts an object's name; some names cannot be paths of a folder."""
-    return not {"", ".", ".."} & {*name.split("/")}
 
 
 def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:

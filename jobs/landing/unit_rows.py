@@ -1,7 +1,7 @@
 """Rows and rejects of a unit part on their way to staging, and the accounts of its files."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -10,15 +10,7 @@ import pyarrow as pa
 from jobs.landing.accounts import FileAccount, Outside, Repeats, UnitAccount, UnitPart
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import PACKED_RANK_LOG, RANK_LOG, LandedFile
-from jobs.landing.formats.rows import (
-    LIMITS,
-    NO_ROWS,
-    FileError,
-    Reject,
-    Rows,
-    plain,
-    text_of,
-)
+from jobs.landing.formats.rows import LIMITS, NO_ROWS, FileError, Reject, Rows, plain, text_of
 from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.rank_steps import RankSteps
 from jobs.landing.row_buffer import RowBuffer, with_files
@@ -39,6 +31,10 @@ class Block(NamedTuple):
     lines: Sequence[bytes]
     rows: Rows
     rejects: Sequence[Reject]
+
+    def text(self, line: int) -> str | None:
+        """Beginning of the line with this number."""
+        return text_of(self.lines[line - self.first]) if self.lines else None
 
 
 class UnitRows:
@@ -87,7 +83,8 @@ class UnitRows:
         try:
             with self.all_or_nothing():
                 for block in blocks:
-                    rows, rejects = self._believed(block, file)
+                    rows, refused = self._steps.believed(block.rows, file, block.text)
+                    rejects = [*block.rejects, *refused]
                     self._buffer.add(file.source_file, rows, rejects)
                     used.add(rows, self._manifest)
                     lines += sum(not line.isspace() for line in block.lines if line)
@@ -123,22 +120,19 @@ class UnitRows:
         """Write rows of collective_arrival."""
         self._further.append((COLLECTIVE_ARRIVAL, rows))
 
-    def take_events(self, file: LandedFile, read: Callable[[], Events]) -> None:
-        """Add the contents of a file of events; a truncated file becomes one reject."""
-        try:
-            lines, rows, rejects = read()
-        except FileError as error:
-            self.refuse(file, error.reject)
-            return
+    def take_events(self, file: LandedFile, events: Events) -> None:
+        """Add the contents of a file of events."""
+        rows, rejects = events
         if rows:
             found = pa.Table.from_pylist(rows, EVENT_ROWS)
             self._further.append((RUN_EVENTS, with_files(found, [file.source_file] * len(rows))))
-        self.add_file(file, lines, len(rows), rejects)
+        self.add_file(file, len(rows), rejects)
 
-    def add_file(self, file: LandedFile, lines: int, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file without ops, and add its rejects."""
+    def add_file(self, file: LandedFile, rows: int, rejects: Sequence[Reject]) -> None:
+        """Account for a file without ops, each line a row or a reject, and add its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
-        self.account.files.append(FileAccount(file, self.files.digest(file), lines, rows, len(rejects)))
+        lines, digest = rows + len(rejects), self.files.digest(file)
+        self.account.files.append(FileAccount(file, digest, lines, rows, len(rejects)))
 
     @property
     def repeats(self) -> Repeats:
@@ -159,7 +153,10 @@ class UnitRows:
         self.account.ops = self._buffer.ops
         self.account.repeats = self._steps.repeats
         if self._steps.contested:
-            names = {file.source_file: _named(file) for file in self.part.logs}
+            owners = {
+                file: "" if file.owner is None else f" (of user {file.owner})" for file in self.part.logs
+            }
+            names = {file.source_file: file.name + owner for file, owner in owners.items()}
             for (first, second), count in self._steps.contested.items():
                 pair = (names.get(first, first), names.get(second, second))
                 self.account.contested[pair] += count
@@ -170,21 +167,6 @@ class UnitRows:
         else:
             self.account.keys = dict(self._steps.keys)
         return self.account
-
-    def _believed(self, block: Block, file: LandedFile) -> tuple[Rows, list[Reject]]:
-        """Keep one row for each (rank, step); all others become rejects."""
-        rows, refused = self._steps.believed(block.rows, file)
-        texts = (text_of(block.lines[each.line - block.first]) if block.lines else None for each in refused)
-        rejects = [
-            Reject(each.reason, each.detail, each.line, text)
-            for each, text in zip(refused, texts, strict=True)
-        ]
-        return rows, [*block.rejects, *rejects]
-
-
-def _named(file: LandedFile) -> str:
-    """Name of a file, with its owner where known."""
-    return file.name if file.owner is None else f"{file.name} (of user {file.owner})"
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:

@@ -24,8 +24,7 @@ from jobs.history.phases import simulation
 from jobs.landing.accounts import whole_unit
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.growing import grown, rank_logs
-from jobs.landing.windows import Where, windows_of
+from jobs.landing.growing import Where, grown, rank_logs, windows_of
 from jobs.report.culprit_words import where
 from jobs.report.wording import percent
 from jobs.runtime.settings import Settings

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from jobs.landing.formats.health import Check, Event, read_event
 from jobs.landing.formats.rows import Bounds
+from jobs.landing.health.read_day import spans_of
 from jobs.landing.health.source import record
-from jobs.landing.health.spans import spans_of
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.mechanisms.mechanism import Window
 from jobs.synthetic.mechanisms.workers import SickHost

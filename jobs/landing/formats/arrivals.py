@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from jobs.landing.formats.rows import Floats, Ints
 from schemas.ingested_tables import COLLECTIVE_ARRIVAL as TABLE
 
 _LARGEST_RANK: Final = 2**31 - 1
@@ -115,12 +115,8 @@ class Arrivals:
 
 
 def _whole(
-    meeting: npt.NDArray[np.int64],
-    member: npt.NDArray[np.int64],
-    size: npt.NDArray[np.int64],
-    inside_us: npt.NDArray[np.float64],
-    rank: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
+    meeting: Ints, member: Ints, size: Ints, inside_us: Floats, rank: Ints
+) -> tuple[Ints, Floats, Ints, int]:
     """Select collectives in which every expected rank was recorded once.
 
     size : ranks that must be there, for each attendance: those that left any record in the communicator

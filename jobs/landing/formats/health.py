@@ -4,6 +4,7 @@ One JSON object per line. Every line stands alone: a bad one is a reject, and co
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
@@ -123,17 +124,11 @@ def _value(value: object) -> float | None:
 
 def _time_us(time: object, log_date: date) -> int:
     """Unix time in microseconds, from such a number or from ISO 8601 with a zone, near the folder's day."""
+    at_us = time if is_integer(time) else None
     if isinstance(time, str):
-        try:
-            found = datetime.fromisoformat(time)
-        except ValueError:
-            found = None
-        if found is None or found.tzinfo is None:
-            raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
-        at_us = (found - EPOCH) // _MICROSECOND
-    elif is_integer(time):
-        at_us = time
-    else:
+        with suppress(ValueError, TypeError):  # no time, or one without a zone
+            at_us = (datetime.fromisoformat(time) - EPOCH) // _MICROSECOND
+    if at_us is None:
         raise bad_type("time", time, "Unix time in microseconds, or ISO 8601 with a zone")
     if at_us < 0:
         raise LineError(Reason.NEGATIVE_TIME, f"time is {shown(time)}")

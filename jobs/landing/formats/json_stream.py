@@ -12,16 +12,13 @@ from typing import Any, BinaryIO, Final, Never
 from jobs.landing.formats.rows import LONGEST_TEXT, FileError, Reject
 from schemas.vocabulary import Reason
 
-_TRACE_EVENTS: Final = "traceEvents"
-"""Name of the events in the Trace Event Format, if the document is not an array itself."""
-
 _PIECE: Final = 1 << 20
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _SCANNER: Final = json.JSONDecoder()
 
 
 def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
-    """Yield the items of a document's array, or of its `traceEvents`.
+    """Yield the items of a document's array, or of its `traceEvents`, as the Trace Event Format has it.
 
     most : characters that one item, or another value beside the array, may have
     rejects : gets text after the document, which is not read
@@ -32,7 +29,7 @@ def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
         yield from window.array()
     elif window.peek() == "{":
         for name in window.names():
-            if name == _TRACE_EVENTS and window.peek() == "[":
+            if name == "traceEvents" and window.peek() == "[":
                 yield from window.array()
             else:
                 window.value()

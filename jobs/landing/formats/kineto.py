@@ -11,19 +11,15 @@ import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.kineto_dp import dp_ops
-from jobs.landing.formats.kineto_ops import StepOps, step_of
+from jobs.landing.formats.kineto_ops import StepOps, dp_ops, step_of
 from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
-from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
+from jobs.landing.formats.kineto_trace import SEND_RECV, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import KINETO_DATA_PARALLEL, KINETO_PIPELINE, Reason, Transfers
 
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
-
-Meetings = dict[tuple[int, ...], tuple[object, ...]]
-"""Keys of collectives by (step, coordinates but dp), from the first rank that was read."""
 
 
 class _OneFile(NamedTuple):
@@ -67,9 +63,10 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
         for file in files[len(done) + 1 :]:
             try:
                 found = reader.read(file)
-            except (FileError, RefusalError) as error:
-                reject = error.reject if isinstance(error, FileError) else _unusable(error)
-                yield Part(file.name, NO_ROWS, [reject])
+            except FileError as error:
+                yield Part(file.name, NO_ROWS, [error.reject])
+            except RefusalError as error:
+                yield Part(file.name, NO_ROWS, [Reject(Reason.UNREADABLE_FILE, str(error))])
             else:
                 _refuse_other_layout(first, found)
                 yield found.part
@@ -95,10 +92,6 @@ def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
     return trace._replace(distributed=completed(trace.distributed, file.name, manifest))
 
 
-def _unusable(error: RefusalError) -> Reject:
-    return Reject(Reason.UNREADABLE_FILE, str(error))
-
-
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
     """Raise RefusalError if two files cannot belong to one run."""
     layouts = [each.place.manifest() for each in (first, other)]
@@ -115,7 +108,8 @@ class _Reader:
 
     def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
         self._manifest = manifest
-        self._meetings: Meetings = {}
+        # Keys of collectives by (step, coordinates but dp), from the first rank that was read.
+        self._meetings: dict[tuple[int, ...], tuple[object, ...]] = {}
         self.arrivals = arrivals
         self.left_out: Counter[str] = Counter()
 
@@ -131,7 +125,7 @@ class _Reader:
         records, rejects, chunks = [], [], 1
         peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
         for number, found in _steps(trace, place, self.left_out):
-            missing = _missing(found, self._meetings, (number, *peers))
+            missing = _missing(self._meetings.setdefault((number, *peers), found.keys), found.keys)
             if missing:
                 detail = f"rank {place.rank}, step {number}: {missing}"
                 rejects.append(Reject(Reason.MISSING_FIELD, detail))
@@ -177,16 +171,15 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
             yield number, found
 
 
-def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
+def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
     """Describe how a rank's collectives differ from those of the first of its dp ranks; empty if equal.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
     it would be compared with others.
     """
-    first = meetings.setdefault(where, found.keys)
-    if first == found.keys or not first or not found.keys:
+    if first == own or not first or not own:
         return ""
-    lacking, beyond = set(first) - set(found.keys), set(found.keys) - set(first)
+    lacking, beyond = set(first) - set(own), set(own) - set(first)
     return f"{len(lacking)} collectives of another rank are missing, {len(beyond)} have no counterpart there"
 
 
@@ -220,7 +213,9 @@ def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
     order: Counter[tuple[Any, ...]] = Counter()
     for place, collective in enumerate(trace.collectives):
         step = trace.communications.step[place]
-        if step < 0 or _is_to_one(collective, trace):
+        # Without group and pipeline a send-recv is an all-to-all.
+        is_to_one = collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))
+        if step < 0 or is_to_one:
             continue
         where = (trace.steps[step], collective.kind, collective.group, collective.group_name)
         order[where] += 1
@@ -235,8 +230,3 @@ def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
                 float(trace.communications.duration_us[place]),
             )
         )
-
-
-def _is_to_one(collective: Collective, trace: RankTrace) -> bool:
-    """Whether it is a point-to-point transfer; without group and pipeline it is an all-to-all."""
-    return collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))

@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
         Raises RefusalError where gradients are reduced among a part of them, or their group is unknown.
         """
-        axis = _axis(group)
+        axis = _AXES.get(group or "")
         if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
             return False
         if group is None and group_size is None and self.sizes["tp"] > 1:
@@ -122,13 +122,9 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
     return Place(info.rank, info.world_size, sizes, coordinates)
 
 
-def _axis(name: str | None) -> str | None:
-    return _AXES.get(name or "")
-
-
 def _groups(info: DistributedInfo) -> dict[str, Group]:
     """Process group of the rank along each axis; replicas are dp ranks, unless they are sharded again."""
-    groups = {axis: group for group in info.pg_config or () if (axis := _axis(group.pg_desc)) is not None}
+    groups = {axis: group for group in info.pg_config or () if (axis := _AXES.get(group.pg_desc or ""))}
     replicas = groups.pop("replica", None)
     if replicas is not None and _size(replicas) > 1:
         shards = groups.setdefault("dp", replicas)

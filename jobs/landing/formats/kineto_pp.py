@@ -11,16 +11,8 @@ from jobs.landing.formats import kineto_ops as ops
 from jobs.landing.formats.foreign import count
 from jobs.landing.formats.kineto_ops import BACKWARD, FORWARD, Ops
 from jobs.landing.formats.kineto_place import Place, refusal
-from jobs.landing.formats.kineto_trace import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    REDUCE_SCATTER,
-    Annotation,
-    Flags,
-    Floats,
-    Ints,
-    Kernels,
-)
+from jobs.landing.formats.kineto_trace import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Annotation, Kernels
+from jobs.landing.formats.rows import Flags, Floats, Ints
 from schemas.vocabulary import OP_CODES
 
 _ACTION: Final = re.compile(r"PP:(\d+)(F|B|I|W|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)(\d*)")
@@ -101,7 +93,7 @@ def pp_ops(
         passes,
         *_in_order(passes, _labelled(transfers, actions, sent), place, vpp_size, left_out),
         Ops.of(ops.ALL_GATHERED, wires.where(is_gather), chunk=actions.chunk[moved[is_gather]]),
-        *ops.gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
+        ops.gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
         *behind,
     ]
     count(left_out, "kernels outside of actions", int((~is_compute & ~is_tail).sum()))

@@ -5,13 +5,9 @@ from array import array
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from jobs.landing.formats.kineto_stream import DistributedInfo, Event, TraceStream
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from jobs.landing.formats.rows import Flags, Floats, Ints
 
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
 _ACTION: Final = "PP:"
@@ -63,7 +59,7 @@ class Kernels(NamedTuple):
     is_backward: Flags
     step: Ints
 
-    def where(self, chosen: Flags | npt.NDArray[np.intp] | slice) -> "Kernels":
+    def where(self, chosen: Flags | Ints | slice) -> "Kernels":
         """Select some kernels."""
         return Kernels._make(values[chosen] for values in self)
 
@@ -120,7 +116,6 @@ class _Scan:
         self.collectives: list[Collective] = []
 
     def add(self, events: list[Event]) -> None:
-        """Keep the relevant events."""
         for event in events:
             category = event.cat
             if category == "kernel":
@@ -136,10 +131,9 @@ class _Scan:
         name = event.name
         if name.startswith(_BACKWARD):
             self.autograd_threads.add(event.tid)
-        elif name.startswith(_ACTION):
-            self.actions.append(_annotation(event))
-        elif name.startswith(_OPTIMIZER):
-            self.optimizers.append(_annotation(event))
+        elif name.startswith((_ACTION, _OPTIMIZER)):
+            same = self.actions if name.startswith(_ACTION) else self.optimizers
+            same.append(Annotation(name, event.ts, event.ts + event.dur))
         elif found := _STEP.fullmatch(name):
             self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
             self.main_threads.add(event.tid)
@@ -173,7 +167,8 @@ def read_rank(file: BinaryIO) -> RankTrace:
 
     computes, _, streams = launched(scan.kernels)
     communications, order, _ = launched(scan.communications)
-    chosen = _busiest(computes, streams)
+    busy_us = np.bincount(streams.astype(np.int64), computes.duration_us)
+    chosen = int(busy_us.argmax()) if len(busy_us) else -1  # copies for collectives run on other streams
     is_chosen = streams == chosen
     lost = (len(scan.kernels) + len(scan.communications)) // 4 - len(streams) - len(order)
     device = next((pid for (pid, _), number in scan.streams.items() if number == chosen), None)
@@ -214,16 +209,6 @@ def _launched(
         step,
     )
     return found, kept, kernels[kept, 3]
-
-
-def _busiest(kernels: Kernels, streams: Floats) -> int:
-    """Stream with the most kernel time; copies for collectives run on other streams."""
-    busy_us = np.bincount(streams.astype(np.int64), kernels.duration_us)
-    return int(busy_us.argmax()) if len(busy_us) else -1
-
-
-def _annotation(event: Event) -> Annotation:
-    return Annotation(event.name, event.ts, event.ts + event.dur)
 
 
 def _collective(event: Event) -> Collective:

@@ -6,7 +6,7 @@ What is missing stays null; a field that is wrong is named, and null unless it i
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,14 +15,7 @@ import yaml
 from jobs.landing.formats.manifest_fields import iterations_of, labels_of
 from jobs.landing.formats.misspelt import meant_for, misspelt
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
-from jobs.landing.formats.strict_json import (
-    StrictJsonError,
-    TooDeepError,
-    is_integer,
-    is_name,
-    parse,
-    shown,
-)
+from jobs.landing.formats.strict_json import StrictJsonError, TooDeepError, is_integer, is_name, parse, shown
 from schemas.ingested_tables import JOBS
 from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
 
@@ -35,10 +28,6 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader if installed: a hundred times as fast."""
 _MOST_GPU_HOURS: Final = 1e9
 """That of forty million GPUs in a day. With this limit, sums over a fleet stay finite for any manifest."""
-
-
-def _text(value: object) -> str | None:
-    return value if is_name(value, MOST_TEXT) else None
 
 
 def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
@@ -65,10 +54,6 @@ def _types(value: object) -> dict[str, str] | None:
     return value
 
 
-def _count(value: object) -> int | None:
-    return value if is_integer(value, 0, _LARGEST) else None
-
-
 def _transfer_ops(value: object) -> list[str] | None:
     """Return distinct transfer op types, or None if any is invalid."""
     if not isinstance(value, list) or not all(
@@ -82,12 +67,17 @@ _OF_A_WHOLE: Final = ("part_of", "role")
 """Fields that launchers leave empty for runs that are part of no whole."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
+_TEXTS: Final = (_TEXT, lambda value: value if is_name(value, MOST_TEXT) else None)
+_COUNTS: Final = (
+    f"an integer from 0 to {_LARGEST}",
+    lambda value: value if is_integer(value, 0, _LARGEST) else None,
+)
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
-    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), (_TEXT, _text)),
+    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), _TEXTS),
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
-    **dict.fromkeys(_OF_A_WHOLE, (_TEXT, _text)),
+    **dict.fromkeys(_OF_A_WHOLE, _TEXTS),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
-    **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
+    **dict.fromkeys(("restarts", "warm_up_steps"), _COUNTS),
     "gpu_types": (f"an object of host and type, both {_TEXT}", _types),
     "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
@@ -141,8 +131,8 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
     fields.sizes(workers)
     fields.size("ep_size", is_required=False)
     fields.optional()
-    fields.labels()
-    fields.iterations()
+    fields.many("labels", labels_of)
+    fields.many("iterations", iterations_of)
     fields.misspelt()
     return fields.row()
 
@@ -172,8 +162,11 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     """
     nodes: list[str | None] = []
     anchors: dict[str, str | None] = {}
-    level, is_mapping = 0, False
-    for event in _events(content):
+    level, documents, is_mapping = 0, 0, False
+    for event in yaml.parse(content, Loader=_LOADER):
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise ManifestError("not YAML: more than one document")
         is_start = isinstance(event, yaml.CollectionStartEvent)
         level += is_start - isinstance(event, yaml.CollectionEndEvent)
         if level > nesting:
@@ -188,16 +181,6 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     pairs = zip(nodes[::2], nodes[1::2], strict=False)
     fields = {key: value for key, value in pairs if key is not None and value is not None}
     return fields if is_mapping else None
-
-
-def _events(content: bytes) -> Iterator[yaml.Event]:
-    """Yield the YAML events of the only document in a file."""
-    documents = 0
-    for event in yaml.parse(content, Loader=_LOADER):
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            raise ManifestError("not YAML: more than one document")
-        yield event
 
 
 def _integer_or_text(spelled: str) -> int | str | None:
@@ -272,20 +255,11 @@ class _Fields:
                 if self._row[name] is None:
                     self._wrong(name, wanted)
 
-    def labels(self) -> None:
-        """Read the labels, with values as text."""
-        given = self._manifest.get("labels")
+    def many(self, name: str, read: Callable[[object], tuple[object, list[str]]]) -> None:
+        """Read a field with many values: labels, or the iteration of each step of a part of a whole."""
+        given = self._manifest.get(name)
         if given is not None:
-            found, defects = labels_of(given)
-            self._row["labels"] = found
-            self._defects += defects
-
-    def iterations(self) -> None:
-        """Read the iteration of each step, for a run that is part of a whole."""
-        given = self._manifest.get("iterations")
-        if given is not None:
-            found, defects = iterations_of(given)
-            self._row["iterations"] = found if not defects else None
+            self._row[name], defects = read(given)
             self._defects += defects
 
     def misspelt(self) -> None:

@@ -44,22 +44,19 @@ def _is_label(value: object) -> bool:
     return value is None or is_number or is_name(value, MOST_LABEL_BYTES)
 
 
-def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
-    """Return the iteration of each step, and one sentence for each defect.
+def iterations_of(given: object) -> tuple[dict[int, int] | None, list[str]]:
+    """Return the iteration of each step (None if any is wrong), and one sentence for each defect.
 
     given : as JSON has it; good is an object of step numbers, each with an integer from 0
     """
     if not isinstance(given, dict):
-        return {}, [f"iterations is {shown(given)}, not an object"]
-    pairs = (each for each in given.items() if not (_is_step(each[0]) and is_integer(each[1], 0, _LARGEST)))
-    wrong = [
+        return None, [f"iterations is {shown(given)}, not an object"]
+    defects = (
         f"iterations {shown(step)} is {shown(iteration)}, not a step number with an integer from 0"
-        for step, iteration in islice(pairs, _MOST_NAMED)
-    ]
-    if next(pairs, None) is not None:
+        for step, iteration in given.items()
+        if not (_STEP.fullmatch(step) and abs(int(step)) <= _LARGEST and is_integer(iteration, 0, _LARGEST))
+    )
+    wrong = list(islice(defects, _MOST_NAMED))
+    if next(defects, None) is not None:
         wrong.append("and more iterations")
-    return {} if wrong else {int(step): iteration for step, iteration in given.items()}, wrong
-
-
-def _is_step(text: str) -> bool:
-    return _STEP.fullmatch(text) is not None and abs(int(text)) <= _LARGEST
+    return None if wrong else {int(step): iteration for step, iteration in given.items()}, wrong

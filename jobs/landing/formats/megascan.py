@@ -6,9 +6,9 @@ One branch records computes alone: its transfers are absent. Another records tra
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from math import nan
+from math import nan, prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -61,6 +61,22 @@ _ROWS_TOGETHER: Final = 200
 _UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
 
+class Op(NamedTuple):
+    """An op as its file has it: times by the file's clock."""
+
+    name: str
+    begin: float
+    end: float
+    microbatch: int
+    model_chunk: int
+
+    @staticmethod
+    def of(name: str, begin: float, end: float, facts: Mapping[str, Any]) -> "Op":
+        """Make an op; facts : fields of its events, and of their args."""
+        microbatch = integer(facts, -1, "microbatch", "micro_batch_index")
+        return Op(name, begin, end, microbatch, integer(facts, 0, "model_chunk"))
+
+
 class PlacedRank(NamedTuple):
     """A rank's columns of rank_steps, and its transfer types that move no data."""
 
@@ -76,19 +92,20 @@ def recognises(head: bytes) -> bool:
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
     """Read the files of a run: layout from their names, chunks and kinds of ops from the first file."""
     places = {file.name: _place(file.name) for file in files}
-    sizes = {
-        f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places.values())
-        for axis in ("dp", "pp", "tp")
-    }
-    if len(files) == sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"]:
-        sizes["cp_size"] = 1
     left_out: Counter[str] = Counter()
-    facts = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in _sample(files[0], bounds))}
+    chunks = 1 + max(op.model_chunk for op in _sample(files[0], bounds))
+    facts = {**sizes_of(places.values()), "vpp_size": chunks}
     given = {name: value for name, value in manifest.items() if name in facts and type(value) is int}
     ranks = {name: rank_of(place, {**facts, **given}) for name, place in places.items()}
-
     parts = chain.from_iterable(_parts(file, ranks[file.name], bounds, left_out) for file in files)
     return run_of({**facts, "warm_up_steps": WARM_UP_STEPS}, parts, left_out)
+
+
+def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
+    """Sizes of the layout of these ranks; cp_size is known only where they fill the others."""
+    axes = ("dp", "pp", "tp")
+    sizes = {f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places) for axis in axes}
+    return sizes | ({"cp_size": 1} if len(places) == prod(sizes.values()) else {})
 
 
 def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
@@ -132,7 +149,7 @@ def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
     return PlacedRank(dict.fromkeys(SCALARS) | {"rank": derived, **place}, idle)
 
 
-def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
+def _sample(file: SourceFile, bounds: Bounds) -> list[Op]:
     """Ops of a file's first iteration. Raises RefusalError if it has none."""
     found = next(_iterations(file, bounds, Counter(), []), None)
     if found is None or not found.ops:
@@ -144,45 +161,44 @@ def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
     return found.ops
 
 
-class Iteration(NamedTuple):
-    """One iteration: number, ops as events with begin_ns and end_ns, and its end. [ns]"""
+class _Iteration(NamedTuple):
+    """One iteration: number, ops, and its end. [ns]"""
 
     step: int
-    ops: list[dict[str, Any]]
-    end_ns: float = nan
-    is_over: bool = False
+    ops: list[Op]
+    end_ns: float
 
 
-_NONE: Final = Iteration(-1, [], is_over=True)
 _UNENDED: Final = "iterations that did not end"
 
 
 def _iterations(
     file: SourceFile, bounds: Bounds, left_out: Counter[str], rejects: list[Reject]
-) -> Iterator[Iteration]:
-    found, begun = _NONE, dict[str, dict[str, Any]]()
+) -> Iterator[_Iteration]:
+    step, begun = -1, dict[str, dict[str, Any]]()
+    ops: list[Op] | None = None  # of the present iteration
     with file.opened() as content:
         for event in items(content, bounds.line_bytes, rejects):
             name, phase = (event.get("name"), event.get("ph")) if isinstance(event, dict) else (None, None)
             name = name if isinstance(name, str) else None
             if name == "iteration" and phase == "B":
-                count(left_out, _UNENDED, not found.is_over)
-                found, begun = Iteration(integer(event, found.step + 1, "iteration"), []), {}
-            elif name == "iteration" and phase == "E" and not found.is_over:
+                count(left_out, _UNENDED, ops is not None)
+                step, ops, begun = integer(event, step + 1, "iteration"), [], {}
+            elif name == "iteration" and phase == "E" and ops is not None:
                 count(left_out, "beginnings of ops that did not end", len(begun))
-                found = found._replace(end_ns=_number(event), is_over=True)
-                yield found
+                yield _Iteration(step, ops, number(event, "rel_ts"))
+                ops = None
             elif name not in OPS or phase not in {"B", "E"}:
                 leave_out(name, left_out)
-            elif found.is_over:
+            elif ops is None:
                 left_out["events of ops outside of iterations"] += 1
             elif phase == "B":
                 begun[name] = event
             elif name in begun:
-                found.ops.append(_op(begun.pop(name), event))
+                ops.append(_op(begun.pop(name), event))
             else:
                 left_out["ends of ops that did not begin"] += 1
-    count(left_out, _UNENDED, not found.is_over)
+    count(left_out, _UNENDED, ops is not None)
 
 
 def leave_out(name: str | None, left_out: Counter[str]) -> None:
@@ -196,21 +212,15 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
     left_out["values that are not events" if name is None else f"events named {name[:40]}"] += 1
 
 
-def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
+def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
     args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
     facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
-    return {
-        "name": begin["name"],
-        "begin_ns": _number(begin),
-        "end_ns": _number(end),
-        "microbatch": integer(facts, -1, "microbatch", "micro_batch_index"),
-        "model_chunk": integer(facts, 0, "model_chunk"),
-    }
+    return Op.of(begin["name"], number(begin, "rel_ts"), number(end, "rel_ts"), facts)
 
 
-def _number(event: Mapping[str, Any]) -> float:
-    """Timestamp of an event; an invalid one is nan and discards the iteration. [ns]"""
-    value = event.get("rel_ts")
+def number(event: Mapping[str, Any], name: str) -> float:
+    """A time of an event; an invalid one is nan and discards the iteration of its rank."""
+    value = event.get(name)
     return float(value) if isinstance(value, int | float) else nan
 
 
@@ -226,27 +236,27 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
     iterations = _iterations(file, bounds, left_out, rejects)
     try:
         while some := list(islice(iterations, _ROWS_TOGETHER)):
-            records = [row_of(each, rank, left_out) for each in some]
+            records = [row_of(each.step, each.ops, rank, left_out) for each in some]
+            for each in some:
+                unnamed_ms = (each.end_ns - max((op.end for op in each.ops), default=nan)) * 1e-6
+                count(left_out, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
             yield Part(file.name, Rows.of(records, range(len(records))))
         yield Part(file.name, NO_ROWS, rejects)
     except FileError as error:
         yield Part(file.name, NO_ROWS, [error.reject])
 
 
-def row_of(found: Iteration, rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Columns of rank_steps for one iteration of one rank."""
-    recorded = [(op, event) for event in found.ops for op in OPS[event["name"]]]
-    ops = [(op, event) for op, event in recorded if op not in rank.idle]
-    count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(ops))
-    unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
-    if unnamed_ms >= 0:
-        count(left_out, _UNNAMED, round(unnamed_ms))
+def row_of(step: int, ops: Iterable[Op], rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
+    """Columns of rank_steps for one iteration of one rank; times of ops from its zero. [ns]"""
+    recorded = [(name, op) for op in ops for name in OPS[op.name]]
+    kept = [(name, op) for name, op in recorded if name not in rank.idle]
+    count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(kept))
     return {
         **rank.row,
-        "step": found.step,
-        "op": [OP_CODES[op] for op, _ in ops],
-        "start_us": [event["begin_ns"] * _US for _, event in ops],
-        "duration_us": [(event["end_ns"] - event["begin_ns"]) * _US for _, event in ops],
-        "microbatch": [event["microbatch"] for _, event in ops],
-        "model_chunk": [event["model_chunk"] for _, event in ops],
+        "step": step,
+        "op": [OP_CODES[name] for name, _ in kept],
+        "start_us": [op.begin * _US for _, op in kept],
+        "duration_us": [(op.end - op.begin) * _US for _, op in kept],
+        "microbatch": [op.microbatch for _, op in kept],
+        "model_chunk": [op.model_chunk for _, op in kept],
     }

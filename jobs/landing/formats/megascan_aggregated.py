@@ -7,20 +7,21 @@ all coordinates in `args`. Iterations follow each other on one time line, in who
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import nan
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.megascan import (
     OPS,
     WARM_UP_STEPS,
-    Iteration,
+    Op,
     integer,
     leave_out,
+    number,
     rank_of,
     row_of,
     run_of,
+    sizes_of,
 )
 from jobs.landing.formats.rows import Bounds, Reject, Rows
 
@@ -34,46 +35,38 @@ Lane = tuple[int, int]
 """pid and tid of a rank."""
 
 
-class _Op(NamedTuple):
-    """One op of a rank. [us]"""
-
-    name: str
-    start_us: float
-    end_us: float
-    microbatch: int
-    model_chunk: int
-
-
 class _Events:
     """Ops of one file by rank and iteration, and the start of each iteration. [us]"""
 
-    def __init__(self, left_out: Counter[str]) -> None:
-        self.ops: dict[Lane, dict[int, list[_Op]]] = {}
+    def __init__(self, name: str, left_out: Counter[str]) -> None:
+        self.name = name
+        self.rejects: list[Reject] = []
+        self.ops: dict[Lane, dict[int, list[Op]]] = {}
         self.facts: dict[Lane, dict[str, int]] = {}
-        self.zeros_us: dict[int, float] = {}
         self.length = 0
+        self._zeros_us: dict[int, float] = {}
         self._open: dict[tuple[Lane, str], list[Mapping[str, Any]]] = {}
         self._left_out = left_out
 
     def add(self, event: object) -> None:
-        """Add an event if it belongs to an op."""
         args = event.get("args") if isinstance(event, dict) else None
         if not isinstance(event, dict) or not isinstance(args, dict):
             leave_out(None, self._left_out)
             return
-        step, at_us = integer(args, -1, "iteration"), _number(event, "ts")
-        if step >= 0 and at_us < self.zeros_us.get(step, float("inf")):
-            self.zeros_us[step] = at_us
+        step, at_us = integer(args, -1, "iteration"), number(event, "ts")
+        if step >= 0 and at_us < self._zeros_us.get(step, float("inf")):
+            self._zeros_us[step] = at_us
         lane, name = (integer(event, -1, "pid"), integer(event, 0, "tid")), event.get("name")
         if name not in OPS or event.get("ph") not in {"B", "E", "X"} or lane[0] < 0 or step < 0:
             leave_out(name if isinstance(name, str) else None, self._left_out)
         elif event["ph"] == "B":
             self._open.setdefault((lane, name), []).append(event)
         elif event["ph"] == "X":
-            self._op(lane, step, event, at_us + _number(event, "dur"), args)
+            self._op(lane, step, Op.of(name, at_us, at_us + number(event, "dur"), args), args)
         elif begun := self._open.get((lane, name)):
             begin = begun.pop()
-            self._op(lane, step, begin, at_us, {**begin["args"], **args})
+            facts = {**begin["args"], **args}
+            self._op(lane, step, Op.of(name, number(begin, "ts"), at_us, facts), facts)
         else:
             self._left_out["ends of ops that did not begin"] += 1
 
@@ -81,17 +74,13 @@ class _Events:
         """Count ops that began but did not end."""
         count(self._left_out, "beginnings of ops that did not end", sum(map(len, self._open.values())))
 
-    def _op(
-        self, lane: Lane, step: int, begin: Mapping[str, Any], end_us: float, args: Mapping[str, Any]
-    ) -> None:
-        found = _Op(
-            begin["name"],
-            _number(begin, "ts"),
-            end_us,
-            integer(args, -1, "microbatch", "micro_batch_index"),
-            integer(args, 0, "model_chunk"),
-        )
-        self.ops.setdefault(lane, {}).setdefault(step, []).append(found)
+    def from_zero(self, step: int, ops: Sequence[Op]) -> list[Op]:
+        """Ops of an iteration, with times from its zero, the first event of any rank. [ns]"""
+        zero_us = self._zeros_us[step]
+        return [op._replace(begin=(op.begin - zero_us) * _NS, end=(op.end - zero_us) * _NS) for op in ops]
+
+    def _op(self, lane: Lane, step: int, op: Op, args: Mapping[str, Any]) -> None:
+        self.ops.setdefault(lane, {}).setdefault(step, []).append(op)
         self.length += 1
         if lane not in self.facts:
             known = {ours: integer(args, -1, theirs) for ours, theirs in _COORDINATES.items()}
@@ -107,43 +96,37 @@ def recognises(head: bytes) -> bool:
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
     """Read the only file of a run; further files would be other windows of the same ranks."""
     left_out: Counter[str] = Counter()
-    found: list[tuple[SourceFile, _Events, list[Reject]]] = []
-    for file in files:
-        events, rejects = _Events(left_out), list[Reject]()
-        with file.opened() as content:
-            for event in items(content, bounds.line_bytes, rejects):
-                events.add(event)
-                if events.length > bounds.trace_ops:
-                    raise _refusal(
-                        f"more than {bounds.trace_ops} ops in one file", "Aggregate fewer iterations"
-                    )
-        events.end()
-        found.append((file, events, rejects))
-    facts = _places([events for _, events, _ in found])
-    sizes = {
-        f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in facts.values())
-        for axis in ("dp", "pp", "tp")
-    }
-    if len(facts) == sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"]:
-        sizes["cp_size"] = 1
-    steps = [step for _, events, _ in found for of_rank in events.ops.values() for step in of_rank]
-    chunks = [op.model_chunk for _, events, _ in found for op in _all_ops(events)]
+    found = [_read_file(file, left_out, bounds) for file in files]
+    facts = _places(found)
+    of_ranks = [of_rank for events in found for of_rank in events.ops.values()]
     known = {
-        **sizes,
-        "vpp_size": 1 + max(chunks),
-        "warm_up_steps": max(WARM_UP_STEPS - min(steps), 0),
+        **sizes_of(facts.values()),
+        "vpp_size": 1 + max(op.model_chunk for of_rank in of_ranks for ops in of_rank.values() for op in ops),
+        "warm_up_steps": max(WARM_UP_STEPS - min(map(min, of_ranks)), 0),
     }
 
     def parts() -> Iterator[Part]:
-        for file, events, rejects in found:
+        for events in found:
             records = [
-                row_of(_iteration(step, ops, events), rank_of(facts[lane], known), left_out)
+                row_of(step, events.from_zero(step, ops), rank_of(facts[lane], known), left_out)
                 for lane, of_rank in events.ops.items()
                 for step, ops in of_rank.items()
             ]
-            yield Part(file.name, Rows.of(records, range(len(records))), rejects)
+            yield Part(events.name, Rows.of(records, range(len(records))), events.rejects)
 
     return run_of(known, parts(), left_out)
+
+
+def _read_file(file: SourceFile, left_out: Counter[str], bounds: Bounds) -> _Events:
+    events = _Events(file.name, left_out)
+    with file.opened() as content:
+        for event in items(content, bounds.line_bytes, events.rejects):
+            events.add(event)
+            if events.length > bounds.trace_ops:
+                reason = f"more than {bounds.trace_ops} ops in one file"
+                raise _refusal(reason, "Aggregate fewer iterations")
+    events.end()
+    return events
 
 
 def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
@@ -158,34 +141,6 @@ def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
     return {
         (pid, tid): {"dp_rank": pid // stages, "tp_rank": tid, **known} for (pid, tid), known in facts.items()
     }
-
-
-def _iteration(step: int, ops: Sequence[_Op], events: _Events) -> Iteration:
-    """Make an iteration with times from its zero, the first event of any rank."""
-    zero_us = events.zeros_us[step]
-    return Iteration(
-        step,
-        [
-            {
-                "name": each.name,
-                "begin_ns": (each.start_us - zero_us) * _NS,
-                "end_ns": (each.end_us - zero_us) * _NS,
-                "microbatch": each.microbatch,
-                "model_chunk": each.model_chunk,
-            }
-            for each in ops
-        ],
-    )
-
-
-def _all_ops(events: _Events) -> Iterator[_Op]:
-    return (op for of_rank in events.ops.values() for ops in of_rank.values() for op in ops)
-
-
-def _number(event: Mapping[str, Any], name: str) -> float:
-    """Timestamp of an event; an invalid one is nan and discards the iteration of its rank. [us]"""
-    value = event.get(name)
-    return float(value) if isinstance(value, int | float) else nan
 
 
 def _refusal(reason: str, instead: str) -> RefusalError:

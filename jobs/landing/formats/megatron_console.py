@@ -33,6 +33,8 @@ _SIZES: Final = {
 }
 _TIMERS: Final = re.compile(rb"time(?: across ranks)? \(ms\)")
 _LONGEST_MS: Final = 1e12
+_Lines = dict[tuple[str | None, int, float], None]
+"""Clock, step and seconds of each line of an iteration; lines repeated by copies are counted only once."""
 _PIECE: Final = 1 << 16
 
 
@@ -52,7 +54,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     """Read the files of a run by name: its attempts, or the output of several nodes."""
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
-    lines: dict[tuple[str | None, int, float], None] = {}
+    lines: _Lines = {}
     parts = []
     for file in files:
         rejects = []
@@ -78,13 +80,8 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), Transfers.ABSENT, left_out, step_times=step_times)
 
 
-def _read(
-    content: BinaryIO,
-    lines: dict[tuple[str | None, int, float], None],
-    sizes: dict[str, int],
-    left_out: Counter[str],
-) -> None:
-    """Add the iterations of a file; lines repeated by copies are counted only once."""
+def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:
+    """Add the iterations of a file."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:

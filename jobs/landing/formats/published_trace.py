@@ -14,30 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.landing.formats.rows import LONGEST_US, SCALARS, Bounds, FileError, Reject, Rows
+from jobs.landing.formats.rows import COORDINATES, LISTS, LONGEST_US, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, OP_TYPES, REJECT_REASONS, Reason
 
 SECOND_US: Final = 1e6
 """Microseconds in a second: published times are float32 seconds."""
 
 _INTEGERS: Final = {
-    "rank": pa.int32(),
-    "dp_rank": pa.int32(),
-    "stage": pa.int32(),
-    "step": pa.int64(),
-    "mb_id": pa.int32(),
-    "mc": pa.int32(),
-}
-_TIMES: Final = ("start_ts", "duration")
-_SCALARS: Final = {"step": "step", "rank": "rank", "dp_rank": "dp_rank", "pp_rank": "stage"}
-_LISTS: Final = {
-    "op": "op",
-    "start_us": "start_ts",
-    "duration_us": "duration",
+    "rank": "rank",
+    "dp_rank": "dp_rank",
+    "pp_rank": "stage",
+    "step": "step",
     "microbatch": "mb_id",
     "model_chunk": "mc",
 }
-_BOUNDS: Final = {"rank": "world_size", "dp_rank": "dp_size", "stage": "pp_size"}
+_TIMES: Final = {"start_us": "start_ts", "duration_us": "duration"}
+"""Columns of rank_steps, and those of a trace that become them."""
 _WIDEST_OP: Final = 200  # bytes; the columns that are read take 44
 _NOTHING_WRONG: Final = len(REJECT_REASONS)
 
@@ -61,7 +53,7 @@ def read_trace(
 
 def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, list[Reject]]:
     """Return rows and rejects for ops in any order; times in microseconds, `op` as codes."""
-    order = np.lexsort((columns["start_ts"], columns["step"], columns["rank"]))
+    order = np.lexsort((columns["start_us"], columns["step"], columns["rank"]))
     ops = {name: values[order] for name, values in columns.items()}
     is_first = np.ones(len(order), dtype=bool)
     is_first[1:] = (np.diff(ops["rank"]) != 0) | (np.diff(ops["step"]) != 0)
@@ -73,12 +65,16 @@ def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, l
         for place in np.flatnonzero(is_bad)
         for reason in [REJECT_REASONS[reasons[place]]]
     ]
-    return _rows(ops, first).where(~is_bad), rejects
+    scalars = [ops[name][first].tolist() if name in ops else [None] * len(first) for name in SCALARS]
+    lengths = np.diff(first, append=len(ops["op"]))
+    lists = tuple(ops[name] for name in LISTS)
+    rows = Rows(list(zip(*scalars, strict=True)), range(1, len(first) + 1), lengths, lists)
+    return rows.where(~is_bad), rejects
 
 
 def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
     """Read the columns as arrays: times in microseconds, op types as codes, nulls marked in `is_null`."""
-    wanted = [*_INTEGERS, "optype", *_TIMES]
+    wanted = [*_INTEGERS.values(), "optype", *_TIMES.values()]
     if not content.seek(0, 2):
         raise FileError(Reason.UNREADABLE_FILE, "the file is empty")
     try:
@@ -94,10 +90,11 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
         is_null |= table.column(name).is_null().to_numpy()
     columns: Columns = {"is_null": is_null}
     try:
-        for name, kind in _INTEGERS.items():
-            columns[name] = table.column(name).cast(kind).fill_null(0).to_numpy()
-        for name in _TIMES:
-            seconds = table.column(name).cast(pa.float64()).fill_null(0.0).to_numpy()
+        for name, source in _INTEGERS.items():
+            kind = pa.int64() if name == "step" else pa.int32()
+            columns[name] = table.column(source).cast(kind).fill_null(0).to_numpy()
+        for name, source in _TIMES.items():
+            seconds = table.column(source).cast(pa.float64()).fill_null(0.0).to_numpy()
             with np.errstate(over="ignore"):  # an infinite time is a reject
                 columns[name] = seconds * SECOND_US
         columns["op"] = _op_codes(table.column("optype"))
@@ -138,8 +135,8 @@ def _first_line(error: Exception) -> str:
 def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -> Positions:
     """For each (rank, step), the index in REJECT_REASONS of the first that applies to any op."""
     is_outside = np.zeros(len(ops["op"]), dtype=bool)
-    for name, size in _BOUNDS.items():
-        bound = limits[size]
+    for name in ("rank", "dp_rank", "pp_rank"):
+        bound = limits[COORDINATES[name]]
         is_outside |= (ops[name] < 0) | (False if bound is None else ops[name] >= bound)
         starts = np.repeat(ops[name][first], np.diff(first, append=len(is_outside)))
         is_outside |= ops[name] != starts  # one rank in two places
@@ -163,15 +160,3 @@ _DETAILS: Final = {
     Reason.NOT_FINITE: f"a start or a duration is not finite, or more than {LONGEST_US:.3g} us",
     Reason.RANK_OUT_OF_RANGE: "rank, dp_rank or stage is out of range, or the rank is in two places",
 }
-
-
-def _rows(ops: Columns, first: Positions) -> Rows:
-    """Return one row per (rank, step), its ops beginning at `first`."""
-    columns = {name: ops[source][first].tolist() for name, source in _SCALARS.items()}
-    nothing = [None] * len(first)
-    return Rows(
-        list(zip(*(columns.get(name, nothing) for name in SCALARS), strict=True)),
-        range(1, len(first) + 1),
-        np.diff(first, append=len(ops["op"])),
-        tuple(ops[source] for source in _LISTS.values()),
-    )

@@ -5,8 +5,9 @@ checked together with the lines around it. What is not plain in any respect is l
 alone knows the reasons. So plain lines cost microseconds, and nothing is judged leniently.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import compress
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from jobs.landing.formats.rows import (
     Bounds,
     Reject,
     Rows,
+    joined,
     text_of,
 )
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, Reason
@@ -69,14 +71,14 @@ class RankLogReader:
     def __init__(self, unit: Mapping[str, Any], bounds: Bounds) -> None:
         self._unit, self._bounds = unit, bounds
         self._parser = simdjson.Parser()
-        self._codes: dict[bytes, bytes] = {}
-        self._keys: dict[tuple[str, ...], tuple[bool, bool]] = {}
         self._stated: Mapping[str, str] = unit.get("gpu_types") or {}
         self.gpu_types: dict[str, set[str]] = {}
         self._type_text = 0
         self._sizes = [unit[size] or _INT32 for size in COORDINATES.values()]
-        needed = {*REQUIRED, *(["tp_rank"] if (unit["tp_size"] or 1) > 1 else [])}
-        self._needed = frozenset(needed)
+        self._needed = {*REQUIRED, *(["tp_rank"] if (unit["tp_size"] or 1) > 1 else [])}
+        # Ranks repeat their ops every step, and lines of a file have the same keys.
+        self._codes_of = lru_cache(_MOST_KNOWN)(_codes)
+        self._has_keys = lru_cache(_MOST_KNOWN)(partial(_has_required, self._needed))
 
     def read(self, lines: Sequence[bytes], first: int) -> tuple[Rows, list[Reject]]:
         """Read lines numbered from `first` on; each non-blank line becomes a row or a reject.
@@ -84,16 +86,19 @@ class RankLogReader:
         returns : rows and rejects, each by line
         """
         plain = self._plain(lines)
-        rows, is_good = _rows(plain)
-        rows = rows._replace(lines=[first + place for place in rows.lines])
+        rows = _rows(plain)
         if plain.types:
-            for place in compress(plain.places, is_good):
+            for place in rows.lines:
                 self._note(*plain.types.get(place, (None, None)))
-        if len(rows.lines) == len(lines):
+        taken = set(rows.lines)
+        rows = rows._replace(lines=[first + place for place in rows.lines])
+        if len(taken) == len(lines):
             return rows, []
-        taken = set(compress(plain.places, is_good))
         odd, rejects = self._odd(lines, [place for place in range(len(lines)) if place not in taken], first)
-        return rows.merged(odd) if odd.lines else rows, rejects
+        if not odd.lines:
+            return rows, rejects
+        both = joined([rows, odd])
+        return both.take(np.argsort(both.lines)), rejects
 
     def _plain(self, lines: Sequence[bytes]) -> _Plain:
         found = _Plain()
@@ -115,7 +120,7 @@ class RankLogReader:
     def _values(self, line: bytes, place: int, types: dict[int, tuple[str, str]]) -> tuple[Any, ...] | None:
         """Scalars, op codes and number buffers of a line; None if any value is not plain."""
         record: Any = self._parser.parse(line)
-        has_keys, has_type = self._has_keys(record)
+        has_keys, has_type = self._has_keys(tuple(record.keys()))
         scalars = self._scalars(record) if has_keys else None
         if scalars is None:
             return None
@@ -134,15 +139,6 @@ class RankLogReader:
             record["model_chunk"].as_buffer(of_type="i"),
         )
 
-    def _codes_of(self, spelled: bytes) -> bytes:
-        """Op codes for an array of op names, cached because ranks repeat theirs every step."""
-        codes = self._codes.get(spelled)
-        if codes is None:
-            if len(self._codes) >= _MOST_KNOWN:
-                self._codes.clear()
-            codes = self._codes[spelled] = _codes(spelled)
-        return codes
-
     def _note(self, host: str | None, name: str | None) -> None:
         """Remember the GPU type that a valid line states."""
         if host is None or name is None or self._type_text > MOST_TYPE_TEXT:
@@ -151,20 +147,6 @@ class RankLogReader:
         if name not in names and len(names) < _ENOUGH_TYPES:
             names.add(name)
             self._type_text += len(host) + len(name)
-
-    def _has_keys(self, record: Any) -> tuple[bool, bool]:  # noqa: ANN401  # its values are of any type
-        """Whether a record has all required keys once, and whether it states a GPU type.
-
-        Lines of a file have the same keys.
-        """
-        keys = tuple(record.keys())
-        known = self._keys.get(keys)
-        if known is None:
-            if len(self._keys) >= _MOST_KNOWN:
-                self._keys.clear()
-            is_good = len(set(keys)) == len(keys) and self._needed.issubset(keys)
-            known = self._keys[keys] = is_good, "gpu_type" in keys
-        return known
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
         """Values of SCALARS; None if any is invalid."""
@@ -231,6 +213,11 @@ def _is_flat(line: bytes) -> bool:
     return line.find(b"[", at + 1) < 0
 
 
+def _has_required(needed: Set[str], keys: tuple[str, ...]) -> tuple[bool, bool]:
+    """Whether a record with these keys has all required ones once, and whether it states a GPU type."""
+    return len(set(keys)) == len(keys) and needed <= set(keys), "gpu_type" in keys
+
+
 def _codes(spelled: bytes) -> bytes:
     """Op codes, one byte each. Raises KeyError for any other name."""
     if not spelled.startswith(b'["'):
@@ -238,27 +225,26 @@ def _codes(spelled: bytes) -> bytes:
     return bytes(map(_CODES.__getitem__, spelled[2:-2].split(b'","')))
 
 
-def _rows(plain: _Plain) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return plain lines with consistent arrays as rows, and a mask of those lines."""
-    ops, *numbers = plain.lists
-    lengths = np.array([len(codes) for codes in ops], dtype=np.int64)
-    is_good = np.ones(len(ops), dtype=bool)
-    for buffers in numbers:
+def _rows(plain: _Plain) -> Rows:
+    """Return the plain lines with consistent arrays as rows; their lines are places."""
+    lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
+    is_good = np.ones(len(lengths), dtype=bool)
+    for buffers in plain.lists[1:]:
         is_good &= np.array([memoryview(each).nbytes for each in buffers], dtype=np.int64) == lengths * _WIDTH
-    if not is_good.all():
-        return _some_rows(plain, is_good)
-    starts, durations = (np.frombuffer(b"".join(each), np.float64) for each in numbers[:2])
-    microbatches, chunks = (np.frombuffer(b"".join(each), np.int64) for each in numbers[2:])
+    scalars, places = list(compress(plain.scalars, is_good)), list(compress(plain.places, is_good))
+    ops, *numbers = (b"".join(compress(column, is_good)) for column in plain.lists)
+    starts, durations = (np.frombuffer(each, np.float64) for each in numbers[:2])
+    microbatches, chunks = (np.frombuffer(each, np.int64) for each in numbers[2:])
     bad = [
         *(_outside(times, 0, LONGEST_US) for times in (starts, durations)),
         *(_outside(indexes, -_INT32, _INT32 - 1) for indexes in (microbatches, chunks)),
     ]
-    if any(len(places) for places in bad):
-        is_good[np.searchsorted(np.cumsum(lengths), np.concatenate(bad), side="right")] = False
-        return _some_rows(plain, is_good)
-    codes = np.frombuffer(b"".join(ops), np.int8)
+    codes = np.frombuffer(ops, np.int8)
     values = (codes, starts, durations, microbatches.astype(np.int32), chunks.astype(np.int32))
-    return Rows(plain.scalars, plain.places, lengths, values), is_good
+    rows = Rows(scalars, places, lengths[is_good], values)
+    is_valid = np.ones(len(places), dtype=bool)
+    is_valid[np.searchsorted(np.cumsum(rows.lengths), np.concatenate(bad), side="right")] = False
+    return rows.where(is_valid)
 
 
 def _outside(values: npt.NDArray[Any], least: float, most: float) -> npt.NDArray[np.intp]:
@@ -266,12 +252,3 @@ def _outside(values: npt.NDArray[Any], least: float, most: float) -> npt.NDArray
     if not len(values) or (values.min() >= least and values.max() <= most):
         return _NOWHERE
     return np.flatnonzero((values < least) | (values > most))
-
-
-def _some_rows(plain: _Plain, is_good: npt.NDArray[np.bool_]) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return the rows of the lines marked good, and the updated mask."""
-    lists = tuple(list(compress(column, is_good)) for column in plain.lists)
-    chosen = _Plain(list(compress(plain.places, is_good)), list(compress(plain.scalars, is_good)), lists)
-    rows, are_good = _rows(chosen)  # which may find more that is not good
-    is_good[np.flatnonzero(is_good)[~are_good]] = False
-    return rows, is_good

@@ -153,7 +153,11 @@ def _unknown_op(name: str) -> str:
 def _check_times(record: Mapping[str, Any]) -> None:
     if record["t0_us"] < 0:
         raise LineError(Reason.NEGATIVE_TIME, f"t0_us is {record['t0_us']}")
-    for reason, is_bad in ((Reason.NEGATIVE_TIME, _is_negative), (Reason.NOT_FINITE, _is_not_finite)):
+    checks = (
+        (Reason.NEGATIVE_TIME, lambda value: value < 0),
+        (Reason.NOT_FINITE, lambda value: not value <= LONGEST_US),  # NaN, or so large that sums overflow
+    )
+    for reason, is_bad in checks:
         for name in TIMES:
             for place, value in enumerate(record[name], start=1):
                 if is_bad(value):
@@ -207,12 +211,3 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 def bad_type(name: str, value: object, wanted: str) -> LineError:
     """Return the error for a value of the wrong type."""
     return LineError(Reason.BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
-
-
-def _is_negative(value: float) -> bool:
-    return value < 0
-
-
-def _is_not_finite(value: float) -> bool:
-    """Whether a number is NaN or so large that sums would overflow."""
-    return not value <= LONGEST_US

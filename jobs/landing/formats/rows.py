@@ -1,7 +1,6 @@
 """Result types of every format: rows of rank_steps without their unit, and rejects."""
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
@@ -11,9 +10,12 @@ import pyarrow as pa
 
 from schemas.ingested_tables import RANK_STEPS
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
 _ROW_BYTES: Final = 400
 """Approximate memory of a row's scalars as Python objects."""
-
 
 SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "gpu", "t0_us", "host")
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
@@ -44,7 +46,7 @@ class Rows(NamedTuple):
 
     scalars: Sequence[tuple[Any, ...]]
     lines: Sequence[int]
-    lengths: npt.NDArray[np.int64]
+    lengths: Ints
     lists: tuple[npt.NDArray[Any], ...]
 
     @property
@@ -53,13 +55,19 @@ class Rows(NamedTuple):
         hosts = sum(len(row[_HOST]) for row in self.scalars if row[_HOST])
         return len(self.lines) * _ROW_BYTES + hosts + sum(values.nbytes for values in self.lists)
 
-    def where(self, is_kept: npt.NDArray[np.bool_]) -> "Rows":
+    def where(self, is_kept: Flags) -> "Rows":
         """Select some rows."""
-        ops = np.repeat(is_kept, self.lengths)
+        return self if is_kept.all() else self.take(np.flatnonzero(is_kept))
+
+    def take(self, order: npt.NDArray[np.intp]) -> "Rows":
+        """Select rows by their positions, in this order."""
+        lengths = self.lengths[order]
+        first_op, new_first_op = (np.cumsum(each) - each for each in (self.lengths, lengths))
+        ops = np.arange(lengths.sum()) + np.repeat(first_op[order] - new_first_op, lengths)
         return Rows(
-            list(compress(self.scalars, is_kept)),
-            list(compress(self.lines, is_kept)),
-            self.lengths[is_kept],
+            [self.scalars[row] for row in order.tolist()],
+            [self.lines[row] for row in order.tolist()],
+            lengths,
             tuple(values[ops] for values in self.lists),
         )
 
@@ -74,19 +82,6 @@ class Rows(NamedTuple):
                 np.array([value for record in records for value in record[name]], dtype=kind)
                 for name, kind in zip(LISTS, _LIST_TYPES, strict=True)
             ),
-        )
-
-    def merged(self, other: "Rows") -> "Rows":
-        """Merge both sets of rows, sorted by line."""
-        both = joined([self, other])
-        order = np.argsort(both.lines)
-        first_op = np.cumsum(both.lengths) - both.lengths
-        ops = np.concatenate([np.arange(first_op[row], first_op[row] + both.lengths[row]) for row in order])
-        return Rows(
-            [both.scalars[row] for row in order],
-            [both.lines[row] for row in order],
-            both.lengths[order],
-            tuple(values[ops] for values in both.lists),
         )
 
 

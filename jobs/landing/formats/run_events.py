@@ -35,9 +35,8 @@ EVENT_ROWS: Final = RUN_EVENTS.value_schema.remove(RUN_EVENTS.value_schema.get_f
 
 
 class Events(NamedTuple):
-    """Contents of a file of events: number of non-blank lines, rows and rejects."""
+    """Rows and rejects of a file of events: one of them for each non-blank line."""
 
-    lines: int
     rows: Sequence[Mapping[str, Any]]
     rejects: Sequence[Reject]
 
@@ -64,7 +63,7 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
             rows.append({"line": number} | _row(line, unit, bounds))
         except LineError as error:
             rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
-    return Events(sum(not line.isspace() for line in lines if line), rows, rejects)
+    return Events(rows, rejects)
 
 
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:

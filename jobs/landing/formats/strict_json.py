@@ -98,8 +98,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_constant=NotANumber)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else float(digits),
+    parse_constant=NotANumber,
+)

@@ -36,10 +36,10 @@ _COLUMNS: Final = {
     "op": "b",
     "thread": "i",
     "step": "q",
-    "start_ts": "d",
-    "duration": "d",
-    "mb_id": "i",
-    "mc": "i",
+    "start_us": "d",
+    "duration_us": "d",
+    "microbatch": "i",
+    "model_chunk": "i",
 }
 _UNKNOWN_STAGE: Final = "ops of threads that are not named after a stage"
 
@@ -48,8 +48,6 @@ Thread = tuple[int, int]
 
 
 class _Place(NamedTuple):
-    """Coordinates of a rank."""
-
     dp_rank: int
     pp_rank: int
     tp_rank: int
@@ -113,7 +111,7 @@ class _Ops:
     @property
     def last_chunk(self) -> int:
         """Highest model chunk with a compute."""
-        op, chunk = (np.array(self.columns[name]) for name in ("op", "mc"))
+        op, chunk = (np.array(self.columns[name]) for name in ("op", "model_chunk"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
 
 
@@ -196,7 +194,7 @@ def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
     for ops in found:
         steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
         first_us = np.full(len(steps), np.inf)
-        np.fmin.at(first_us, of_step, np.array(ops.columns["start_ts"]))
+        np.fmin.at(first_us, of_step, np.array(ops.columns["start_us"]))
         for step, start_us in zip(steps.tolist(), first_us.tolist(), strict=True):
             zeros[step] = min(start_us, zeros.get(step, start_us))
     return zeros
@@ -214,12 +212,12 @@ def _part(
     places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
     of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)
     columns: Columns = {name: np.array(values) for name, values in ops.columns.items()}
-    columns["dp_rank"], columns["stage"], columns["rank"] = of_thread[columns.pop("thread")].T
+    columns["dp_rank"], columns["pp_rank"], columns["rank"] = of_thread[columns.pop("thread")].T
     steps, of_step = np.unique(columns["step"], return_inverse=True)
-    columns["start_ts"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
+    columns["start_us"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
     # Where a duration is negative the end stays, and with it the transfer.
-    columns["start_ts"] += np.minimum(columns["duration"], 0)
-    columns["duration"] = np.maximum(columns["duration"], 0)
+    columns["start_us"] += np.minimum(columns["duration_us"], 0)
+    columns["duration_us"] = np.maximum(columns["duration_us"], 0)
     is_known = columns["rank"] >= 0
     if not is_known.all():
         left_out[_UNKNOWN_STAGE] += int((~is_known).sum())

@@ -1,19 +1,31 @@
-"""Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans."""
+"""Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans.
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date
-from typing import Any, Final, NamedTuple
+One that flaps ten times a second is one span with a count.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, Final
 
 import pyarrow as pa
 
 from jobs.landing.files import LandedFile
-from jobs.landing.formats.health import Check, Event, read_event
+from jobs.landing.formats.health import EPOCH, Check, Event, read_event
 from jobs.landing.formats.rank_log_line import LineError
 from jobs.landing.formats.rows import FileError, Reject, text_of
-from jobs.landing.health.spans import spans_of
 from jobs.landing.unit_rows import UnitRows
 from schemas.tables import TABLES
-from schemas.vocabulary import HOST_HEALTH, Reason
+from schemas.vocabulary import (
+    HEALTH_ENDS,
+    HEALTH_INFO,
+    HEALTH_OK,
+    HEALTH_SAMPLE,
+    HEALTH_SEVERITIES,
+    HEALTH_STARTS,
+    HOST_HEALTH,
+    Reason,
+)
 
 MOST_LINES: Final = 1_000_000
 MOST_BYTES: Final = 256 << 20
@@ -23,39 +35,36 @@ MOST_CHECKS: Final = 100_000
 _SPANS_TOGETHER: Final = 10_000
 """Most rows that are Python objects at once: each takes ten times its size in a table."""
 
+FOLD_US: Final = 60_000_000
+"""If a check fails again this soon, it did not pass in between."""
+SAMPLE_US: Final = 600_000_000
+"""Samples that are at most this far apart, with no pass between them, belong to one span: most come each
+minute."""
+MOST_SPANS: Final = 100
+"""Most spans of one check on one day; more are folded over longer and longer pauses."""
 
-class _Left(NamedTuple):
-    """How much a day's files may still hold."""
-
-    lines: int
-    bytes: int
-
-
-class _File(NamedTuple):
-    """Contents of a file: number of non-blank lines, number of bytes, events and rejects."""
-
-    lines: int
-    bytes: int
-    events: Mapping[Check, Sequence[Event]]
-    rejects: Sequence[Reject]
+_PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
+_LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
+_SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "unit", "message")
 
 
 def read_health(rows: UnitRows) -> None:
     """Read the files of a unit of the day; their spans are the health of its account."""
     events: dict[Check, list[Event]] = {}
     names: dict[Check, str] = {}
-    left = _Left(MOST_LINES, MOST_BYTES)
+    lines_left, bytes_left = MOST_LINES, MOST_BYTES
     for file in rows.part.logs:
         try:
-            found = _read(rows, file, left, events)
+            found, rejects, size = _read(rows, file, lines_left, bytes_left, events)
         except FileError as error:
             rows.refuse(file, error.reject)
             continue
-        for check, more in found.events.items():
+        for check, more in found.items():
             events.setdefault(check, []).extend(more)
             names.setdefault(check, file.source_file)
-        left = _Left(left.lines - found.lines, left.bytes - found.bytes)
-        rows.add_file(file, found.lines, found.lines - len(found.rejects), found.rejects)
+        valid = sum(map(len, found.values()))
+        lines_left, bytes_left = lines_left - valid - len(rejects), bytes_left - size
+        rows.add_file(file, valid, rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
@@ -79,10 +88,13 @@ def _tables(
             spans = []
 
 
-def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check]) -> _File:
-    """Judge every line of a file. Raises FileError if it has too many lines, or hardly any that are valid.
+def _read(
+    rows: UnitRows, file: LandedFile, most_lines: int, most_bytes: int, known: Collection[Check]
+) -> tuple[dict[Check, list[Event]], list[Reject], int]:
+    """Judge every line of a file: its events, rejects and bytes.
 
     known : checks of the files before it
+    Raises FileError if it has too many lines, or hardly any that are valid.
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
@@ -101,10 +113,113 @@ def _read(rows: UnitRows, file: LandedFile, left: _Left, known: Collection[Check
                 except LineError as error:
                     rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
-            if lines > left.lines or size > left.bytes or len(known) + new > MOST_CHECKS:
+            if lines > most_lines or size > most_bytes or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
                 raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
             if len(rejects) > rows.bounds.rejects and 2 * len(rejects) > lines:
                 detail = f"{len(rejects)} rejects in {lines} lines"
                 raise FileError(Reason.TOO_MANY_REJECTS, detail)
-    return _File(lines, size, events, rejects)
+    return events, rejects, size
+
+
+@dataclass
+class _Span:
+    """A stretch of time in which a check did not pass, or was seen to pass."""
+
+    first_us: int
+    last_us: int
+    severity: int
+    began_before: bool = False
+    is_open: bool = False
+    events: int = 0
+    value_min: float | None = None
+    value_max: float | None = None
+    unit: str | None = None
+    message: str | None = None
+
+    def add(self, event: Event) -> None:
+        self.events += 1
+        self.last_us = max(self.last_us, event.at_us)
+        self.severity = max(self.severity, event.severity)
+        self.unit = self.unit or event.unit
+        self.message = self.message or event.message
+        self._widen(event.value, event.value)
+
+    def take(self, later: "_Span") -> None:
+        """Continue with a later span."""
+        self.last_us, self.is_open = max(self.last_us, later.last_us), later.is_open
+        self.severity = max(self.severity, later.severity)
+        self.events += later.events
+        self.unit, self.message = self.unit or later.unit, self.message or later.message
+        self._widen(later.value_min, later.value_max)
+
+    def _widen(self, least: float | None, most: float | None) -> None:
+        if least is not None and most is not None:
+            self.value_min = least if self.value_min is None else min(self.value_min, least)
+            self.value_max = most if self.value_max is None else max(self.value_max, most)
+
+
+def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[dict[str, Any]]:
+    """Rows of host_health, without log_date, of the events of one check in any order."""
+    failed, passed = _spans(sorted(events, key=lambda event: event.at_us))
+    pause_us = FOLD_US
+    while len(failed) > MOST_SPANS:
+        pause_us *= 2
+        failed = _folded(failed, pause_us)
+    found = [*failed, passed] if passed is not None else failed
+    return [_row(check, span, source_file) for span in found]
+
+
+def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
+    """Spans in which the check did not pass, in order, and one of all samples that passed.
+
+    A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
+    """
+    found: list[_Span] = []
+    passed: _Span | None = None
+    was_passed = False
+    for event in events:
+        is_sample = event.state == HEALTH_SAMPLE
+        if is_sample and event.severity == _PASSED:
+            passed = passed or _Span(event.at_us, event.at_us, _PASSED)
+            passed.add(event)
+            if found and found[-1].is_open:
+                found[-1].is_open, found[-1].last_us = False, event.at_us
+            was_passed = True
+            continue
+        last = found[-1] if found else None
+        pause_us = SAMPLE_US if is_sample and not was_passed else FOLD_US
+        goes_on = last is not None and (last.is_open or event.at_us - last.last_us <= pause_us)
+        if last is None or not goes_on:
+            last = _Span(event.at_us, event.at_us, max(event.severity, _LEAST))
+            last.began_before = not found and event.state == HEALTH_ENDS
+            found.append(last)
+        last.add(event)
+        last.is_open = event.state == HEALTH_STARTS or (is_sample and last.is_open)
+        was_passed = False
+    return found, passed
+
+
+def _folded(spans: Iterable[_Span], pause_us: int) -> list[_Span]:
+    found: list[_Span] = []
+    for span in spans:
+        if found and span.first_us - found[-1].last_us <= pause_us:
+            found[-1].take(span)
+        else:
+            found.append(span)
+    return found
+
+
+def _row(check: Check, span: _Span, source_file: str) -> dict[str, Any]:
+    return {
+        **check._asdict(),
+        "severity": HEALTH_SEVERITIES[span.severity],
+        "first_at": _instant(span.first_us),
+        "last_at": _instant(span.last_us),
+        **{name: getattr(span, name) for name in _SAME},
+        "source_file": source_file,
+    }
+
+
+def _instant(at_us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=at_us)

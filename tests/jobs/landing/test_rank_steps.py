@@ -25,6 +25,6 @@ def test_rows_of_other_files_are_asked_and_not_walked() -> None:
     for rank, expected in ((3, []), (150, ["duplicate_rank_step"])):
         file = LandedFile(DAY, "wide", "r1", f"rank-{rank:05d}.jsonl", "", 0)
         row = dict.fromkeys(SCALARS) | {"rank": rank, "step": 7} | {name: [] for name in LISTS}
-        kept, refused = steps.believed(Rows.of([row], [1]), file)
+        kept, refused = steps.believed(Rows.of([row], [1]), file, str)
         assert [each.reason for each in refused] == expected
         assert len(kept.scalars) == 1 - len(expected)

@@ -133,7 +133,7 @@ def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.Mo
     lines = [line(op=[a, b, c], **{f"key {a} {b} {c}": 1}) for a in names for b in names for c in names]
     rows, _ = reader.read(lines, 1)
     assert len(rows.lines) == len(lines)
-    assert max(len(reader._codes), len(reader._keys)) <= 3
+    assert max(each.cache_info().currsize for each in (reader._codes_of, reader._has_keys)) == 3
     assert {tuple(each["op"]) for each in as_dicts(rows)} == {
         tuple(row(op=[a, b, c])["op"]) for a in names for b in names for c in names
     }

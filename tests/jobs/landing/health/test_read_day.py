@@ -12,7 +12,7 @@ from jobs.landing.formats.health import Check, Event, read_event
 from jobs.landing.formats.rank_log_line import LineError
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.health import read_day
-from jobs.landing.health.spans import MOST_SPANS, spans_of
+from jobs.landing.health.read_day import MOST_SPANS, spans_of
 from schemas.vocabulary import HEALTH_SEVERITIES, SOURCE_FILES
 from tests.jobs.landing.land import Landed, land
 from tests.support.line_cases import JOB, RUN, line
