@@ -66,7 +66,7 @@ def folder_side(text: str) -> Sources:
         rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
         days.append(day_of(found.unit, rows, found.read.account.job or {}))
         ops.append(partial(_ops_of_folder, found, has_day=run.has_day))
-    return _sources(text, days, ops)
+    return _sources(text, days, ops, ())
 
 
 def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
@@ -92,11 +92,17 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
+    not_simulated = [
+        _note(of.text, unit, f"is left out: no results: straggler simulate --log-date {unit.log_date}")
+        for unit in units
+        if unit not in found[JOB_SLOWDOWN]
+    ]
     days = [
         day_of(unit, {name: rows.get(unit, ()) for name, rows in found.items()}, manifests[unit][0])
         for unit in kept
     ]
-    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in kept])
+    ops = [partial(_ops_of_warehouse, reader, unit, how) for unit in kept]
+    return _sources(of.text, days, ops, not_simulated)
 
 
 def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> ReadRun:
@@ -142,13 +148,19 @@ def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str,
     return Day(unit, job, actual_s, replayed_s, rows[JOB_CAUSES], rows[EXPOSED_COMMUNICATION])
 
 
-def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
-    """Keep the days that have steps. Raises AnswerError if no day has."""
+def _note(side: str, unit: Unit, what: str) -> str:
+    return f"{side}: run {unit.run_id} on {unit.log_date} {what}"
+
+
+def _status(job: Row) -> str:
+    return f"{job['status']}, {job['status_detail']}" if job["status_detail"] else str(job["status"])
+
+
+def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
+    """Keep the days that have steps, and the notes on others. Raises AnswerError if no day has."""
     left_out = [
-        f"{text}: run {day.unit.run_id} on {day.unit.log_date} is left out: {day.job['status']}"
-        + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
-        for day in days
-        if not len(day.actual_s)
+        *not_simulated,
+        *(_note(text, day.unit, f"is left out: {_status(day.job)}") for day in days if not len(day.actual_s)),
     ]
     kept = [place for place, day in enumerate(days) if len(day.actual_s)]
     if not kept:
