@@ -171,8 +171,13 @@ def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulat
 def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
     """Compare the recorded ops of both sides, or return why they cannot be compared."""
     sides = (a.side, b.side)
-    if not all(side.is_replayed for side in sides):
-        return None, "a side was not replayed"
+    not_replayed = [
+        _note(side.name, day.unit, f"was not replayed: {_status(day.job)}")
+        for side in sides
+        for day in [each for each in side.days if each.replayed_s is None][:1]  # one of many will do
+    ]
+    if not_replayed:
+        return None, "; ".join(not_replayed)
     ops = sum(day.job["ops"] for side in sides for day in side.days)
     if ops > MOST_OPS:
         return None, f"{ops:,} ops, more than {MOST_OPS:,}: name fewer days"

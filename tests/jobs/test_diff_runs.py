@@ -24,6 +24,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, Exit
 from tests.jobs.conftest import Ask, Said
+from tests.jobs.landing.formats.test_megatron_console import console
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.jobs.report.pages import Page
 from tests.support.examples import DAY, table_rows
@@ -204,6 +205,16 @@ def test_a_side_without_steps_says_why(call: Ask, landing: Path, tmp_path: Path)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "no step times to compare" in err
     assert "bad_layout" in err
+
+
+def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(console([700.0] * 12))
+    found = answer(call(main, folder(landing, DAY), tmp_path, "--format", "json"))
+    (printed,) = found["b"]["units"]
+    run = f"run {printed['run_id']} on {printed['log_date']}"
+    assert found["notes"][0].startswith(
+        f"Not divided by op type, stage and host: {tmp_path}: {run} was not replayed: step_times_only"
+    )
 
 
 def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:
