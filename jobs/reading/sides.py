@@ -18,7 +18,15 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.unit import Unit
-from schemas.vocabulary import EXPOSED_COMMUNICATION, JOB_CAUSES, JOB_SLOWDOWN, JOBS, STEP_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import (
+    EXPOSED_COMMUNICATION,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    STEP_SLOWDOWN,
+    UNIT_KEY,
+    Status,
+)
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.two_runs import Divided, ReadRun, divided, read_run
@@ -152,15 +160,16 @@ def _note(side: str, unit: Unit, what: str) -> str:
     return f"{side}: run {unit.run_id} on {unit.log_date} {what}"
 
 
-def _status(job: Row) -> str:
-    return f"{job['status']}, {job['status_detail']}" if job["status_detail"] else str(job["status"])
-
-
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
     """Keep the days that have steps, and the notes on others. Raises AnswerError if no day has."""
     left_out = [
         *not_simulated,
-        *(_note(text, day.unit, f"is left out: {_status(day.job)}") for day in days if not len(day.actual_s)),
+        *(
+            _note(text, day.unit, f"is left out: {day.job['status']}")
+            + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
+            for day in days
+            if not len(day.actual_s)
+        ),
     ]
     kept = [place for place, day in enumerate(days) if len(day.actual_s)]
     if not kept:
@@ -172,7 +181,7 @@ def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
     """Compare the recorded ops of both sides, or return why they cannot be compared."""
     sides = (a.side, b.side)
     not_replayed = [
-        _note(side.name, day.unit, f"was not replayed: {_status(day.job)}")
+        _note(side.name, day.unit, f"was not replayed: {Status(day.job['status']).words}")
         for side in sides
         for day in [each for each in side.days if each.replayed_s is None][:1]  # one of many will do
     ]

@@ -212,8 +212,8 @@ def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_pat
     found = answer(call(main, folder(landing, DAY), tmp_path, "--format", "json"))
     (printed,) = found["b"]["units"]
     run = f"run {printed['run_id']} on {printed['log_date']}"
-    assert found["notes"][0].startswith(
-        f"Not divided by op type, stage and host: {tmp_path}: {run} was not replayed: step_times_only"
+    assert found["notes"][0] == (
+        f"Not divided by op type, stage and host: {tmp_path}: {run} was not replayed: step times and no ops"
     )
 
 
