@@ -24,6 +24,7 @@ from jobs.reading.analysis import (
     other_day,
     unread_files,
 )
+from jobs.reading.unit import asked_one
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.files import alone, cache_folder, chart_library
@@ -52,7 +53,7 @@ _NUMBERS: Final = ("time_saved", "gpu_hours")
         "folder or file with a run's logs: rank-*.jsonl and job.json, a published trace, or another tool's",
         Path,
     ),
-    option("--job-id JOB", "the job, if the folder holds several runs"),
+    option("--job-id JOB", "the job, or JOB/RUN, either with @DAY, if the folder holds several runs"),
     option("--run-id RUN", "the run, if the folder holds several"),
     option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
     option(
@@ -118,12 +119,18 @@ def _for_programs(found: Analysis, page: Path | None) -> Result:
 
 
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
-    """Return the run that the arguments select. Raises NoRunError unless exactly one fits."""
+    """Return the run that the arguments select.
+
+    Raises NoRunError unless exactly one fits, NoSuchUnitError where they contradict each other.
+    """
     asked = (args.log_date, args.job_id, args.run_id)
+    if args.job_id and all(run.unit.job_id != args.job_id for run in runs):
+        of = asked_one(args.job_id, args.run_id, args.log_date)
+        asked = (of.first, of.job_id, of.run_id)
     fitting = [
         run
         for run in runs
-        if (run.has_day or args.log_date is None)
+        if (run.has_day or asked[0] is None)
         and all(want in (None, has) for want, has in zip(asked, run.unit, strict=True))
     ]
     if len(fitting) == 1:
@@ -135,8 +142,8 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
             complain(f"and {len(fitting) - _MOST_RUNS} more")
         how = "name the folder of one, or choose by --job-id, --run-id, --log-date"
         raise NoRunError(f"{len(fitting)} runs; {how}")
-    if args.log_date and not any(run.has_day for run in runs):
-        raise NoRunError("no folder here names a log date: omit --log-date")
+    if asked[0] and not any(run.has_day for run in runs):
+        raise NoRunError("no folder here names a log date: omit --log-date or @DAY")
     for place, what in enumerate(("log date", "job", "run")):
         names = sorted({str(run.unit[place]) for run in runs})
         want = None if asked[place] is None else str(asked[place])

@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
 from jobs.reading.before_after import Comparison, comparisons
+from jobs.report import wording
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
@@ -30,11 +31,11 @@ _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
     """Compare the job days in the window on both sides of the date.
 
-    Raises QuestionError for an unknown job, team or host.
+    Raises QuestionError for an unknown job, team or host, and for a host that served on other days alone.
     """
-    _check(reader, args)
     first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
     of_window = f"log_date BETWEEN DATE'{first}' AND DATE'{last}'"
+    _check(reader, args, of_window)
     units, value, hours = "job_days", "waste_fraction", "gpu_hours"
     if args.host is not None:
         units = f"job_days JOIN ({_of_host(args.host, of_window)}) USING ({_KEY})"
@@ -47,16 +48,38 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
     return comparisons(found.to_pylist(), args.date, args.confidence, are_hosts=args.host is not None)
 
 
-def _check(reader: Reader, args: Arguments) -> None:
-    """Raise QuestionError if no row has the named job, team or host."""
-    for name, table in (("job_id", JOBS), ("team", JOBS), ("host", WORKER_SLOWDOWN)):
+def _check(reader: Reader, args: Arguments, of_window: str) -> None:
+    """Raise QuestionError if no row has the named job or team, or no row of the window the host."""
+    for name in ("job_id", "team"):
         asked = getattr(args, name)
         if asked is None:
             continue
-        rows = reader.rows(f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL ORDER BY {name}")
+        rows = reader.rows(f"SELECT DISTINCT {name} FROM {JOBS} WHERE {name} IS NOT NULL ORDER BY {name}")
         known = rows[name].to_pylist()
         if asked not in known:
             raise QuestionError(f"no {name.removesuffix('_id')} {asked}: {suggestion(asked, known)}")
+    if args.host is not None:
+        is_host = f"host = {sql_strings([args.host])}"
+        found = reader.rows(f"SELECT host FROM {WORKER_SLOWDOWN} WHERE {is_host} AND {of_window} LIMIT 1")
+        if not found.num_rows:
+            raise QuestionError(_not_in_window(reader, args))
+
+
+def _not_in_window(reader: Reader, args: Arguments) -> str:
+    """Say which days the host served, from all days; for an unknown one, which name is closest."""
+    rows = reader.rows(
+        "SELECT host, min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
+        f"FROM {WORKER_SLOWDOWN} WHERE host IS NOT NULL GROUP BY host ORDER BY host"
+    )
+    served = {row["host"]: row for row in rows.to_pylist()}
+    if args.host not in served:
+        return f"no host {args.host}: {suggestion(args.host, list(served))}"
+    known = served[args.host]
+    days, window = wording.counted(known["days"], "day"), wording.counted(args.days, "day")
+    return (
+        f"host {args.host} served in no replayed job in the {window} before {args.date} and from it on; "
+        f"it did on {days}, {known['first']} to {known['last']}"
+    )
 
 
 def _of_host(host: str, of_window: str) -> str:

@@ -224,6 +224,7 @@ class Tools:
             difference_s=found.difference_s,
             relative=found.relative,
             not_by_op_type_stage_and_host=why_not or None,
+            not_compared=[*one.left_out, *other.left_out] or None,
         )
 
     @_tool

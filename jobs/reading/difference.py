@@ -130,7 +130,7 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
             a_s=a_s,
             b_s=b_s,
             difference_s=difference_s,
-            share=None if bare.verdict == SAME else difference_s / bare.difference_s,
+            share=difference_s / bare.difference_s if bare.difference_s and bare.verdict != SAME else None,
             # Parts that vary by chance make the whole vary: its interval is wide enough for each.
             low_s=None if reach_s is None else difference_s - reach_s,
             high_s=None if reach_s is None else difference_s + reach_s,

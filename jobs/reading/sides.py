@@ -18,7 +18,15 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
 from schemas.unit import Unit
-from schemas.vocabulary import EXPOSED_COMMUNICATION, JOB_CAUSES, JOB_SLOWDOWN, JOBS, STEP_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import (
+    EXPOSED_COMMUNICATION,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    STEP_SLOWDOWN,
+    UNIT_KEY,
+    Status,
+)
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS
 from udfs.two_runs import Divided, ReadRun, divided, read_run
@@ -66,7 +74,7 @@ def folder_side(text: str) -> Sources:
         rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
         days.append(day_of(found.unit, rows, found.read.account.job or {}))
         ops.append(partial(_ops_of_folder, found, has_day=run.has_day))
-    return _sources(text, days, ops)
+    return _sources(text, days, ops, ())
 
 
 def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
@@ -92,11 +100,17 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
+    not_simulated = [
+        _note(of.text, unit, f"is left out: no results: straggler simulate --log-date {unit.log_date}")
+        for unit in units
+        if unit not in found[JOB_SLOWDOWN]
+    ]
     days = [
         day_of(unit, {name: rows.get(unit, ()) for name, rows in found.items()}, manifests[unit][0])
         for unit in kept
     ]
-    return _sources(of.text, days, [partial(_ops_of_warehouse, reader, unit, how) for unit in kept])
+    ops = [partial(_ops_of_warehouse, reader, unit, how) for unit in kept]
+    return _sources(of.text, days, ops, not_simulated)
 
 
 def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> ReadRun:
@@ -142,13 +156,20 @@ def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str,
     return Day(unit, job, actual_s, replayed_s, rows[JOB_CAUSES], rows[EXPOSED_COMMUNICATION])
 
 
-def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
-    """Keep the days that have steps. Raises AnswerError if no day has."""
+def _note(side: str, unit: Unit, what: str) -> str:
+    return f"{side}: run {unit.run_id} on {unit.log_date} {what}"
+
+
+def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
+    """Keep the days that have steps, and the notes on others. Raises AnswerError if no day has."""
     left_out = [
-        f"{text}: run {day.unit.run_id} on {day.unit.log_date} is left out: {day.job['status']}"
-        + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
-        for day in days
-        if not len(day.actual_s)
+        *not_simulated,
+        *(
+            _note(text, day.unit, f"is left out: {day.job['status']}")
+            + (f", {day.job['status_detail']}" if day.job["status_detail"] else "")
+            for day in days
+            if not len(day.actual_s)
+        ),
     ]
     kept = [place for place, day in enumerate(days) if len(day.actual_s)]
     if not kept:
@@ -159,8 +180,13 @@ def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps]) -> Sources:
 def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
     """Compare the recorded ops of both sides, or return why they cannot be compared."""
     sides = (a.side, b.side)
-    if not all(side.is_replayed for side in sides):
-        return None, "a side was not replayed"
+    not_replayed = [
+        _note(side.name, day.unit, f"was not replayed: {Status(day.job['status']).words}")
+        for side in sides
+        for day in [each for each in side.days if each.replayed_s is None][:1]  # one of many will do
+    ]
+    if not_replayed:
+        return None, "; ".join(not_replayed)
     ops = sum(day.job["ops"] for side in sides for day in side.days)
     if ops > MOST_OPS:
         return None, f"{ops:,} ops, more than {MOST_OPS:,}: name fewer days"

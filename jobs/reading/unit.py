@@ -63,12 +63,8 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
     units = units_of(reader, job_id)
-    if not units and (of := _asked_one(job_id)).job_id != job_id:
-        if of.run_id and run_id not in (None, of.run_id):
-            raise NoSuchUnitError(f"{job_id} names the run {of.run_id}, but --run-id is {run_id}")
-        if of.first and day not in (None, of.first):
-            raise NoSuchUnitError(f"{job_id} names the day {of.first}, but --log-date is {day}")
-        return find_unit(reader, of.job_id, of.run_id or run_id, of.first or day)
+    if not units and (of := asked_one(job_id, run_id, day)).job_id != job_id:
+        return find_unit(reader, of.job_id, of.run_id, of.first)
     if not units:
         if not (names := job_ids(reader)):
             raise NoSuchUnitError(f"no jobs in {reader.root}: {NO_TABLES}")
@@ -99,15 +95,24 @@ def job_ids(reader: Reader) -> list[str]:
     return [str(name) for name in found["job_id"].to_pylist()]
 
 
-def _asked_one(text: str) -> Asked:
-    """Parse a text that names one unit. Raises NoSuchUnitError for several days, and where asked raises."""
+def asked_one(text: str, run_id: str | None = None, day: date | None = None) -> Asked:
+    """Parse a text that names one unit, of this run and day where they are given beside it.
+
+    Raises NoSuchUnitError for several days, for another run or day in the text, and where asked raises.
+    """
     try:
         of = asked(text)
     except ValueError as error:
         raise NoSuchUnitError(str(error)) from None
     if of.first != of.last:
         raise NoSuchUnitError(f"{text} names several days, but only one unit is asked for")
-    return of
+    for what, named, beside in (("run", of.run_id, run_id), ("day", of.first, day)):
+        if named and beside not in (None, named):
+            raise NoSuchUnitError(
+                f"{text} names the {what} {named}, and {beside} is given beside it: "
+                "name one unit, as JOB/RUN@DAY"
+            )
+    return of._replace(run_id=of.run_id or run_id, first=of.first or day, last=of.first or day)
 
 
 def _listed(units: Collection[Unit]) -> str:

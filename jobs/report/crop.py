@@ -17,7 +17,7 @@ _MOST_OPS: Final = 60
 """Most ops of the culprit's slow step in the crop; the other lanes are cut at the same time."""
 _WIDTH: Final = 1000.0
 _KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "data-load": "load"}
-"""Ops that are drawn in a colour of their own: that of loads is their cause's in charts.js."""
+"""Ops that are drawn in a colour of their own, beside transfers: report.css says which."""
 _WAITS: Final = ("send", "recv")
 """Suffixes of transfers that include the wait for the other end."""
 _OF_TRANSFERS: Final = "communication"

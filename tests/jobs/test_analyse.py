@@ -329,6 +329,34 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, ana
     assert analyse(landing, "--job-id", jobs[0]).status == 0
 
 
+def test_one_text_names_a_run_among_several(landing: Path, analyse: Analyse) -> None:
+    _, unit = (run.unit for run in runs_in(landing))
+    text = f"{unit.job_id}/{unit.run_id}@{unit.log_date}"
+    said = analyse(landing, "--job-id", text)
+    assert said.status == 0
+    assert said.out.startswith(f"job {unit.job_id}, run {unit.run_id}, {unit.log_date}: ")
+    for more, message in [
+        ((f"{unit.job_id}/x",), "no run x among 2 runs: "),
+        ((f"{unit.job_id}@2020-01-01",), "no log date 2020-01-01 among 2 runs: "),
+        ((text, "--run-id", "x"), f"{text} names the run {unit.run_id}, and x is given beside it: "),
+        ((f"{text}..{unit.log_date + timedelta(1)}",), "names several days"),
+    ]:
+        status, out, err = analyse(landing, "--job-id", *more)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert message in err
+
+
+@pytest.mark.parametrize("job_id", ["team/llm", "llm@home"])
+def test_a_name_that_reads_as_a_run_or_a_day_is_a_name(run: Path, analyse: Analyse, job_id: str) -> None:
+    manifest = run / "job.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"job_id": job_id}))
+    for log in run.glob("rank-*"):
+        log.unlink()
+    shutil.copytree(run, run.parent / "other")
+    status, _, said = analyse(run.parent, "--job-id", job_id)
+    assert (status, "2 runs; name the folder of one" in said) == (2, True)
+
+
 def test_a_folder_without_a_run_says_what_was_wanted_and_found(tmp_path: Path, analyse: Analyse) -> None:
     (tmp_path / "notes.txt").write_text("none")
     with pytest.raises(NoRunError, match=r"looked for rank-\*\.jsonl.*; found notes.txt"):

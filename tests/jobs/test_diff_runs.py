@@ -1,14 +1,16 @@
 """The command: two folders, two days, before and after a date; exit status 4; wrong arguments."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.diff_runs import main
 from jobs.landing.one_run import runs_in
@@ -18,8 +20,11 @@ from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
-from schemas.vocabulary import JOBS, RANK_STEPS, RESULT_TABLES, Exit
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, Exit
 from tests.jobs.conftest import Ask, Said
+from tests.jobs.landing.formats.test_megatron_console import console
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.jobs.report.pages import Page
 from tests.support.examples import DAY, table_rows
@@ -154,6 +159,20 @@ def test_before_and_after_a_date_without_ops_that_expired(ask: Ask) -> None:
     assert {part["part"] for part in short["parts"] if part["of"] == "host"} >= {"node-0002"}
 
 
+def test_a_day_that_is_not_simulated_is_named(call: Ask, warehouse: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(warehouse, tmp_path / "warehouse")
+    results = TABLES[JOB_SLOWDOWN]
+    Warehouse(cast("SparkSession", None), str(copy)).replace(
+        results, results.arrow_schema.empty_table(), [DAYS[1]]
+    )
+    sides = f"llm@{DAYS[0]}..{DAYS[2]}", f"llm@{DAYS[3]}"
+    found = answer(call(main, *sides, "--warehouse", copy, "--format", "json"))
+    assert [unit["log_date"] for unit in found["a"]["units"]] == [str(DAYS[0]), str(DAYS[2])]
+    assert found["notes"][0] == (
+        f"{sides[0]}: run r6 on {DAYS[1]} is left out: no results: straggler simulate --log-date {DAYS[1]}"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -186,6 +205,16 @@ def test_a_side_without_steps_says_why(call: Ask, landing: Path, tmp_path: Path)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "no step times to compare" in err
     assert "bad_layout" in err
+
+
+def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(console([700.0] * 12))
+    found = answer(call(main, folder(landing, DAY), tmp_path, "--format", "json"))
+    (printed,) = found["b"]["units"]
+    run = f"run {printed['run_id']} on {printed['log_date']}"
+    assert found["notes"][0] == (
+        f"Not divided by op type, stage and host: {tmp_path}: {run} was not replayed: step times and no ops"
+    )
 
 
 def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:

@@ -106,3 +106,13 @@ def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
     assert list(rows) == [
         "chosen", "chosen, same jobs", "other hosts of speech-0", "other hosts of vision-0",
     ]  # fmt: skip
+
+
+def test_a_host_of_other_days_is_one_line_with_its_days(ask: Ask) -> None:
+    late = FIXED + timedelta(days=100)
+    said = ask(main, "--date", late, "--host", "sick-0")
+    assert (said.status, said.out) == (2, "")
+    assert said.err == (
+        "fix_effect: error: host sick-0 served in no replayed job in the 28 days before "
+        f"{late} and from it on; it did on 10 days, {DAY} to {DAY + timedelta(days=2 * SPAN - 1)}\n"
+    )

@@ -154,6 +154,12 @@ def test_too_few_steps_are_judged_by_their_means() -> None:
     assert answer.exceeds(0.03)
 
 
+def test_too_few_steps_of_one_length_have_no_shares_of_a_difference() -> None:
+    answer = found([10.0, 10.5], [10.0, 10.5])
+    assert (answer.verdict, answer.difference_s) == (TOO_FEW, 0.0)
+    assert {part.share for part in answer.parts} == {None}
+
+
 def test_days_count_by_their_steps_and_many_of_them_one_by_one() -> None:
     uneven = side(day([10.0] * 30), day([14.0] * 10, number=6))
     assert uneven.step_s == 11.0

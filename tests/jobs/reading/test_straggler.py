@@ -243,7 +243,7 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
     assert fleet.unit("gpt-175b/r1").key == fleet.unit("gpt-175b").key
     with pytest.raises(NoSuchUnitError, match="job gpt-175b has no run r2: it has run r1 on"):
         fleet.unit("gpt-175b/r2")
-    with pytest.raises(NoSuchUnitError, match="gpt-175b/r1 names the run r1, but --run-id is r2"):
+    with pytest.raises(NoSuchUnitError, match="gpt-175b/r1 names the run r1, and r2 is given beside it: "):
         fleet.unit("gpt-175b/r1", "r2")
     assert fleet.unit("gpt-175b", log_date="2026-01-05").key == fleet.unit("gpt-175b").key
     with pytest.raises(NoSuchUnitError, match="has nothing on 2026-01-06"):
@@ -252,9 +252,8 @@ def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.Mo
         fleet.unit("gpt-175b", log_date="yesterday")
     for text in ("gpt-175b@2026-01-05", "gpt-175b/r1@2026-01-05"):
         assert fleet.unit(text).key == fleet.unit("gpt-175b").key
-    with pytest.raises(
-        NoSuchUnitError, match="gpt-175b@2026-01-06 names the day 2026-01-06, but --log-date is"
-    ):
+    both_days = "names the day 2026-01-06, and 2026-01-05 is given beside it: name one unit, as JOB/RUN@DAY$"
+    with pytest.raises(NoSuchUnitError, match=both_days):
         fleet.unit("gpt-175b@2026-01-06", log_date="2026-01-05")
     with pytest.raises(NoRunError, match="holds no run"):
         straggler.analyse(folder / "demo")

@@ -12,7 +12,7 @@ from jobs.report.job_page import job_page
 from jobs.report.rows import UnitTables
 from jobs.report.templates import shared_files
 from schemas.causes import DECLARED
-from schemas.vocabulary import OP_CODES, RANK_STEPS
+from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_CODES, RANK_STEPS
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import recorded_job, sick_job, unit_tables
 from tests.support.answers import answer
@@ -98,18 +98,29 @@ def test_slow_transfers_are_drawn_where_they_are_the_cause(drawn: UnitTables) ->
     assert any(op["kind"] == "transfer" for op in picture["lanes"][0]["ops"])
 
 
-def test_loads_of_data_have_the_colour_of_their_cause(drawn: UnitTables) -> None:
+def test_loads_of_data_are_drawn_and_named_where_there_are_some(drawn: UnitTables) -> None:
     assert "loads of data" not in Page(job_page(drawn)).text
     code, load = OP_CODES["forward-compute"], OP_CODES["data-load"]
     loading = [{**row, "op": [load if op == code else op for op in row["op"]]} for row in drawn.crop]
     page = job_page(replace(drawn, crop=loading))
     assert "op-load" in Page(page).all("rect", "class")
     assert "loads of data" in Page(page).text
+
+
+def test_ops_have_the_colour_of_their_cause_or_of_none() -> None:
+    """Grey stands for the rest, of ops as of causes."""
     files = shared_files()
     colours = re.search(r"CAUSE_COLOURS = (.*);", files["report.js"].decode())
     assert colours is not None
-    colour = json.loads(colours[1])[[each.name for each in DECLARED].index("data_loading")]
-    assert f".op-load {{ fill: {colour}; }}" in files["report.css"].decode()
+    of_cause = dict(zip((each.name for each in DECLARED), json.loads(colours[1]), strict=True))
+    css = files["report.css"].decode()
+    drawn = dict(re.findall(r"\.op-(\w+) { fill: (.*?); }", css))
+    assert (drawn["transfer"], drawn["load"]) == (of_cause["communication"], of_cause["data_loading"])
+    assert drawn["other"] == of_cause[CAUSE_UNEXPLAINED]
+    assert not {drawn["forward"], drawn["backward"]}.intersection(of_cause.values())
+    assert len({*drawn.values()}) == len(drawn)
+    key = dict(re.findall(r"\.key-(\w+) { border-bottom: 3px solid (.*?); }", css))
+    assert key == {kind: colour for kind, colour in drawn.items() if kind != "other"}
 
 
 def test_the_page_has_the_picture_with_words_for_who_does_not_see(drawn: UnitTables) -> None:
