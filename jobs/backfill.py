@@ -22,6 +22,7 @@ from jobs.history.plan import Plan, plan, rates, seconds_for
 from jobs.landing.read_landing import digests_by
 from jobs.night.do_batches import do_batches
 from jobs.runtime.arguments import Arguments, log_date, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
@@ -57,7 +58,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
     units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
     jobs = len({unit.job_id for unit in units if not unit.is_of_day})
     seconds = sum(float(row[-1]) for row in rows)
-    say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
+    say(f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do, about {_duration(seconds)}")
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:
@@ -66,9 +67,10 @@ def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -
     others = {0: "", 1: "; the other was done and unchanged, or has no logs"}.get(
         len({*asked} - done), "; the others were done and unchanged, or have no logs"
     )
-    say(f"{len(done.intersection(asked))} of {len(asked)} days had something to do{others}")
+    say(f"{len(done.intersection(asked))} of {plural(len(asked), 'day')} had something to do{others}")
     for each in work_of_phases(counts):
-        size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
+        units = plural(each["units"], "unit")
+        size = f"{units}, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
         say(f"{each['phase']}: {size} in {_duration(each['seconds'])}")
     if done:
         say(f"no report was written: `straggler report --log-date {max(done)}` writes it")

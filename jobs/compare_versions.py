@@ -32,6 +32,7 @@ from jobs.runtime.arguments import (
     not_negative_number,
     option,
 )
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
@@ -142,7 +143,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     finally:
         changes.unpersist()
     text = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
-    complain(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {text}")
+    complain(f"{plural(compared, 'unit')} of {days[0]} .. {days[-1]} compared: {text}")
     return make_current(spark, settings, new, days) if args.make_current else {}
 
 

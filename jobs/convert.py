@@ -20,6 +20,7 @@ from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
 from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template, unread_files
 from jobs.report.loss import headline, not_used
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.terminal import complain, say
 from schemas.vocabulary import Exit, Status
@@ -171,8 +172,8 @@ def _report(found: Conversion) -> Iterator[str]:
     for claim in not_used(job):
         yield f"not used: {claim}"
     yield (
-        f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "
-        f"in {_distinct(found, 'step'):,} steps, {found.rows.num_rows:,} rows"
+        f"understood: {plural(found.ops, 'op')} of {plural(_distinct(found, 'rank'), 'rank')} "
+        f"in {plural(_distinct(found, 'step'), 'step')}, {plural(found.rows.num_rows, 'row')}"
     )
     if job["warm_up_steps"]:
         yield f"not replayed: the first {job['warm_up_steps']} steps, which are warm-up"

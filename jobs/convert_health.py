@@ -22,6 +22,7 @@ from jobs.landing.health.known import SOURCES
 from jobs.landing.health.source import Given, Record, SourceError
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import missing_folder
+from jobs.runtime.plural import plural
 from jobs.runtime.settings import load_settings
 from jobs.runtime.terminal import complain, say
 from schemas.vocabulary import HEALTH_STARTS, Exit
@@ -134,7 +135,7 @@ def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) ->
         return
     say(f"written: {_write(landing, day, name, kept)}")
     hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
-    say(f"{len(kept):,} events of {len(checks):,} checks on {len(hosts):,} hosts")
+    say(f"{plural(len(kept), 'event')} of {plural(len(checks), 'check')} on {plural(len(hosts), 'host')}")
 
 
 def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:

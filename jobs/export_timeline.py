@@ -13,6 +13,7 @@ from jobs.reading.trace_file import file_name, write_trace
 from jobs.reading.unit import unit_to_replay
 from jobs.runtime.arguments import OF_UNIT, Arguments, not_negative, option
 from jobs.runtime.perfetto import show
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import shown
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import say
@@ -64,18 +65,19 @@ def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: i
 def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], ideal: str) -> list[str]:
     workers = found.layout.dp_size * found.layout.pp_size
     left = workers - len(shown_workers)
-    others = f"; {left:,} others left out: --worker DP,PP or --stage N shows them" if left else ""
+    others = f"; {plural(left, 'other')} left out: --worker DP,PP or --stage N shows them" if left else ""
     recorded, replayed, at_best = (shown(found.step_s(kind)) for kind in KINDS)
     on_path = ", ".join(str(len(found.critical[kind])) for kind in KINDS)
+    in_lanes = plural(lanes(found, shown_workers), "lane")
     left_out = arrows_left_out(found, shown_workers)
-    none_before = f"{left_out:,} pairs have no arrow: the recv ended before the send began"
+    none_before = f"no arrow for {plural(left_out, 'pair')}: the recv ended before the send began"
     return [
-        f"{unit.words}, step {found.step}: {found.ops:,} ops of {workers:,} workers",
+        f"{unit.words}, step {found.step}: {plural(found.ops, 'op')} of {plural(workers, 'worker')}",
         (
             f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
             f"ops on the critical path: {on_path}"
         ),
-        f"shown: {len(shown_workers):,} workers in {lanes(found, shown_workers):,} lanes{others}",
+        f"shown: {plural(len(shown_workers), 'worker')} in {in_lanes}{others}",
         *([none_before] if left_out else []),
     ]
 

@@ -20,6 +20,7 @@ from jobs.report.wording import counted, percent, seconds
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.nearest import suggestion
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import QuestionError, Reader, on_days
@@ -70,7 +71,7 @@ def news(reader: Reader, args: Arguments) -> Iterator[str]:
         said = with_onsets(row, culprits.get(_of(row)) or ()) if row["change"] == "new" else row
         yield f"{row['log_date']} {news_text(said)}"
     if len(rows) > len(last):
-        yield f"and {len(rows) - len(last)} more new or gone causes: SELECT * FROM cause_news"
+        yield f"and {plural(len(rows) - len(last), 'more new or gone cause')}: SELECT * FROM cause_news"
 
 
 def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from jobs.entry_points.writing import no_round
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
@@ -118,7 +119,7 @@ def _check(root: str) -> None:
     files, size = check_digests(root)
     if files:
         took_s = time.monotonic() - started
-        say(f"{files:,} files, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
+        say(f"{plural(files, 'file')}, {size / 1e6:,.1f} MB match their digests ({took_s:.1f} s)")
 
 
 @entry_point(

@@ -20,6 +20,7 @@ from jobs.reading.analysis import analysis
 from jobs.reading.sides import simulated
 from jobs.reading.unit import Asked, NotReplayedError, asked, find_unit, read_unit
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
@@ -56,7 +57,7 @@ def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
 
 
 def _heading(unit: Unit, found: Mitigations) -> str:
-    recorded = f"{found.steps} steps, {shown(found.actual_step_s)} s recorded (T_actual)"
+    recorded = f"{plural(found.steps, 'step')}, {shown(found.actual_step_s)} s recorded (T_actual)"
     named = f"{unit.words}: {recorded}"
     lines = [named, *(f"no {name}: {why}" for name, why in found.without.items())]
     return "\n".join(lines) + "\n"

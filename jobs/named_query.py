@@ -10,6 +10,7 @@ from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, not_negative, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.runtime.terminal import complain
@@ -59,7 +60,7 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
         which = f"{shown} of {len(slow):,} slow hosts are shown" if slow else "no host is slow"
         complain(f"{which}, of {count:,} hosts (--limit 0 shows all)")
     elif result.is_cut:
-        complain(f"only the first {shown:,} rows are shown (--limit 0 shows all)")
+        complain(f"shown: only the first {plural(shown, 'row')} (--limit 0 shows all)")
 
 
 if __name__ == "__main__":

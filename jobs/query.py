@@ -12,6 +12,7 @@ from jobs.entry_points.command import reader_entry_point
 from jobs.reading.limits import with_limited_heap, within_limits
 from jobs.reading.prompt import ask_on
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, not_negative, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
@@ -64,9 +65,9 @@ def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     result = within_limits(reader, lambda: reader.ask(sql, args.limit), args.timeout)
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
     if result.is_cut:
-        complain(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)")
+        complain(f"shown: only the first {plural(args.limit, 'row')} (--limit 0 shows all)")
     elif sys.stdout.isatty():
-        rows = "1 row" if len(result.rows) == 1 else f"{len(result.rows):,} rows"
+        rows = plural(len(result.rows), "row")
         complain(f"{rows} in {time.monotonic() - started:.2f} s")
 
 

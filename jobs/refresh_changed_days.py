@@ -21,6 +21,7 @@ from jobs.history.records import days_before
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.plural import plural
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
@@ -48,7 +49,7 @@ def run(
         for unit in sorted(set().union(*batch.units.values())):
             phases = [phase for phase, units in batch.units.items() if unit in units]
             _LOG.info("%s: %s", unit.words, ", ".join(phases))
-    _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
+    _LOG.info("changed: %d of %s", len(todo.log_dates), plural(len(finished), "finished day"))
     counts = backfill.run(spark, settings, todo)
     leave(of_history(todo.log_dates, counts), summary)
     return counts

@@ -8,10 +8,11 @@ import sys
 from jobs.entry_points.command import settings_entry_point
 from jobs.runtime.arguments import Arguments, not_negative, option
 from jobs.runtime.errors import WrongInputError
+from jobs.runtime.loopback import LOOPBACK
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import say
 from jobs.serving.pages import Pages
-from jobs.serving.server import LOOPBACK, PageServer
+from jobs.serving.server import PageServer
 
 _PORT = 8321
 

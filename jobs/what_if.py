@@ -16,6 +16,7 @@ from jobs.entry_points.command import reader_entry_point
 from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.unit import read_causes, unit_to_replay
 from jobs.runtime.arguments import AS_LISTS, FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
@@ -32,7 +33,7 @@ _SAME: Final = 1e-3
 def _heading(unit: Unit, answers: Answers) -> str:
     """Three lines with the baseline that the answers are compared with."""
     return (
-        f"{unit.words}: {answers.steps} steps, {answers.ops:,} ops\n"
+        f"{unit.words}: {plural(answers.steps, 'step')}, {plural(answers.ops, 'op')}\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
         f"{shown(answers.simulated_step_s)} s replayed (T), {shown(answers.ideal_step_s)} s ideal (T_ideal, "
         f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
@@ -59,7 +60,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
         return f"{said}slowness that one fix leaves hides the saving of another\n"
     said += "a saving of one fix cannot be saved again by another"
     both = sum(each.ops or 0 for each in single) - (together.ops or 0)
-    said += f" ({both:,} ops are in more than one)" if both else ""
+    said += f" (in more than one: {plural(both, 'op')})" if both else ""
     said += "" if factor is not None else "; ideal lengthens ops that are faster than usual for their type"
     return f"{said}\n"
 

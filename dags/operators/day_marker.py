@@ -71,8 +71,6 @@ class DayMarkerSensor(BaseSensorOperator):
         """Whether the marker exists; False if the store does not answer."""
         try:
             return self._look()
-        except PermissionError as error:  # which no later look mends
-            raise AirflowFailException(f"looking for {self.marker()} is not allowed: {error}") from error
         except OSError as error:  # raised, it would cost one of the day's three tries
             self.log.warning("%s could not be looked for: %s", self.marker(), error)
             return False
@@ -83,6 +81,8 @@ class DayMarkerSensor(BaseSensorOperator):
             ObjectStoragePath(marker).read_bytes()  # it is empty; exists() would say no whatever goes wrong
         except FileNotFoundError:
             is_there = False
+        except PermissionError as error:  # which no later look mends, and no later try
+            raise AirflowFailException(f"looking for {marker} is not allowed: {error}") from error
         self.log.info("%s is %s", marker, "there" if is_there else "still missing")
         return is_there
 

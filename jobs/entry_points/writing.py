@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.entry_points.run_log import say_killed
 from jobs.runtime.places import is_url
+from jobs.runtime.plural import plural
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
 from jobs.warehouse.lease import leased, leaseholder
@@ -87,7 +88,7 @@ def _recover(warehouse: Warehouse) -> None:
     if restored:
         _LOG.warning("a publication was not finished and was undone: %s", ", ".join(restored))
     if killed := say_killed(warehouse):
-        _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
+        _LOG.warning("killed before the end: %s; pipeline_runs says which", plural(killed, "run"))
 
 
 def _jvm(spark: SparkSession) -> Any:  # noqa: ANN401  # py4j has no types

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from jobs.runtime.errors import PlainError
+from jobs.runtime.plural import plural
 from schemas.table import Severity
 from schemas.vocabulary import Exit
 
@@ -63,8 +64,8 @@ class Check:
 
     def __str__(self) -> str:
         """Sentence with table, expectation and number of rows."""
-        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
-        return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
+        of = f"table {self.table}, expectation {self.expectation}, {plural(self.rows, 'row')}"
+        return f"{of}: {self.meaning}"
 
 
 class Rule(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.runtime.plural import plural
 from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -62,7 +63,8 @@ def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str,
         jobs[slowed[each[0]]].append(each)
     texts = [_text(log_date, job, hosts) for job, hosts in jobs.items()]
     more = len(texts) - _MOST_JOBS
-    return [*texts[:_MOST_JOBS], f"{log_date}: and hosts of {more} more jobs"] if more > 0 else texts
+    others = [f"{log_date}: and hosts of {plural(more, 'more job')}"] if more > 0 else []
+    return [*texts[:_MOST_JOBS], *others]
 
 
 def _text(log_date: date, job: Slowed, hosts: Sequence[Risen]) -> str:
@@ -73,5 +75,5 @@ def _text(log_date: date, job: Slowed, hosts: Sequence[Risen]) -> str:
     what = f"host {named} slows" if len(hosts) == 1 else f"hosts {named}{more} slow"
     return (
         f"{log_date}: job {job.job_id}, run {job.run_id} ({cause}): {what} it {value:.3f}-fold"
-        f"{' or less' if len(hosts) > 1 else ''}, usually {usual:.3f}-fold (median of {days} days)"
+        f"{' or less' if len(hosts) > 1 else ''}, usually {usual:.3f}-fold (median of {plural(days, 'day')})"
     )

@@ -13,6 +13,7 @@ from jobs.gates.audit import warnings
 from jobs.gates.owners import owner_changes
 from jobs.gates.slow_hosts import Risen, largest_causes, slow_host_texts, slowed_by
 from jobs.gates.training_time import training_time_texts
+from jobs.runtime.plural import plural
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
@@ -99,7 +100,7 @@ def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[No
     found = {}
     for day, of_day in texts.items():
         more = len(of_day) - _MOST_UNITS
-        named = [*of_day[:_MOST_UNITS], *([f"{day}: and {more} more units"] if more > 0 else [])]
+        named = [*of_day[:_MOST_UNITS], *([f"{day}: and {plural(more, 'more unit')}"] if more > 0 else [])]
         found[day] = [Notice(kind, text) for text in named]
     return found
 
@@ -141,10 +142,11 @@ def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_
     found = _of_coverage(rows, watch, log_date)
     if len(rows) <= watch.minimum_days or log_date not in rows:
         return found
-    text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {} days)"
+    text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {})"
     losses = (("fleet", day, lost_fraction(row)) for day, row in rows.items())
     return found + [
-        Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)
+        Notice("loss_rose", text.format(log_date, value, usual, plural(past, "day")))
+        for _, value, usual, past in _risen(losses, watch, log_date)
     ]
 
 
@@ -196,7 +198,7 @@ def _of_coverage(
     if today is None or covered is None:
         return [Notice("no_units", f"{log_date}: no units at all")]
     found = []
-    of_all = f"{today['analysed']} of {today['jobs']} units analysed ({covered:.0%})"
+    of_all = f"{today['analysed']} of {plural(today['jobs'], 'unit')} analysed ({covered:.0%})"
     if covered < watch.minimum_coverage:
         least = f"less than watch.minimum_coverage, {watch.minimum_coverage:.0%}"
         found.append(Notice("coverage_low", f"{log_date}: {of_all}, {least}"))
@@ -206,8 +208,8 @@ def _of_coverage(
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
         failed = (
-            f"{today['failed']} units failed, by a defect of this software or for lack of memory: see "
-            "failure_traceback in job_slowdown"
+            f"{plural(today['failed'], 'unit')} failed, by a defect of this software or for lack of memory: "
+            "see failure_traceback in job_slowdown"
         )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found

@@ -14,6 +14,7 @@ from jobs.history.fingerprints import Fingerprint, Wanted, wanted
 from jobs.history.phases import OF_DAYS, PHASES
 from jobs.history.records import LandingChanges, Records, changed_in_landing, days_after
 from jobs.landing.read_landing import Digests, digests
+from jobs.runtime.plural import plural
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import HistorySettings
 from jobs.warehouse.reader import TableReader
@@ -136,10 +137,10 @@ def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list
 
 def _warn_of_unknown(before: Records) -> None:
     """Warn of units that cannot be simulated because nothing records that they were ingested whole."""
-    if unknown := before.jobs - before.done[Phase.INGEST].keys():
+    if unknown := runs_among(before.jobs - before.done[Phase.INGEST].keys()):
         _LOG.warning(
-            "%d units are skipped: no record that they were ingested completely (--phases ingest,... does)",
-            len(unknown),
+            "skipped: %s without a record of complete ingestion (--phases ingest,... makes it)",
+            plural(unknown, "unit"),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.runtime.plural import plural
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
@@ -38,11 +39,12 @@ def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
     contested : how many steps of a rank, by the names of both files
     """
     found = [
-        f"{first} and {second} contradict each other about {count} steps of a rank: both are rejected"
+        f"{first} and {second} contradict each other about {plural(count, 'step')} of a rank: "
+        "both are rejected"
         for (first, second), count in sorted(contested.items())
     ]
     more = len(found) - _MOST_NAMED
-    return found if more <= 0 else [*found[:_MOST_NAMED], f"and {more} more pairs of files"]
+    return found if more <= 0 else [*found[:_MOST_NAMED], f"and {plural(more, 'more pair')} of files"]
 
 
 def new_owners(before: pa.Table, now: pa.Table) -> list[str]:

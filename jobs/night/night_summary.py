@@ -10,6 +10,7 @@ from jobs.gates.watch import Notice, coverage, lost_fraction
 from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
 from jobs.runtime.places import is_url
+from jobs.runtime.plural import plural
 from jobs.runtime.settings import REPORT
 from jobs.warehouse.tables import Warehouse
 from schemas import vocabulary as words
@@ -88,8 +89,8 @@ def _figures(summary: Mapping[str, Any]) -> str:
     if not summary["units"]:
         return "no units"
     statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
-    rejects = summary["rows"][words.REJECTS]
-    text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
+    units, rejects = plural(summary["units"], "unit"), plural(summary["rows"][words.REJECTS], "reject")
+    text = f"{units} ({statuses}); {summary['straggling']} straggling; {rejects}"
     if summary["lost_fraction"] is None:
         return text
     share = f"{summary['lost_fraction']:.1%}"

@@ -18,6 +18,7 @@ from jobs.history.fingerprints import Fingerprint
 from jobs.history.phases import PHASES, phase_before
 from jobs.history.records import Records, days_after
 from jobs.runtime.arguments import LOG_DATE, Arguments, Command
+from jobs.runtime.plural import plural
 from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings
 from jobs.warehouse.rows import Rows
@@ -72,7 +73,7 @@ def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerpri
     units = runs_among(each.unit for each in done)
     ops = sum(each.ops for each in done)
     rate = f"; {units / seconds:.1f} units and {ops / seconds:,.0f} ops a second" if seconds > 0 else ""
-    return f"{phase} of {of}: {units:,} units in {seconds:.1f} s{rate}"
+    return f"{phase} of {of}: {plural(units, 'unit')} in {seconds:.1f} s{rate}"
 
 
 def touched_days(

@@ -26,6 +26,7 @@ from jobs.reading.spark_reader import reader_beside
 from jobs.report import news_words as news
 from jobs.report.cause_words import mitigation_texts, mitigations_of
 from jobs.report.write import write_reports
+from jobs.runtime.plural import plural
 from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.reader import Reader
@@ -114,7 +115,7 @@ def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
 def _warnings(page: Page, day: date) -> list[Notice]:
     """Warnings from rules across tables."""
     return [
-        Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {check.rows} rows")
+        Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {plural(check.rows, 'row')}")
         for table in page.tables
         for check in table.checks
         if check.warns and day in (check.log_dates or [day])

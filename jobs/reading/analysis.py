@@ -24,6 +24,7 @@ from jobs.reading.database import create_views
 from jobs.report.crop import crop_of
 from jobs.report.read import rejects_of
 from jobs.report.rows import Row, UnitTables
+from jobs.runtime.plural import plural
 from jobs.runtime.settings import load_settings
 from schemas import vocabulary as words
 from schemas.tables import TABLES
@@ -162,7 +163,7 @@ def unread_files(read: ReadRun) -> Iterator[str]:
         detail = next(row["detail"] for row in rows if row["reason"] == reason)
         yield f"{each.file.name}: {lines} could be read{part}: {detail}"
     if len(unread) > _MOST_FILES:
-        yield f"and {len(unread) - _MOST_FILES:,} more such files"
+        yield f"and {plural(len(unread) - _MOST_FILES, 'more such file')}"
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:

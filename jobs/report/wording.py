@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from jobs.runtime.plural import plural
+
 MISSING: Final = "\N{EN DASH}"
 """Shown where there is no number."""
 
@@ -51,7 +53,7 @@ def number(value: float | None) -> str:
 
 def counted(count: float, one: str) -> str:
     """Return a count with its noun, plural where needed."""
-    return f"{number(count)} {one}{'' if count == 1 else 's'}"
+    return plural(count, one, number(count))
 
 
 def _digits(value: float) -> str:

@@ -283,7 +283,7 @@ _DIGITS: Final = 12
 
 
 def _at_least(least: int, text: str) -> int:
-    if not text.lstrip("-").isdecimal():
+    if not text.removeprefix("-").isdecimal():
         raise ValueError(f"{text!r} is not a whole number")
     if len(text) > _DIGITS:
         raise ValueError(f"{text[:_DIGITS]}... is too large")

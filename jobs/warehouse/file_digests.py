@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
+from jobs.runtime.plural import plural
 from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened
 
@@ -113,7 +114,7 @@ def _check(folder: str, files: Mapping[str, int]) -> None:
     found = _digests_of(folder, [*files])
     differ = sorted(file for file, digest in files.items() if found[file] != digest)
     if differ:
-        more = f" and {len(differ) - 1} more files" if len(differ) > 1 else ""
+        more = f" and {plural(len(differ) - 1, 'more file')}" if len(differ) > 1 else ""
         raise DamagedError(
             f"{folder}/{differ[0]}{more}: changed since it was written, by the digests in {DIGESTS}: restore "
             "from a copy"

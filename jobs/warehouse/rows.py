@@ -131,6 +131,14 @@ def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Ta
             yield stored.read_row_group(number, columns=names)
 
 
+def rows_in(path: str, file: Logged) -> int:
+    """Number of a file's rows, by the table's log, or by the file's footer where the log states none."""
+    if file.rows is not None:
+        return file.rows
+    with opened_file(path, file) as stored:
+        return int(stored.metadata.num_rows)
+
+
 def opened_file(path: str, file: Logged) -> pq.ParquetFile:
     """Open a Parquet file of a table; a small one in a store is fetched with one request."""
     if is_url(path) and file.size <= FEW_BYTES:

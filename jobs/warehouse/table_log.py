@@ -1,6 +1,5 @@
 """Delta logs of tables: the files that hold the rows of given days."""
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -28,16 +27,6 @@ def on_days(table: Table, log_dates: Sequence[date] | None, also: Mapping[str, s
     return found
 
 
-def rows_by_day(path: str, version: int | None) -> dict[date, int]:
-    """Number of rows per day, from the table's log."""
-    files = pa.table(opened(path, version).get_add_actions(flatten=True))
-    found: dict[date, int] = defaultdict(int)
-    days, counts = files["partition.log_date"].to_pylist(), files["num_records"].to_pylist()
-    for day, rows in zip(days, counts, strict=True):
-        found[day] += rows
-    return found
-
-
 def has_rows_of(path: str, day: date) -> bool:
     """Whether a table's newest version, published or not, has rows of a day."""
     log = opened(path)
@@ -47,12 +36,13 @@ def has_rows_of(path: str, day: date) -> bool:
 class Logged(NamedTuple):
     """A file as listed in a Delta log: name below the table, bytes, rows, partition.
 
+    rows : None in a log of another tool that states none; rows_in counts them
     least, greatest : of some columns, by name; of others nothing is known
     """
 
     name: str
     size: int
-    rows: int
+    rows: int | None
     partition: Mapping[str, str]
     least: Mapping[str, Any]
     greatest: Mapping[str, Any]
@@ -69,7 +59,7 @@ def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
         Logged(
             file["path"],
             file["size_bytes"],
-            file["num_records"] or 0,
+            file["num_records"],
             {key: str(value) for key, value in (file.get("partition") or {}).items()},
             file.get("min") or {},
             file.get("max") or {},

@@ -17,7 +17,7 @@ from jobs.warehouse.file_frames import frame_of_files
 from jobs.warehouse.frames import spark_schema, with_columns
 from jobs.warehouse.reader import on_units
 from jobs.warehouse.rewriting import without_units
-from jobs.warehouse.rows import FileRows, Rows, StagedRows
+from jobs.warehouse.rows import FileRows, Rows, StagedRows, rows_in
 from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import create, is_stored, opened
 from jobs.warehouse.table_log import logged
@@ -153,10 +153,10 @@ class Warehouse:
 
     def rows_by_day(self, table: Table, log_dates: Sequence[date]) -> dict[date, int]:
         """Number of rows on each of these days that has any."""
-        if not self.exists(table.name):
-            return {}
-        found = table_log.rows_by_day(self.path(table.name), self._version(table.name))
-        return {day: found[day] for day in log_dates if day in found}
+        path, found = self.path(table.name), dict.fromkeys(log_dates, 0)
+        for file in self.in_files(table, log_dates).files:
+            found[date.fromisoformat(file.partition["log_date"])] += rows_in(path, file)
+        return {day: rows for day, rows in found.items() if rows}
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date and path or URL of each file with rows of these days."""

@@ -7,6 +7,7 @@ from jobs.warehouse import stored
 from jobs.warehouse.delta_files import commit
 from jobs.warehouse.delta_tables import KEPT_HOURS
 from jobs.warehouse.rewriting import merge_small
+from jobs.warehouse.rows import rows_in
 from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import logged, on_days
 from jobs.warehouse.tables import Warehouse
@@ -25,8 +26,9 @@ def remove_days(
     path = warehouse.path(table.name)
     files = logged(opened(path), on_days(table, None, also))
     old = [file for file in files if date.fromisoformat(file.partition["log_date"]) < before]
+    rows = sum(rows_in(path, file) for file in old)
     commit(path, table, [], removed=old)
-    return sum(file.rows for file in old)
+    return rows
 
 
 def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:

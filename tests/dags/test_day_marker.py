@@ -122,7 +122,7 @@ def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
     ("error", "waiting", "in_a_backfill"),
     [
         (ConnectionResetError("hung up"), AirflowRescheduleException, ConnectionResetError),
-        (PermissionError("not for you"), AirflowFailException, PermissionError),
+        (PermissionError("not for you"), AirflowFailException, AirflowFailException),
     ],
 )
 def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is_not(
@@ -136,7 +136,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is
     with pytest.raises(waiting) as raised:
         wait(str(bucket)).execute(FIRST_LOOK)
     assert waiting is AirflowRescheduleException or "_SUCCESS is not allowed: not" in str(raised.value)
-    with pytest.raises(in_a_backfill):  # which the task's next try may not meet
+    with pytest.raises(in_a_backfill):  # a next try is for what it may not meet
         wait(str(bucket)).execute(IN_A_BACKFILL)
 
 

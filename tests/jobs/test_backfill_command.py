@@ -43,7 +43,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     ]
     size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
     assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
-    assert printed[-1].startswith("2 jobs on 1 days to do, about ")
+    assert printed[-1].startswith("2 jobs on 1 day to do, about ")
     assert history.versions() == before
 
 
@@ -87,7 +87,7 @@ def test_a_plan_counts_runs_and_shows_what_is_done_for_health_alone(
     printed = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in printed if line.strip().startswith("2026")]
     assert [(row[3], row[4]) for row in rows] == [("ingest", "0"), ("simulate", "1")]
-    assert printed[-1].startswith("1 jobs on 1 days to do")
+    assert printed[-1].startswith("1 job on 1 day to do")
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ diff s3://b/l/a s3://b/l/b => s3://b/l/a is a URL: first copy the run's folder t
 mitigate s3://b/l/a => s3://b/l/a is a URL: first copy the run's folder to this machine, as by `aws s3 cp
 register duckdb --warehouse file://WAREHOUSE => file://WAREHOUSE is in a store: straggler export FILE.duckdb
 drain --days 61 => Invalid value for '--days': 61 days are more than the 60 by which hosts are judged
+drain --limit --5 => Invalid value for '--limit': '--5' is not a whole number
 drain --limit 99999999999999999999 => Invalid value for '--limit': 999999999999... is too large
 timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
 timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0

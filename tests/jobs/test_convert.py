@@ -50,8 +50,8 @@ def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -
     [
         ("timeline/timeline-ST.json.gz", "6,784 ops of 8 ranks in 32 steps", 0),
         ("timeline/timeline-SE.json.gz", "112,320 ops of 64 ranks in 45 steps", 1),
-        ("kineto/nccl_data.json.gz", "world_size 2\nunderstood: 42 ops of 1 ranks in 3 steps", 1),
-        ("kineto/dlrm_kineto.tar.gz", "understood: 88 ops of 8 ranks in 1 steps", 0),
+        ("kineto/nccl_data.json.gz", "world_size 2\nunderstood: 42 ops of 1 rank in 3 steps", 1),
+        ("kineto/dlrm_kineto.tar.gz", "understood: 88 ops of 8 ranks in 1 step", 0),
         ("kineto/dlrm_kineto.tar.gz", "came last: rank 7, to 5 of 8 collectives of world", 0),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:
         (run / name).write_bytes(as_json([op(dur=dur), STAGE]))
     status, printed, _ = call(main, run, "--landing", tmp_path / "landing", *TO)
     assert status == 0
-    assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in printed
+    assert "understood: 1 op of 1 rank in 1 step, 1 row" in printed
     assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in printed
     (log,) = tmp_path.rglob("rank-*.jsonl.gz")
     (written,) = gzip.decompress(log.read_bytes()).splitlines()

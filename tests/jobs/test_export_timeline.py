@@ -64,7 +64,7 @@ def test_the_slowest_step_is_packed_the_same_each_time(
 def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(trace: Trace, tmp_path: Path) -> None:
     target = tmp_path / "trace.json"
     said = trace("--worker", "100", "--out", target).out
-    assert "shown: 1 workers in 4 lanes; 1 others left out: --worker DP,PP" in said
+    assert "shown: 1 worker in 4 lanes; 1 other left out: --worker DP,PP" in said
     names = [
         each["args"]["name"]
         for each in json.loads(target.read_text())["traceEvents"]

@@ -59,7 +59,7 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
     asked = ("SELECT job_id FROM job_slowdown", "--format", "csv", "--limit")
     status, out, err = ask(main, *asked, 1)
     assert (status, len(out.splitlines())) == (0, 2)
-    assert err.endswith("only the first 1 rows are shown (--limit 0 shows all)\n")
+    assert err.endswith("shown: only the first 1 row (--limit 0 shows all)\n")
     _, out, err = ask(main, *asked, 0)
     assert (len(out.splitlines()), "first" in err) == (3, False)
 

@@ -41,7 +41,7 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
     )
     assert status == 0
     first, second, _, together, *table = (line for line in out.splitlines() if line.strip())
-    assert first == "llm-a, run r3, 2026-01-06: 1 steps, 4 ops"
+    assert first == "llm-a, run r3, 2026-01-06: 1 step, 4 ops"
     assert second == (
         "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "
         "3.0 s ideal (T_ideal, pooled-mean-median); slowdown 1.333333"
@@ -62,7 +62,7 @@ def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
     _, out, err = ask(main, "--job-id", "llm-a", *fixes)
     assert "where each alone saves " in err
-    assert err.endswith("a saving of one fix cannot be saved again by another (1 ops are in more than one)\n")
+    assert err.endswith("a saving of one fix cannot be saved again by another (in more than one: 1 op)\n")
     assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
     assert "all causes: " in err

@@ -7,6 +7,7 @@ from typing import Final
 
 from jobs.landing.formats.rows import plain
 from jobs.landing.formats.strict_json import shown
+from jobs.runtime.plural import plural
 from schemas.ingested_tables import JOBS
 from schemas.vocabulary import UNIT_KEY
 
@@ -41,7 +42,7 @@ def misspelt(fields: Iterable[str], absent: Collection[str]) -> list[str]:
         if meant
     ]
     more = len(said) - _MOST_NAMED
-    return said if more <= 0 else [*said[:_MOST_NAMED], f"and {more} more such fields"]
+    return said if more <= 0 else [*said[:_MOST_NAMED], f"and {plural(more, 'more such field')}"]
 
 
 def _unknown(fields: Iterable[str]) -> Iterator[str]:

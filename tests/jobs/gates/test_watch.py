@@ -89,7 +89,7 @@ OF_10 = "2026-02-10: 2 of 10 units analysed (20%), "
         (
             [of_units(analysed=7, failed=1), {}],
             {
-                "units_failed": "2026-02-10: 1 units failed, by a defect of this software or for lack "
+                "units_failed": "2026-02-10: 1 unit failed, by a defect of this software or for lack "
                 "of memory: "
                 "see failure_traceback in job_slowdown"
             },
@@ -138,6 +138,8 @@ def test_hosts_that_rise_above_their_past_warn_worst_first() -> None:
     assert found == [Notice("host_rose", text.format(*each)) for each in named]
     many = notices([{}] * 8, {f"node-{number}": [1.4, *usual] for number in range(8)})
     assert (len(many), many[-1].text) == (6, "2026-02-10: and hosts of 3 more jobs")
+    many = notices([{}] * 8, {f"node-{number}": [1.4, *usual] for number in range(6)})
+    assert (len(many), many[-1].text) == (6, "2026-02-10: and hosts of 1 more job")
 
 
 def test_hosts_of_one_slow_job_are_one_warning_by_its_cause() -> None:
@@ -319,7 +321,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
     run_id = ROWS[SOURCE_FILES]["run_id"]
     of = "its logs are of user 1001, those read before were of user 1000"
     wanted = [f"{DAY}: job {name}, run {run_id}: {of}" for name in jobs[1:6]]
-    assert named() == [*wanted, f"{DAY}: and 1 more units"]
+    assert named() == [*wanted, f"{DAY}: and 1 more unit"]
     with monkeypatch.context() as later:
         later.setattr(owners, "_KEPT", timedelta(0))  # files of the earlier version may be gone
         assert named() == []

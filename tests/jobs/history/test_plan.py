@@ -199,3 +199,22 @@ def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
         {"simulate": {unit(0)}, "revise": {unit(0)}},
         {"simulate": set(), "revise": {unit(1)}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "said"),
+    [
+        ([unit(1), Unit.of_day(DAYS[1])], ["1 unit"]),
+        ([unit(1), unit(1, "b")], ["2 units"]),
+        ([Unit.of_day(DAYS[1])], []),
+    ],
+)
+def test_a_plan_without_ingest_counts_the_runs_that_it_skips(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unknown: list[Unit], said: list[str]
+) -> None:
+    memory = records(all_done(unit(0)))
+    memory.jobs |= {*unknown}
+    monkeypatch.setattr("jobs.history.plan.Records", lambda *_: memory)
+    plan(cast("TableReader", None), memory.settings, DAYS[:2], ["simulate"], data_only=True)
+    why = "without a record of complete ingestion (--phases ingest,... makes it)"
+    assert caplog.messages == [f"skipped: {count} {why}" for count in said]

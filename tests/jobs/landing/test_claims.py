@@ -139,9 +139,11 @@ def test_a_manifest_that_claims_too_much_says_so_in_jobs(landing: Landing, tmp_p
     ]
 
 
-def test_only_the_first_of_many_contradictions_are_named() -> None:
-    found = contradictions(Counter({(f"a{number:02d}", "b"): 1 for number in range(25)}))
-    assert (len(found), found[-1]) == (21, "and 5 more pairs of files")
+@pytest.mark.parametrize(("count", "left_out"), [(25, "5 more pairs of files"), (21, "1 more pair of files")])
+def test_only_the_first_of_many_contradictions_are_named(count: int, left_out: str) -> None:
+    found = contradictions(Counter({(f"a{number:02d}", "b"): 1 for number in range(count)}))
+    assert found[0] == "a00 and b contradict each other about 1 step of a rank: both are rejected"
+    assert (len(found), found[-1]) == (21, f"and {left_out}")
 
 
 def test_units_whose_logs_have_another_owner_than_before_are_named() -> None:

@@ -20,12 +20,11 @@ def address(tmp_path: Path) -> Iterator[str]:
         serving.shutdown()
 
 
-def got(address: str, path: str) -> bytes:
+def got(address: str, path: str, host: str | None = None) -> tuple[int, bytes]:
     connection = HTTPConnection(address)
-    connection.request("GET", path)
+    connection.request("GET", path, headers={"Host": host or address})
     answer = connection.getresponse()
-    assert answer.status == 200
-    return answer.read()
+    return answer.status, answer.read()
 
 
 @pytest.mark.parametrize(
@@ -41,4 +40,12 @@ def test_this_machine_finds_the_pages_the_trace_and_what_they_ask_beside_it(
     address: str, name: str, content: bytes
 ) -> None:
     assert address.startswith("127.0.0.1:")
-    assert content in got(address, f"/{name}")
+    status, found = got(address, f"/{name}")
+    assert (status, content in found) == (200, True)
+
+
+@pytest.mark.parametrize("name", ["localtrace", "vizviewer_info", ""])
+@pytest.mark.parametrize("host", ["example.org", "127.0.0.1", "localhost:1"])
+def test_a_name_of_another_site_is_refused(address: str, name: str, host: str) -> None:
+    refused = f"only requests to http://{address} are answered\n"
+    assert got(address, f"/{name}", host) == (421, refused.encode())

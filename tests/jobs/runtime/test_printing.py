@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.reading.spark_reader import collected
-from jobs.runtime.printing import FORMATS, Result, shown, write
+from jobs.runtime.printing import FORMATS, Result, fit, shown, write
 
 RESULT = Result(
     columns=["job", "slowdown", "tags", "when"],
@@ -111,6 +111,16 @@ def test_on_a_terminal_rows_of_too_many_columns_become_lists(terminal: Terminal)
     lines = [line.split() for line in terminal.lines()]
     assert lines[0] == ["row", "1"]
     assert lines[9:12] == [["column_08", "8"], ["row", "2"], ["column_00", "0"]]
+
+
+@pytest.mark.parametrize(("count", "said"), [(5, ""), (6, " and 1 more column"), (7, " and 2 more columns")])
+def test_the_first_columns_without_room_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, said: str
+) -> None:
+    monkeypatch.setattr("jobs.runtime.printing.write_fitting", lambda *_: [*"abcdefg"[:count]])
+    fit(RESULT, io.StringIO())
+    heard = " ".join(capsys.readouterr().err.split())
+    assert heard == f"no room for a, b, c, d, e{said}: -x shows all, or SELECT fewer"
 
 
 def test_csv_is_exact_and_leaves_null_empty() -> None:

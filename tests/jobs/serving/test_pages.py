@@ -16,12 +16,13 @@ import pytest
 
 from jobs.reading.database import Database
 from jobs.report.links import job_page_path
+from jobs.runtime.loopback import LOOPBACK
 from jobs.runtime.settings import load_settings
 from jobs.serve_pages import main
 from jobs.serving import pages as served
 from jobs.serving import server
 from jobs.serving.pages import Pages
-from jobs.serving.server import LOOPBACK, PageServer
+from jobs.serving.server import PageServer
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from tests.jobs.conftest import Ask, Demo

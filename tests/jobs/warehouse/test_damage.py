@@ -113,6 +113,15 @@ def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path
         check_digests(str(tmp_path))
 
 
+def test_of_files_that_changed_one_is_named_and_the_others_counted(tmp_path: Path) -> None:
+    published(tmp_path)
+    first, second = sorted((tmp_path / PUBLICATIONS).rglob("*.parquet"))
+    flip(first)
+    flip(second)
+    with pytest.raises(DamagedError, match=f"{re.escape(str(first))} and 1 more file: changed since"):
+        check_digests(str(tmp_path))
+
+
 def test_a_large_table_is_left_to_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published(tmp_path)
     flip(min((tmp_path / RANK_STEPS).rglob("*.parquet")))

@@ -116,9 +116,11 @@ def test_a_field_beside_the_one_it_is_like_is_the_producers_own() -> None:
     assert parsed(gpu_hours=96.0, gpuhours=96.0) == parsed(gpu_hours=96.0)
 
 
-def test_only_the_first_misspelt_fields_are_named_and_the_others_counted() -> None:
-    found = parsed(**{"gpu" + "_" * number + "hours": 96.0 for number in range(2, 27)})["refused_claims"]
-    assert (len(found), found[-1]) == (21, "and 5 more such fields")
+@pytest.mark.parametrize(("count", "left_out"), [(25, "5 more such fields"), (21, "1 more such field")])
+def test_only_the_first_misspelt_fields_are_named_and_the_others_counted(count: int, left_out: str) -> None:
+    fields = {"gpu" + "_" * number + "hours": 96.0 for number in range(2, count + 2)}
+    found = parsed(**fields)["refused_claims"]
+    assert (len(found), found[-1]) == (21, f"and {left_out}")
 
 
 def test_null_optional_fields_are_missing() -> None:

@@ -1,0 +1,9 @@
+"""Counts of things in words."""
+
+
+def plural(count: float, one: str, shown: str = "") -> str:
+    """Return a count with its noun, which gets an s unless the count is 1.
+
+    shown : the count in other digits than those of 1,234
+    """
+    return f"{shown or f'{count:,}'} {one}{'' if count == 1 else 's'}"
