@@ -154,7 +154,8 @@ class ForeignUnit:
             rows.take(rest.pop(name), _blocks(parts, known))
         for file in rest.values():
             rows.take(file, ())
-        self._evidence.arrivals = run.arrivals or self._evidence.arrivals
+        if run.arrivals is not None:  # without attendances it has counts
+            self._evidence.arrivals = run.arrivals
         facts: Row = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
             facts |= {

@@ -160,6 +160,13 @@ def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing
     assert (len(found.steps("ddp")), len(found.steps("graphs"))) == (6, 0)
 
 
+def test_collectives_of_a_single_rank_are_counted_where_no_other_is_there(made: Landing) -> None:
+    for rank, text in enumerate(data_parallel_traces(random_durations(3, is_sharded=False, steps=2))):
+        made.put("single", f"rank-{rank}.json", re.sub(rb'"Group size": \d+', b'"Group size": 1', text))
+    left_out = landed(made).job("single")["left_out"]
+    assert left_out["collectives of a single rank, or with impossible numbers"] == 24
+
+
 def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
     for ranks in (2, 3):
         texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))
