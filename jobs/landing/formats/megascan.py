@@ -15,7 +15,7 @@ import numpy as np
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
-from jobs.landing.formats.rows import NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
+from jobs.landing.formats.rows import LONGEST_US, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, Transfers
 
 SOURCE_FORMAT: Final = "megascan"
@@ -57,6 +57,8 @@ _FILE: Final = re.compile(
 )
 _SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
 _US: Final = 1e-3  # of a nanosecond
+_LONGEST: Final = LONGEST_US / _US
+"""Beyond it no time is valid, in nanoseconds or microseconds, and integers may be too large for floats."""
 _ROWS_TOGETHER: Final = 200
 _UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
@@ -221,7 +223,7 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
 def number(event: Mapping[str, Any], name: str) -> float:
     """A time of an event; an invalid one is nan and discards the iteration of its rank."""
     value = event.get(name)
-    return float(value) if isinstance(value, int | float) else nan
+    return float(value) if type(value) in (int, float) and -_LONGEST <= value <= _LONGEST else nan
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:

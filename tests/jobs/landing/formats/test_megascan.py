@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.landing.formats.foreign import RefusalError
+from jobs.landing.formats.foreign import RefusalError, sound
+from jobs.landing.formats.rows import LIMITS, joined
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
@@ -211,3 +212,11 @@ def test_a_file_that_breaks_off_costs_no_other_file() -> None:
     found = read(files)
     assert [each.reason for each in found.rejects] == ["unreadable_file"]
     assert set(found.rows["rank"].to_pylist()) >= {0, 1, 2}
+
+
+@pytest.mark.parametrize("time", ["1" + "0" * 400, "-1" + "0" * 400, "-Infinity", "true"])
+def test_a_time_that_is_none_costs_its_iteration_alone(time: str) -> None:
+    name, content = next(iter(shared().items()))
+    found = read({name: content.replace(b'"rel_ts": 1149984', f'"rel_ts": {time}'.encode())})
+    good, rejects = sound(joined([part.rows for part in found.parts]), dict.fromkeys(LIMITS), 1)
+    assert ([each.reason for each in rejects], found.rejects, len(good.lines)) == (["not_finite"], [], 19)
