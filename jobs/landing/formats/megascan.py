@@ -223,7 +223,9 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
 def number(event: Mapping[str, Any], name: str) -> float:
     """A time of an event; an invalid one is nan and discards the iteration of its rank."""
     value = event.get(name)
-    return float(value) if type(value) in (int, float) and -_LONGEST <= value <= _LONGEST else nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LONGEST:
+        return nan
+    return float(value)
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
