@@ -35,6 +35,16 @@ def test_rows_of_other_files_are_asked_and_not_walked() -> None:
         assert len(kept.scalars) == 1 - len(expected)
 
 
+def test_a_file_that_breaks_off_states_no_gpu_types(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "landing")
+    landing.manifest("types")
+    cut = [line(job_id="types", rank=1, gpu_type="A100", host=host) for host in ("node-0123", "node-9")]
+    landing.put("types", "rank-00001.jsonl.gz", gzip.compress(b"\n".join([*cut, b""]))[:-8])
+    landing.log("types", "rank-00002.jsonl", [line(job_id="types", rank=2, gpu_type="H100")])
+    job = land(landing.root, tmp_path / "staging").job("types")
+    assert (job["gpu_types"], job["left_out"]) == ({"node-0123": "H100"}, None)
+
+
 def test_a_file_that_breaks_off_makes_no_copies_contested(tmp_path: Path) -> None:
     landing, own = Landing(tmp_path / "landing"), {"job_id": "copied", "rank": 1}
     landing.manifest("copied")
