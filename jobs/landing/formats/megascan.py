@@ -237,14 +237,16 @@ def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
     """Yield rows of a file, some iterations at a time; a broken file affects no other."""
     rejects: list[Reject] = []
-    iterations = _iterations(file, bounds, left_out, rejects)
+    own: Counter[str] = Counter()
+    iterations = _iterations(file, bounds, own, rejects)
     try:
         while some := list(islice(iterations, _ROWS_TOGETHER)):
-            records = [row_of(each.step, each.ops, rank, left_out) for each in some]
+            records = [row_of(each.step, each.ops, rank, own) for each in some]
             for each in some:
                 unnamed_ms = (each.end_ns - max((op.end for op in each.ops), default=nan)) * 1e-6
-                count(left_out, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
+                count(own, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
             yield Part(file.name, Rows.of(records, range(len(records))))
+        left_out.update(own)
         yield Part(file.name, NO_ROWS, rejects)
     except FileError as error:
         yield Part(file.name, NO_ROWS, [error.reject])

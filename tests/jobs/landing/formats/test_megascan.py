@@ -208,10 +208,12 @@ def test_what_cannot_be_used_is_refused_with_words(files: dict[str, bytes], word
 def test_a_file_that_breaks_off_costs_no_other_file() -> None:
     files = shared()
     last = max(files)
-    files[last] = files[last][:-100]
+    files[last] = files[last][:-100].replace(b'"forward"', b'"loss"', 1)
     found = read(files)
     assert [each.reason for each in found.rejects] == ["unreadable_file"]
     assert set(found.rows["rank"].to_pylist()) >= {0, 1, 2}
+    del files[last]
+    assert found.run.left_out == read(files).run.left_out
 
 
 @pytest.mark.parametrize("time", ["1" + "0" * 400, "-1" + "0" * 400, "-Infinity", "true"])
