@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -213,7 +214,7 @@ def _fields(file: LandedFile) -> dict[str, Any] | None:
     """Fields of a manifest, or of a log's first line with some; None where the reader reports mistakes."""
     if file.defect:
         return None
-    with suppress(OSError, EOFError):
+    with suppress(OSError, EOFError, zlib.error):
         with gzip.open(file.path) if file.name.endswith(".gz") else Path(file.path).open("rb") as opened:
             is_log = not file.is_one_of(MANIFEST)
             texts = [opened.readline(_LONGEST_LINE) for _ in range(_TRIED)] if is_log else [opened.read()]

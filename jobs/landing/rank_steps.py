@@ -21,7 +21,7 @@ class RankSteps:
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
     contested : how often two files differ about one, by source_file
-    denied : those of which no row is stored
+    denied : those of which no row is stored, with the file of the first
     """
 
     def __init__(self, part: UnitPart, before: "RankSteps | None" = None) -> None:
@@ -29,7 +29,7 @@ class RankSteps:
         self.keys: ChainMap[_Key, str] = before.keys.new_child() if before else ChainMap()
         self.repeats: Repeats = {}
         self.contested: Counter[tuple[str, str]] = Counter()
-        self.denied: set[_Key] = before.denied if before else set()
+        self.denied: ChainMap[_Key, str] = before.denied.new_child() if before else ChainMap()
 
     def another(self) -> "RankSteps":
         """Return a child for files that may be truncated; its steps count only after `take`."""
@@ -41,6 +41,7 @@ class RankSteps:
         for key, files in other.repeats.items():
             self.repeats.setdefault(key, {}).update(files)
         self.contested.update(other.contested)
+        self.denied.maps[0].update(other.denied.maps[0])
 
     def believed(
         self, rows: Rows, file: LandedFile, text: Callable[[int], str | None]
@@ -77,7 +78,7 @@ class RankSteps:
             other = self._contradicting(key, rows, place, own)
             if other is None:
                 return None
-            self.denied.add(key)
+            self.denied[key] = own
             self.contested[own, other] += 1
             detail = f"rank {rank}, step {step}: {other} contradicts it: both are rejected"
             return Reason.CONTESTED_RANK_STEP, detail

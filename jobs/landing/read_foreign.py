@@ -28,6 +28,14 @@ _MOST_BROKEN: Final = 20
 """Most files that may break off: for each, the others are read again."""
 
 
+class _PartsError(Exception):
+    """Raised if reading a run's parts fails: for the file opened last, not the one whose rows are taken."""
+
+    def __init__(self, reject: Reject) -> None:
+        super().__init__(reject.detail)
+        self.reject = reject
+
+
 class Recognised(NamedTuple):
     """Files of the run's format, NCCL Inspector logs, and the reasons why others are not read."""
 
@@ -83,7 +91,9 @@ class Evidence:
         """Read NCCL Inspector logs and write the resulting rows."""
         for file, source in zip(files, _sources(self._rows.files, files), strict=True):
             rejects = _guarded(nccl_inspector.read_arrivals(source, self.arrivals, self._rows.bounds))
-            self._rows.take(file, (Block(1, (), NO_ROWS, [reject]) for reject in rejects))
+            before, left_out = len(self.arrivals), self.arrivals.left_out.copy()
+            if not self._rows.take(file, (Block(1, (), NO_ROWS, [reject]) for reject in rejects)):
+                self.arrivals.forget(before, left_out)
         if len(self.arrivals):
             self._rows.write_arrivals(self.arrivals.table())
 
@@ -128,7 +138,7 @@ class ForeignUnit:
             try:
                 with self._rows.all_or_nothing():
                     return self._attempt(manifest, chosen, files)
-            except FileError as error:
+            except (FileError, _PartsError) as error:
                 broken, reject = self._rows.files.opened_last, error.reject
                 if 1 < len(files) > most - _MOST_BROKEN and broken is not None and broken in files:
                     files.remove(broken)
@@ -150,11 +160,12 @@ class ForeignUnit:
         if self._given is not None or not rows.part.manifests:
             manifest = job_of(run, self._given or {}, *rows.part.unit[1:], rows.bounds.workers)
         known, rest = rows.known(manifest), {file.name: file for file in files}
-        for name, parts in groupby(_guarded(run.parts), key=lambda part: part.name):
+        for name, parts in groupby(_parts_of(run), key=lambda part: part.name):
             rows.take(rest.pop(name), _blocks(parts, known))
         for file in rest.values():
             rows.take(file, ())
-        self._evidence.arrivals = run.arrivals or self._evidence.arrivals
+        if run.arrivals is not None:  # without attendances it has counts
+            self._evidence.arrivals = run.arrivals
         facts: Row = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
             facts |= {
@@ -172,6 +183,14 @@ class ForeignUnit:
         return Counter(
             {f"fields that job.json lacks, taken from the log: {', '.join(lacking)}": len(lacking)}
         )
+
+
+def _parts_of(run: ForeignRun) -> Iterator[Part]:
+    """Yield the parts of a run. Raises _PartsError for any error of its reader but RefusalError."""
+    try:
+        yield from _guarded(run.parts)
+    except FileError as error:
+        raise _PartsError(error.reject) from error
 
 
 def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:

@@ -122,13 +122,14 @@ def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
     reader = RankLogReader(known, rows.bounds)
     for file in logs:
         is_trace = file.is_one_of(TRACE)
-        rows.take(file, _trace(rows.files, file, known) if is_trace else _lines(rows.files, file, reader))
+        found = _trace(rows.files, file, known) if is_trace else _lines(rows.files, file, reader)
+        reader.end_file(is_taken=rows.take(file, found))
     rows.account.gpu_types = reader.gpu_types
     if not logs:
         return {}
     own_format = PUBLISHED_TRACE_FORMAT if logs[0].is_one_of(TRACE) else RANK_LOG_FORMAT
-    found = {"source_format": own_format, "transfers": Transfers.MEASURED}
-    return {name: manifest[name] or value for name, value in found.items()}
+    facts = {"source_format": own_format, "transfers": Transfers.MEASURED}
+    return {name: manifest[name] or value for name, value in facts.items()}
 
 
 def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterator[Block]:

@@ -62,12 +62,14 @@ class UnitRows:
     def all_or_nothing(self) -> Iterator[None]:
         """Roll back everything added in the block if it raises an error."""
         buffer, steps, accounts = self._buffer, self._steps, len(self.account.files)
+        rejects, outside = self._rejects, self.account.outside
         self._buffer, self._steps = buffer.another(), steps.another()
         try:
             yield
         except BaseException:
             self._buffer.drop()
             del self.account.files[accounts:]
+            self._rejects, self.account.outside = rejects, outside
             raise
         else:
             buffer.take(self._buffer)
@@ -75,8 +77,11 @@ class UnitRows:
         finally:
             self._buffer, self._steps = buffer, steps
 
-    def take(self, file: LandedFile, blocks: Iterable[Block]) -> None:
-        """Add the rows and rejects of a file read to its end; a truncated file becomes one reject."""
+    def take(self, file: LandedFile, blocks: Iterable[Block]) -> bool:
+        """Add the rows and rejects of a file read to its end; a truncated file becomes one reject.
+
+        returns : whether the file counts, so that a caller can drop what it knows of one that does not
+        """
         lines = rows_stored = rejected = 0
         outside: list[Reject] = []
         used = Used()
@@ -95,7 +100,7 @@ class UnitRows:
                 digest = self.files.digest(file)
         except FileError as error:
             self.refuse(file, error.reject)
-            return
+            return False
         self._rejects += rejected
         self.account.used.update(used)
         if outside:
@@ -103,6 +108,7 @@ class UnitRows:
             self.account.outside = Outside(before + len(outside), first or outside[0].detail)
         counted = lines if file.is_one_of(RANK_LOG, PACKED_RANK_LOG) else None
         self.account.files.append(FileAccount(file, digest, counted, rows_stored, rejected))
+        return True
 
     def _check_rejects(self, rejected: int, rows: int) -> None:
         """Raise FileError if a file has too many rejects: 60 kB of gzip may hold 20 million empty objects."""

@@ -1,5 +1,6 @@
 """One run analysed from its folder: the figures of a night, its output, its errors for other folders."""
 
+import gzip
 import json
 import math
 import os
@@ -311,6 +312,15 @@ def test_a_manifest_that_is_no_json_is_one_mistake_and_a_broken_line_another(
     assert "(line 3, column 1): correct it." in said
     assert "could be read" not in said
     assert "Rejects, lines or files: 1 unreadable_file, 1 not_json" in said
+
+
+def test_a_packed_log_of_broken_bytes_is_a_reject(run: Path, analyse: Analyse) -> None:
+    log, *_ = sorted(run.glob("rank-*.jsonl"))
+    packed = bytearray(gzip.compress(log.read_bytes()))
+    packed[12:30] = b"\xff" * 18
+    log.with_name(f"{log.name}.gz").write_bytes(packed)
+    log.unlink()
+    assert "Rejects, lines or files: 1 unreadable_file" in analyse(run).out
 
 
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:

@@ -67,10 +67,11 @@ class Arrivals:
             self._size.append(each.size)
             self._inside_us.append(each.inside_us)
 
-    def forget(self, length: int) -> None:
-        """Truncate to the first `length` attendances, dropping those of a broken file."""
+    def forget(self, length: int, left_out: Counter[str]) -> None:
+        """Drop those of a broken file: return to the first `length` attendances and to these counts."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
+        self.left_out = left_out
 
     def table(self) -> pa.Table:
         """Rows of collective_arrival without the unit's key, by communicator and rank.

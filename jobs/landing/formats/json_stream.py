@@ -98,6 +98,7 @@ class _Window:
         """Yield the member names of the object that begins here; the caller reads each value."""
         self._at += 1
         if self.peek() == "}":
+            self._at += 1
             return
         while True:
             name = self.value()

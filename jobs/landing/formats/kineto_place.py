@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
+from jobs.landing.formats.strict_json import is_integer
 
 _AXES: Final = {
     "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
@@ -140,7 +141,7 @@ def _sizes(
     sizes = {axis: _size(group) for axis, group in groups.items()}
     for axis in _FASTEST_FIRST:
         size = manifest.get(f"{axis}_size")
-        if isinstance(size, int) and sizes.setdefault(axis, size) != size:
+        if is_integer(size, 1) and sizes.setdefault(axis, size) != size:
             raise refusal(
                 f"job.json says {axis}_size {size}, the process groups of a trace {sizes[axis]}",
                 "Correct job.json, or remove the sizes from it",

@@ -8,6 +8,7 @@ import numpy as np
 
 from jobs.landing.formats.kineto_stream import DistributedInfo, Event, TraceStream
 from jobs.landing.formats.rows import Flags, Floats, Ints
+from jobs.landing.formats.strict_json import is_integer
 
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
 _ACTION: Final = "PP:"
@@ -219,7 +220,7 @@ def _collective(event: Event) -> Collective:
     if args is None:
         return Collective(kind)
     group, name = ((each if isinstance(each, str) else None) for each in (args.group, args.group_name))
-    size = args.group_size if isinstance(args.group_size, int) else None
+    size = args.group_size if is_integer(args.group_size) else None
     key: tuple[Any, ...] | None = None
     if args.sequence is not None:
         key = (group or name, args.sequence)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
-from jobs.landing.formats.rows import NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
+from jobs.landing.formats.rows import LONGEST_US, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, Transfers
 
 SOURCE_FORMAT: Final = "megascan"
@@ -57,6 +57,8 @@ _FILE: Final = re.compile(
 )
 _SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
 _US: Final = 1e-3  # of a nanosecond
+_LONGEST: Final = LONGEST_US / _US
+"""Beyond it no time is valid, in nanoseconds or microseconds, and integers may be too large for floats."""
 _ROWS_TOGETHER: Final = 200
 _UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
@@ -221,7 +223,9 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
 def number(event: Mapping[str, Any], name: str) -> float:
     """A time of an event; an invalid one is nan and discards the iteration of its rank."""
     value = event.get(name)
-    return float(value) if isinstance(value, int | float) else nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LONGEST:
+        return nan
+    return float(value)
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
@@ -233,14 +237,16 @@ def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
     """Yield rows of a file, some iterations at a time; a broken file affects no other."""
     rejects: list[Reject] = []
-    iterations = _iterations(file, bounds, left_out, rejects)
+    own: Counter[str] = Counter()
+    iterations = _iterations(file, bounds, own, rejects)
     try:
         while some := list(islice(iterations, _ROWS_TOGETHER)):
-            records = [row_of(each.step, each.ops, rank, left_out) for each in some]
+            records = [row_of(each.step, each.ops, rank, own) for each in some]
             for each in some:
                 unnamed_ms = (each.end_ns - max((op.end for op in each.ops), default=nan)) * 1e-6
-                count(left_out, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
+                count(own, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
             yield Part(file.name, Rows.of(records, range(len(records))))
+        left_out.update(own)
         yield Part(file.name, NO_ROWS, rejects)
     except FileError as error:
         yield Part(file.name, NO_ROWS, [error.reject])

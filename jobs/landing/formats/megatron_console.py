@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, BinaryIO, Final
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError
+from jobs.landing.formats.rows import NO_ROWS, Bounds
 from schemas.vocabulary import Transfers
 
 SOURCE_FORMAT: Final = "megatron-console"
@@ -51,21 +51,16 @@ def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run by name: its attempts, or the output of several nodes."""
+    """Read the files of a run by name: its attempts, or the output of several nodes.
+
+    Raises FileError for one that breaks off: the others are then read again without it.
+    """
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     lines: _Lines = {}
-    parts = []
     for file in files:
-        rejects = []
-        try:
-            with file.opened() as content:
-                _read(content, lines, sizes, left_out)
-        except FileError as error:
-            if len(files) == 1:
-                raise
-            rejects.append(error.reject)
-        parts.append(Part(file.name, NO_ROWS, rejects))
+        with file.opened() as content:
+            _read(content, lines, sizes, left_out)
     if not lines:
         raise RefusalError(
             "Megatron's console",
@@ -77,7 +72,8 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     step_times = [
         {"step": step, "step_s": step_s, "logged_at": logged_at} for logged_at, step, step_s in lines
     ]
-    return ForeignRun(SOURCE_FORMAT, sizes, iter(parts), Transfers.ABSENT, left_out, step_times=step_times)
+    parts = (Part(file.name, NO_ROWS) for file in files)
+    return ForeignRun(SOURCE_FORMAT, sizes, parts, Transfers.ABSENT, left_out, step_times=step_times)
 
 
 def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
-from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
+from jobs.landing.formats.rows import Bounds, Reject, text_of
 from schemas.vocabulary import Reason
 
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
@@ -59,22 +59,17 @@ def recognises(head: bytes) -> bool:
 def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator[Reject]:
     """Add the collectives in one process's log; yields rejected lines.
 
-    Raises FileError for a file that breaks off; nothing of it has then been added.
+    Raises FileError for a file that breaks off; the caller drops what has been added of it.
     """
-    before = len(found)
-    try:
-        with file.opened() as opened:
-            for number, line in _lines(opened, bounds.line_bytes):
-                each = _attendance(line, number, bounds)
-                if isinstance(each, Reject):
-                    yield each
-                elif isinstance(each, str):
-                    found.left_out[each] += 1
-                else:
-                    found.add(each)
-    except FileError:
-        found.forget(before)
-        raise
+    with file.opened() as opened:
+        for number, line in _lines(opened, bounds.line_bytes):
+            each = _attendance(line, number, bounds)
+            if isinstance(each, Reject):
+                yield each
+            elif isinstance(each, str):
+                found.left_out[each] += 1
+            else:
+                found.add(each)
 
 
 def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:

@@ -73,6 +73,7 @@ class RankLogReader:
         self._parser = simdjson.Parser()
         self._stated: Mapping[str, str] = unit.get("gpu_types") or {}
         self.gpu_types: dict[str, set[str]] = {}
+        self._new_types: list[tuple[str, str]] = []  # of the file that is read
         self._type_text = 0
         self._sizes = [unit[size] or _INT32 for size in COORDINATES.values()]
         self._needed = {*REQUIRED, *(["tp_rank"] if (unit["tp_size"] or 1) > 1 else [])}
@@ -99,6 +100,15 @@ class RankLogReader:
             return rows, rejects
         both = joined([rows, odd])
         return both.take(np.argsort(both.lines)), rejects
+
+    def end_file(self, *, is_taken: bool) -> None:
+        """End a file; one that is not taken has stated no GPU types."""
+        for host, name in () if is_taken else self._new_types:
+            self.gpu_types[host].remove(name)
+            if not self.gpu_types[host]:
+                del self.gpu_types[host]
+            self._type_text -= len(host) + len(name)
+        self._new_types = []
 
     def _plain(self, lines: Sequence[bytes]) -> _Plain:
         found = _Plain()
@@ -146,6 +156,7 @@ class RankLogReader:
         names = self.gpu_types.setdefault(host, set())
         if name not in names and len(names) < _ENOUGH_TYPES:
             names.add(name)
+            self._new_types.append((host, name))
             self._type_text += len(host) + len(name)
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type

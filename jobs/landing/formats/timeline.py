@@ -117,7 +117,9 @@ class _Ops:
 
 def _time(value: object) -> float:
     """Return a time as float, nan if it is invalid or too large."""
-    return float(value) if isinstance(value, int | float) and -LONGEST_US <= value <= LONGEST_US else nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LONGEST_US:
+        return nan
+    return float(value)
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from jobs.landing.formats.foreign import sound
-from jobs.landing.formats.rows import SCALARS, Rows
+from jobs.landing.formats.rows import SCALARS, Bounds, Rows
 from schemas.vocabulary import REJECTS
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_nccl_inspector import line as inspected
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import Landed, land
-from tests.support.kineto_traces import data_parallel_traces, random_durations
+from tests.support.kineto_traces import data_parallel_traces, random_durations, without_collective
 from tests.support.line_cases import line
 from tests.support.night import Landing
 
@@ -158,6 +158,53 @@ def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing
     assert found.last("graphs") == of_traces
     assert [found.job(name)["manifest_status"] for name in ("ddp", "graphs")] == [None, "unusable_log"]
     assert (len(found.steps("ddp")), len(found.steps("graphs"))) == (6, 0)
+
+
+def test_a_trace_with_an_unusual_value_costs_no_other(made: Landing) -> None:
+    made.put("odd", "job.json", json.dumps({"dp_size": 3, "pp_size": 1}).encode())
+    for rank, text in enumerate(data_parallel_traces(random_durations(3, is_sharded=False, steps=2))):
+        odd = re.sub(rb'"Seq": \d+', b'"Seq": [1]', text)
+        made.put("odd", f"rank-{rank}.json", odd if rank == 1 else text)
+    found = landed(made)
+    assert found.reasons("odd") == {"rank-1.json": "unreadable_file"}
+    assert sorted({rank for rank, _ in found.steps("odd")}) == [0, 2]
+    assert [(file.file.name, file.rows) for file in found.accounts["odd"].files if file.digest] == [
+        ("job.json", 0),
+        ("rank-0.json", 2),
+        ("rank-2.json", 2),
+    ]
+
+
+def test_rejects_count_once_where_another_trace_is_dropped(made: Landing) -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=4))
+    for number in (1, 5):
+        texts[1] = without_collective(texts[1], number)
+    texts[3] = re.sub(rb'"Seq": \d+', b'"Seq": [1]', texts[3])
+    for rank, text in enumerate(texts):
+        made.put("odd", f"rank-{rank}.json", text)
+    found = land(made.root, made.root.parent / "staging", Bounds(rejects=3))
+    assert found.reasons("odd") == {"rank-1.json": "missing_field", "rank-3.json": "unreadable_file"}
+    assert len([each for each in found.rejected("odd") if each[0] == "rank-1.json"]) == 2
+
+
+def test_nothing_of_a_refused_file_says_who_came_last(made: Landing) -> None:
+    lines = inspected(0, 1, 100.0) + inspected(0, 2, 90.0, source="proxy")
+    made.put("many", "node-0-pid7.log", lines + b"{\n" * 9)
+    made.put("cut", "node-0-pid7.log", gzip.compress(lines * 9000)[:-8])
+    for job_id in ("many", "cut"):
+        made.put(job_id, "node-1-pid7.log", inspected(1, 1, 500.0))
+    found = land(made.root, made.root.parent / "staging", Bounds(rejects=2))
+    for job_id, reason in (("many", "too_many_rejects"), ("cut", "unreadable_file")):
+        assert found.reasons(job_id) == {"node-0-pid7.log": reason}
+        assert found.last(job_id) == {}, job_id
+        assert found.job(job_id)["left_out"] == {"collectives with an unrecorded rank": 1}, job_id
+
+
+def test_collectives_of_a_single_rank_are_counted_where_no_other_is_there(made: Landing) -> None:
+    for rank, text in enumerate(data_parallel_traces(random_durations(3, is_sharded=False, steps=2))):
+        made.put("single", f"rank-{rank}.json", re.sub(rb'"Group size": \d+', b'"Group size": 1', text))
+    left_out = landed(made).job("single")["left_out"]
+    assert left_out["collectives of a single rank, or with impossible numbers"] == 24
 
 
 def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:

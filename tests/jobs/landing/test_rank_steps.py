@@ -1,13 +1,18 @@
 """Rank-steps of a unit with many files: each file is compared with what is known, not with each row of it."""
 
+import gzip
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 
 from jobs.landing.accounts import UnitPart
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import LISTS, SCALARS, Rows
 from jobs.landing.rank_steps import RankSteps
 from schemas.unit import Unit
+from tests.jobs.landing.land import land
+from tests.support.line_cases import line
+from tests.support.night import Landing
 
 DAY = date(2026, 1, 5)
 
@@ -28,3 +33,28 @@ def test_rows_of_other_files_are_asked_and_not_walked() -> None:
         kept, refused = steps.believed(Rows.of([row], [1]), file, str)
         assert [each.reason for each in refused] == expected
         assert len(kept.scalars) == 1 - len(expected)
+
+
+def test_a_file_that_breaks_off_states_no_gpu_types(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "landing")
+    landing.manifest("types")
+    cut = [line(job_id="types", rank=1, gpu_type="A100", host=host) for host in ("node-0123", "node-9")]
+    landing.put("types", "rank-00001.jsonl.gz", gzip.compress(b"\n".join([*cut, b""]))[:-8])
+    landing.log("types", "rank-00002.jsonl", [line(job_id="types", rank=2, gpu_type="H100")])
+    job = land(landing.root, tmp_path / "staging").job("types")
+    assert (job["gpu_types"], job["left_out"]) == ({"node-0123": "H100"}, None)
+
+
+def test_a_file_that_breaks_off_makes_no_copies_contested(tmp_path: Path) -> None:
+    landing, own = Landing(tmp_path / "landing"), {"job_id": "copied", "rank": 1}
+    landing.manifest("copied")
+    text = line(**own, t0_us=1)
+    landing.put("copied", "rank-0001.jsonl.gz", gzip.compress(text + b"\n" + text + b"\n")[:-8])
+    for name in ("rank-001.jsonl", "rank-01.jsonl"):
+        landing.log("copied", name, [line(**own)])
+    found = land(landing.root, tmp_path / "staging")
+    assert found.reasons("copied") == {
+        "rank-0001.jsonl.gz": "unreadable_file",
+        "rank-01.jsonl": "duplicate_rank_step",
+    }
+    assert len(found.steps("copied")) == 1

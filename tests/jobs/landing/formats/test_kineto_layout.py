@@ -51,6 +51,21 @@ def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
     assert (place.sizes["dp"], place.coordinates["dp"]) == (64, position)
 
 
+@pytest.mark.parametrize("size", [True, 0, -2, "2"])
+@pytest.mark.parametrize("axis", ["dp", "tp"])
+def test_a_size_of_job_json_that_is_none_is_not_taken(axis: str, size: object) -> None:
+    place = place_of(DistributedInfo(1, 4, [Group("mesh_dp", 4)]), {f"{axis}_size": size})
+    assert [repr(each) for each in place.manifest().values()] == ["4", "1", "1", "4", "1"]
+
+
+def test_a_truth_value_is_no_group_size() -> None:
+    text = data_parallel(in_groups_of(3))
+    odd = text.replace(b'"Group size": 3', b'"Group size": true')
+    assert odd != text
+    assert read([odd]).rows.equals(read([text]).rows)
+    assert read([odd]).run.left_out == read([text]).run.left_out
+
+
 def without_info(text: bytes) -> bytes:
     trace = json.loads(text)
     del trace["distributedInfo"]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.landing.formats.foreign import RefusalError
+from jobs.landing.formats.foreign import RefusalError, sound
+from jobs.landing.formats.rows import LIMITS, joined
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
@@ -207,7 +208,17 @@ def test_what_cannot_be_used_is_refused_with_words(files: dict[str, bytes], word
 def test_a_file_that_breaks_off_costs_no_other_file() -> None:
     files = shared()
     last = max(files)
-    files[last] = files[last][:-100]
+    files[last] = files[last][:-100].replace(b'"forward"', b'"loss"', 1)
     found = read(files)
     assert [each.reason for each in found.rejects] == ["unreadable_file"]
     assert set(found.rows["rank"].to_pylist()) >= {0, 1, 2}
+    del files[last]
+    assert found.run.left_out == read(files).run.left_out
+
+
+@pytest.mark.parametrize("time", ["1" + "0" * 400, "-1" + "0" * 400, "-Infinity", "true"])
+def test_a_time_that_is_none_costs_its_iteration_alone(time: str) -> None:
+    name, content = next(iter(shared().items()))
+    found = read({name: content.replace(b'"rel_ts": 1149984', f'"rel_ts": {time}'.encode())})
+    good, rejects = sound(joined([part.rows for part in found.parts]), dict.fromkeys(LIMITS), 1)
+    assert ([each.reason for each in rejects], found.rejects, len(good.lines)) == (["not_finite"], [], 19)

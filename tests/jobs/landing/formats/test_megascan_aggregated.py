@@ -116,6 +116,15 @@ def test_what_is_no_op_is_counted_and_a_time_that_is_none_costs_its_iteration() 
     }
 
 
+def test_a_time_before_all_others_is_no_zero_of_other_ranks() -> None:
+    second = op(pid=1, args={"pp_rank": 1})
+    text = as_json([op(), {**second, "ts": "?"}]).replace(b'"?"', b"-Infinity")
+    found = read({"a.json": text})
+    starts_us = {row["pp_rank"]: row["start_us"][0] for row in found.rows.to_pylist()}
+    assert starts_us[0] == 0
+    assert np.isnan(starts_us[1])
+
+
 def test_what_cannot_be_placed_or_is_too_large_is_refused() -> None:
     for events, bounds, words in (
         ([op(args={"pp_rank": None})], Bounds(), "do not say their stage. Give the files of the ranks"),

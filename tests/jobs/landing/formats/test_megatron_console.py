@@ -1,5 +1,6 @@
 """Output of a Megatron job: step times, when they were long, and never a replay."""
 
+import gzip
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -101,6 +102,17 @@ def test_older_lines_prefixes_and_copies_are_read_and_what_is_no_time_is_counted
         "lines of iterations that took no time, or forever": 1,
         "lines of iterations that repeat another": 1,
     }
+
+
+def test_nothing_of_a_console_that_breaks_off_counts(tmp_path: Path) -> None:
+    made = Landing(tmp_path / "landing")
+    made.put("cut", "a.log.gz", gzip.compress(console([8000.0] * 2000).encode())[:-8])
+    made.put("cut", "b.log", console([700.0, 710.0]).encode())
+    landed = land(made.root, tmp_path / "staging")
+    job = landed.job("cut")
+    assert landed.reasons("cut") == {"a.log.gz": "unreadable_file"}
+    assert [each["step_s"] for each in job["step_times"]] == [0.7, 0.71]
+    assert job["left_out"] == {"tables of timers: sums, least and greatest over ranks": 1}
 
 
 def test_a_console_without_a_time_of_an_iteration_says_so() -> None:

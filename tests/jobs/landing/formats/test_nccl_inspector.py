@@ -11,7 +11,7 @@ import pytest
 from jobs.landing.formats import nccl_inspector
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
-from jobs.landing.formats.rows import Bounds, FileError, Reject
+from jobs.landing.formats.rows import Bounds, Reject
 from schemas.ingested_tables import COLLECTIVE_ARRIVAL as TABLE
 from schemas.vocabulary import Reason
 
@@ -42,15 +42,12 @@ class Read(NamedTuple):
     left_out: dict[str, int]
 
 
-def read(*files: SourceFile | bytes, bounds: Bounds | None = None) -> Read:
+def read(*files: bytes, bounds: Bounds | None = None) -> Read:
     found, rejects = Arrivals(1000), dict[str, list[Reject]]()
     for number, each in enumerate(files):
         name = f"node-{number}-pid7.log"
-        file = SourceFile(name, partial(io.BytesIO, each)) if isinstance(each, bytes) else each
-        try:
-            rejects[name] = list(nccl_inspector.read_arrivals(file, found, bounds or Bounds()))
-        except FileError as error:
-            rejects[name] = [error.reject]
+        file = SourceFile(name, partial(io.BytesIO, each))
+        rejects[name] = list(nccl_inspector.read_arrivals(file, found, bounds or Bounds()))
     return Read(found.table(), {name: each for name, each in rejects.items() if each}, found.left_out)
 
 
@@ -105,20 +102,6 @@ def test_a_bad_line_loses_itself_alone() -> None:
         (Reason.LINE_TOO_LONG, 4),
     ]
     assert found.arrivals["collectives"].to_pylist() == [1, 1]
-
-
-def test_a_file_that_breaks_off_loses_itself_alone() -> None:
-    class Broken(io.BytesIO):
-        def readline(self, size: int | None = -1, /) -> bytes:
-            found = super().readline(size)
-            if not found:
-                raise FileError(Reason.UNREADABLE_FILE, "the packed file breaks off")
-            return found
-
-    broken = SourceFile("b.log", lambda: Broken(line(1, 1, 300)))
-    found = read(line(0, 1, 500), broken)
-    assert [each.reason for each in found.rejects["node-1-pid7.log"]] == [Reason.UNREADABLE_FILE]
-    assert found.left_out == {"collectives with an unrecorded rank": 1}
 
 
 ONE = Attendance("world", 1, 0, 2, 100.0)

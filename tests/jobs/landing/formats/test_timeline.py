@@ -90,7 +90,14 @@ def test_a_transfer_that_ends_before_it_began_keeps_its_end() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"ts": "5"}, {"dur": None}, {"args": {"mb_id": 2**40}}, {"ts": float("nan")}, {"ts": 10**400}),
+        *(
+            {"ts": "5"},
+            {"dur": None},
+            {"ts": True},
+            {"args": {"mb_id": 2**40}},
+            {"ts": float("nan")},
+            {"ts": 10**400},
+        ),
         *(
             {"ts": float("inf")},
             {"ts": float("-inf")},
