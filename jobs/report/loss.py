@@ -82,19 +82,34 @@ def unexplained(causes: Sequence[Row], steps: int) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Name the cause of most of what is unexplained, where its fix saves more after those of others."""
-    for row in causes:
-        part = row["attributed_fraction"]
-        is_hidden = not row["is_cause"] and row["time_saved_fraction"] < part and row["culprits"]
-        if is_hidden and part >= unexplained_fraction / 2:
-            worst = row["culprits"][0]
-            named = f"{OF_CAUSE[row['cause']].words} ({where(worst)}, {course(worst, steps)})"
-            alone = wording.percent(row["time_saved_fraction"])
-            return (
-                f" Most of it is measured: {named}. Its fix alone saves {alone} of the time, too little to "
-                f"be a cause{_after_others(causes, row)}."
-            )
-    return ""
+    """Name the causes of most of what is unexplained, where their fixes save more after those of others."""
+    hidden = [
+        row
+        for row in causes
+        if not row["is_cause"] and row["time_saved_fraction"] < row["attributed_fraction"] and row["culprits"]
+    ]
+    parts = [row["attributed_fraction"] for row in hidden]
+    large = [row for row, part in zip(hidden, parts, strict=True) if part >= max(parts) / 2]
+    together = sum(row["attributed_fraction"] for row in large)
+    if not large or together < unexplained_fraction / 2:
+        return ""
+    named = " and ".join(_with_worst(row, steps) for row in large)
+    alone = wording.percent(max(row["time_saved_fraction"] for row in large))
+    if len(large) == 1:
+        return (
+            f" Most of it is measured: {named}. Its fix alone saves {alone} of the time, too little to be a "
+            f"cause{_after_others(causes, large[0])}."
+        )
+    return (
+        f" Most of it is measured: {named}, which hide each other. The fix of one alone saves at most "
+        f"{alone} of the time, too little to be a cause; their part of what all fixes save together is "
+        f"{wording.percent(together)}."
+    )
+
+
+def _with_worst(row: Row, steps: int) -> str:
+    worst = row["culprits"][0]
+    return f"{OF_CAUSE[row['cause']].words} ({where(worst)}, {course(worst, steps)})"
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:

@@ -21,8 +21,6 @@ FIXABLE: Final = range(UNEXPLAINED)
 """Causes that have a fix to replay."""
 IN_SECONDS: Final = (PAUSE, COMMUNICATION, LAUNCH_DELAY, DATA_LOADING)
 """Causes whose culprits lose seconds in the steps that they strike; of others a share of the usual time."""
-OF_SOME_LOGS: Final = frozenset({DATA_LOADING, MIXED_HARDWARE})
-"""Causes that only some logs can show: in those, one cause often hides behind another whole."""
 
 NO_FLAG: Final = 0
 FEW_STEPS: Final = 1

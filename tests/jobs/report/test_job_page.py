@@ -225,6 +225,24 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
         assert unexplained([hidden | seen, rest], 10).endswith("or beyond all fixes.")
 
 
+def test_causes_that_hide_each_other_are_named_together() -> None:
+    """A slow worker beside a slow link of another replica: each alone leaves the step as long."""
+    worker = {"cause": "slow_worker", "is_cause": False, "time_saved_fraction": 0.0004}
+    worker |= {"attributed_fraction": 0.072, "culprits": [culprit(0.3, pp_rank=1, dp_rank=0, host="h-08")]}
+    link = worker | {"cause": "communication", "culprits": [culprit(0.2, pp_rank=1, dp_rank=2, host="h-06")]}
+    rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.144, "lost_gpu_hours": 443.0}
+    rest |= {"flag_reason": None, "culprits": [], "time_saved_fraction": 0.0, "attributed_fraction": 0.0}
+    small = worker | {"cause": "pause", "attributed_fraction": 0.01}
+    said = unexplained([worker, link, small, rest], 10)
+    assert "Most of it is measured: slow worker (h-08" in said
+    assert f"and {OF_CAUSE['communication'].words} (h-06" in said
+    assert OF_CAUSE["pause"].words not in said
+    assert said.endswith(
+        "alone saves at most < 0.1 % of the time, too little to be a cause; their part of what all "
+        "fixes save together is 14.4 %."
+    )
+
+
 def test_the_ends_of_a_slow_link_are_named() -> None:
     ends = [(1, 0, "left"), (2, 0, "right"), (1, 1, "left"), (2, 1, "right"), (0, 0, "left"), (3, 3, None)]
     culprits = [culprit(1.5, 0.5, pp_rank=stage, dp_rank=dp_rank, host=host) for stage, dp_rank, host in ends]

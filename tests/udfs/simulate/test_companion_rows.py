@@ -14,7 +14,6 @@ from schemas.vocabulary import (
     EVIDENCE_KEYS,
     JOB_BASELINE,
     JOB_CAUSES,
-    LOGGED_CAUSES,
 )
 from tests.support.diagnoses import DIAGNOSIS, PAUSED, SLOW_HOST, cause, unit_rows
 from tests.udfs.lines import manifest, rank_steps
@@ -44,7 +43,6 @@ def causes(
 def test_codes_of_the_kernel_are_positions_in_the_vocabulary() -> None:
     assert [getattr(kernel, cause.upper()) for cause in CAUSES] == list(range(kernel.COUNT))
     assert [CAUSES[code] for code in kernel.IN_SECONDS] == list(IN_SECONDS)
-    assert {CAUSES[code] for code in kernel.OF_SOME_LOGS} == set(LOGGED_CAUSES)
     for names in (CULPRIT_COURSES, CULPRIT_REACHES):
         assert [getattr(kernel, name.upper()) for name in names] == list(range(len(names)))
     assert Evidence._fields == EVIDENCE_KEYS

@@ -60,7 +60,7 @@ def savings_of(
     saved = {fixed: (times[NOTHING] - of_fixed_s) / actual_s for fixed, of_fixed_s in times.items()}
     worth = {each: abs(saved[fixed][0]) for each, fixed in alone.items()}
     interplay = saved[ALL_FIXES][0] - sum(saved[fixed][0] for fixed in alone.values())
-    if shown & cause.OF_SOME_LOGS and abs(interplay) >= LEAST_SHARED:
+    if abs(interplay) >= LEAST_SHARED:
         all_but = {each: ALL_FIXES - {each} for each in sorted(shown)}
         without_s = times_s(list(all_but.values()))
         for each, rest in all_but.items():  # what its fix saves last

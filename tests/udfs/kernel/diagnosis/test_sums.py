@@ -124,3 +124,20 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
     of_causes = np.array([*wanted.values(), 0.0])
     assert found.by_step[1] == pytest.approx(np.column_stack([0 * of_causes, 2 * of_causes]), abs=SAME)
     assert found.by_step[0].mean(axis=1)[: len(found.alone)] == pytest.approx(list(found.alone.values()))
+
+
+def test_causes_that_hide_each_other_have_equal_parts_of_what_both_save() -> None:
+    """A slow worker of one replica and a slow link of another: the step ends with the later one."""
+
+    def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
+        return {
+            fixed: np.full(
+                2, max(10.0 - 2.0 * (each in fixed) for each in (cause.SLOW_WORKER, cause.COMMUNICATION))
+            )
+            for fixed in fixes
+        }
+
+    found = savings_of(times_s, 10.0, frozenset(cause.FIXABLE) - {cause.DATA_LOADING, cause.MIXED_HARDWARE})
+    assert found.alone == pytest.approx(dict.fromkeys(cause.FIXABLE, 0.0), abs=SAME)
+    wanted = dict.fromkeys(cause.FIXABLE, 0.0) | {cause.SLOW_WORKER: 0.1, cause.COMMUNICATION: 0.1}
+    assert found.attributed == pytest.approx(wanted, abs=SAME)
