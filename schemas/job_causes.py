@@ -122,7 +122,7 @@ JOB_CAUSES: Final = Table(
     "and a fix would save more, all fractions of the unit are scaled down alike. time_saved_fraction and "
     "recoverable_gpu_hours say what fixing this cause alone saves, and must not be added up: one cause can "
     "hide behind another. attributed_fraction and attributed_gpu_hours share out what all fixes together "
-    "save, and may be added up. For the cause {CAUSE_UNEXPLAINED} the former are the further time that steps "
+    f"save, and may be added up. For the cause {CAUSE_UNEXPLAINED} the former are the further time that steps "
     "would save, after all fixes, without deviations that neither a cause nor the job's noise explains; its "
     "attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views call lost: "
     "the recorded step time less that with all causes fixed and without any other deviation beyond the "
