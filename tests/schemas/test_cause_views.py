@@ -169,6 +169,32 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
 
 
+def test_rows_of_a_slow_link_name_each_other_and_have_half_of_it_each() -> None:
+    """In another job, and for another cause of the same one, the hosts are no ends of a link."""
+    ends = [worker(host, 0.5, pp_rank=stage, dp_rank=0) for stage, host in enumerate("xy")]
+    communication = {"cause": "communication", "time_saved_fraction": 0.5}
+    rows = view(
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 8.0, culprits=ends, **communication),
+                cause("a", DAY, 4.0, 4.0, culprits=ends),
+                cause("b", DAY, 2.0, 2.0, culprits=[worker("z", 0.5, pp_rank=1, dp_rank=0)], **communication),
+            ],
+            JOB_SLOWDOWN: UNITS,
+        },
+    )
+    assert {(row.cause, row.host): row.link_hosts for row in rows} == {
+        ("communication", "x"): ["y"],
+        ("communication", "y"): ["x"],
+        ("communication", "z"): None,
+        ("slow_worker", "x"): None,
+        ("slow_worker", "y"): None,
+    }
+    halves = [(row.recoverable_gpu_hours, row.time_saved_fraction_max) for row in rows if row.link_hosts]
+    assert halves == [(4.0, 0.25), (4.0, 0.25)]
+
+
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
     """For one of two no lost_s is known: then effect and share of steps decide, 0.5 to 0.25."""
     host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
