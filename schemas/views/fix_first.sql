@@ -5,17 +5,18 @@
 -- GPU-hours) add up over all rows to what the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves,
 -- and do not add up over causes. Those of a host are its part of what the fix of all culprits saves: one slow host may
 -- hide another, and what mending it alone saves is that of the mitigation host exchanged. Several culprits of one unit
--- share its hours as fix_parts says, an estimate. A slow link is two rows, one for the host at each end: link_hosts names
--- the hosts at the other ends (null where communication named no neighbouring stages of a replica on two hosts). Rows of
--- one link belong together: mending it once saves what both say, and recoverable_gpu_hours and time_saved_fraction_max of
--- each row are its part of that, as a rule half. time_saved_fraction_max is the largest part of a unit's step time that the fix alone
--- saves, shared among culprits in the same way. flagged_units are those with a flag_reason in job_causes. low and high are the ends of 90 %
--- intervals: the squares of errors add up, those of the diagnosis within a run themselves, and degrees of freedom do
--- (interval_freedom); null where an earlier version wrote a row. explained_by are the checks of the host that failed
--- before it was slow, or with it, and that cause_evidence takes for the explanation, as 'gpu 3 throttle_thermal'; null
--- where there is none. mitigation is what can be done that saves most time in the row's units, by replay, and
--- mitigation_gpu_hours what it saves there, where what lies in one host is of that host, and what is of a whole unit is
--- shared among its hosts as its lost hours are; null where no mitigation of the cause saves anything. See mitigations.
+-- share its hours as fix_parts says, an estimate. A slow link is two rows, one for the host at each end: link_hosts
+-- names the hosts at the other ends (null where communication named no neighbouring stages of a replica on two hosts).
+-- Rows of one link belong together: mending it once saves what both say, and recoverable_gpu_hours and
+-- time_saved_fraction_max of each row are its part of that, as a rule half. time_saved_fraction_max is the largest part
+-- of a unit's step time that the fix alone saves, shared among culprits in the same way. flagged_units are those with a
+-- flag_reason in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the
+-- diagnosis within a run themselves, and degrees of freedom do (interval_freedom); null where an earlier version wrote
+-- a row. explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence
+-- takes for the explanation, as 'gpu 3 throttle_thermal'; null where there is none. mitigation is what can be done that
+-- saves most time in the row's units, by replay, and mitigation_gpu_hours what it saves there, where what lies in one
+-- host is of that host, and what is of a whole unit is shared among its hosts as its lost hours are; null where no
+-- mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,

@@ -64,7 +64,10 @@ def test_a_table_a_view_and_a_query(call: Ask) -> None:
     wide = call(main, "worker_slowdown", "--format", "table").out
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", wide)
     sql = call(main, "fix_first", "--sql").out
-    assert "Reads job_slowdown, job_causes, mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n" in sql
+    assert (
+        "Reads job_slowdown, job_causes, mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n"
+        in sql
+    )
     assert call(main, "trend", "--sql", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
     assert call(main, "trend", "--format", "csv").out.startswith("column,type,unit,key,null,")
     assert call(main, "jobs", "--sql").status == 2
