@@ -1,4 +1,4 @@
-"""Inputs that a version of the simulator once got wrong, or might. Each is named after what is unusual about it."""
+"""Inputs that the simulator once got wrong, or might. Each is named after what is unusual about it."""
 
 from collections.abc import Callable
 from dataclasses import replace
