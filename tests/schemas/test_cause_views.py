@@ -59,7 +59,8 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
 def test_hours_of_a_month_are_unknown_where_no_run_with_the_cause_states_them() -> None:
     """Run a states its hours and has no pause. Run b has a pause but states no hours.
 
-    On another day run b has no pause, and its loss is 0 hours. Run c, added later, has a pause and states its hours: then the sum is known.
+    On another day run b has no pause, and its loss is 0 hours. Run c, added later, has a pause and states its
+    hours: then the sum is known.
     """
     without = {"cause": "pause", "is_cause": False, "lost_fraction": 0.0}
     unknown = cause("b", DAY, None, None, cause="pause") | {"lost_fraction": 0.5, "lost_gpu_hours": None}

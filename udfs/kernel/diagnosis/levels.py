@@ -228,10 +228,10 @@ def apart_when_healthy(own: Floats) -> Floats:
 def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None = None) -> Mask:
     """Series that are slow beyond doubt; bool, shape (p, k, d).
 
-    By its mean: beyond the least level, its errors and what healthy workers differ by. By its steps: two of them
-    beyond the same in one step. By its known steps: what they alone add to the mean is beyond the least level and
-    what healthy workers differ by. Beside the other direction: where that is slow by one of these, the mean need
-    not be beyond what healthy workers differ by.
+    By its mean: beyond the least level, 5 errors of it, and what healthy workers differ by.
+    By its steps: two are beyond the same limits of one step.
+    By its known steps: what they add to the mean is beyond the least level and what healthy ones differ by.
+    Beside the other direction, if that is slow so: the mean is beyond the least level and 5 errors.
 
     own     : shape (p, k, s, d).
     error   : standard error of a level in each step, shape (k, s).
