@@ -39,7 +39,10 @@ class DiagnosedJob:
 
     @property
     def asked(self) -> list[str]:
-        """Causes that must have an answer; of those that only some logs can show, where there is one."""
+        """Causes that must have an answer.
+
+        A cause that only some logs can show is asked for only where there is an answer.
+        """
         return [cause for cause in FIXABLE_CAUSES if cause not in LOGGED_CAUSES or cause in self.causes]
 
     @property
