@@ -57,7 +57,7 @@ class Setting:
 
 
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw 2 to 120 % slowness: one GPU always or at times, throttling, or a whole host.
+    """Draw a fault that slows by 2 to 120 %: one GPU always or at times, throttling, or a whole host.
 
     None in a job of one worker, which has no peers.
     """

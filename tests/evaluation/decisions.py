@@ -1,4 +1,4 @@
-"""Evaluate mornings: the savings of an engineer who follows drain and mitigations, or fix_first.
+"""Evaluate what an engineer saves who follows, each morning, drain and mitigations, or fix_first.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains

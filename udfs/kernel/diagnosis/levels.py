@@ -253,11 +253,12 @@ def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None 
     is_slow: Mask = by_mean | by_steps | by_known_steps
     is_slow_in_one = is_slow.any(axis=1, keepdims=True)
     beside_other_direction = is_slow_in_one & (mean > least_by_error[None, :, None])
-    return is_slow | beside_other_direction
+    is_slow |= beside_other_direction
+    return is_slow
 
 
 def _has_trend(series: Floats) -> bool:
-    """Whether a line explains a series beyond doubt, by its own scatter; one that grows has little other."""
+    """Whether a line explains a series beyond doubt, judged by its own scatter about that line."""
     if series.size < ENOUGH_STEPS:
         return False
     in_time = np.arange(series.size) - (series.size - 1) / 2.0
