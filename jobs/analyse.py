@@ -206,7 +206,7 @@ def _write_causes(found: Analysis) -> None:
         groups |= {str(each["where"]): str(each["workers"]) for each in culprits if each["workers"]}
         more = len(row["culprits"]) - len(named)
         hours = wording.hours(row["recoverable_gpu_hours"])
-        what = str(words["fix"]) + (f"; uncertain: {words['flag']}" if words["flag"] else "")
+        what = str(words["advice"]) + (f"; uncertain: {words['flag']}" if words["flag"] else "")
         listed = "; ".join(named) + (f"; {more} more" if more else "")
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:

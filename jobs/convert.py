@@ -134,7 +134,7 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
     """Say what a night would say of the run; returns the exit status that `analyse` has.
 
     facts : for programs, beside it.
-    unread : lines on files of which nothing was read, where nothing else says so.
+    unread : sentences on files from which nothing was read, where nothing else says so.
     """
     job = outcome.tables.job
     if how:

@@ -172,7 +172,10 @@ def _describe_sql(file: SqlFile, form: str | None, *, is_sql: bool) -> None:
 
 
 def _columns(file: SqlFile) -> list[Entry]:
-    """Columns of a view or query, with the meaning in the tables that it reads, where those agree."""
+    """Columns of a view or query, with the meaning in the tables that it reads, where those agree.
+
+    What it says itself follows: a row may have only a part of what the table's column has.
+    """
     meant: dict[str, dict[str, Entry]] = {}
     for entry in entries():
         if entry.table in mentioned(file.sql):
@@ -182,7 +185,8 @@ def _columns(file: SqlFile) -> list[Entry]:
         unit = next((unit for end, unit in _UNITS.items() if column.name.endswith(end)), "")
         meaning = _said_of(column.name, file)
         if len(known := [*meant.get(column.name, {}).values()]) == 1:
-            unit, meaning = known[0].unit, f"as in {known[0].table}: {known[0].meaning}"
+            own = f". Here: {meaning}" if meaning else ""
+            unit, meaning = known[0].unit, f"as in {known[0].table}: {known[0].meaning}{own}"
         kind = type_name(column.type)
         found.append(
             Entry(file.name, column.name, kind, unit, is_key=False, is_nullable=False, meaning=meaning)

@@ -83,7 +83,10 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """SQL of units that the host served: the waste on it, and the mean on the others with host null."""
+    """SQL of the waste in units that the host served, by the slowest worker of each host.
+
+    Two rows a unit: one of this host, and one, with host null, of the mean over its other hosts.
+    """
     of_host = f"IF(host = {sql_strings([host])}, host, NULL)"
     return (
         f"WITH by_host AS (SELECT {_KEY}, host, 1 - 1 / max(slowdown) AS by_slowest FROM {WORKER_SLOWDOWN} "

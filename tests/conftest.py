@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without a look for garbage: nearly all that is imported and made stays."""
+    """Collect tests with garbage collection off: nearly all objects made by imports stay."""
     gc.disable()
     try:
         return (yield)

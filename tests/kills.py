@@ -209,7 +209,7 @@ def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Itera
 
 
 def _ended(run: Run, warehouse: str, status: int) -> str:
-    """What is wrong in a warehouse in which a run ended with this status."""
+    """Say what is wrong in a warehouse after the run that follows a killed one; empty if nothing is."""
     if status:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:

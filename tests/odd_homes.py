@@ -139,7 +139,7 @@ def _of_this_checkout(folder: Path) -> Iterator[Place]:
 
 
 def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
-    """Another user, and other Pythons.
+    """Places to install clones: the home of another user, and environments of other Pythons.
 
     pythons : their versions, by path
     """

@@ -101,7 +101,7 @@ def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
         named.LAYERS: "there is no pipeline" if layout.pp_size == 1 else no_layers,
         named.OVER_DP_RANKS: one
         if layout.dp_size == 1
-        else f"each has too few microbatches, or the step time hangs on which are heavier, or {even}",
+        else f"each has too few microbatches, or the step time depends on which are heavier, or {even}",
         named.SEQUENCES: even,
         named.COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy "
         "data",

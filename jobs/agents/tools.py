@@ -142,6 +142,9 @@ class Tools:
     def fix_first(self, first: int = 0) -> str:
         """What to fix first across the fleet, and how many GPU-hours that saves, worst first.
 
+        A slow link is two rows, one for the host at each end, each with half of what mending the link saves;
+        link_hosts names the other ends.
+
         first: the row to begin with, where an earlier reply left rows out.
         """
         return reply(self._rows("SELECT * FROM fix_first"), first=first)

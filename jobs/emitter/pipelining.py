@@ -49,7 +49,7 @@ def follow_schedule(schedule: Any, recorder: Recorder) -> None:
 
 
 class _Follower:
-    """Wrappers around the functions that a schedule calls."""
+    """Wraps the functions that a pipeline schedule calls, so that each call is recorded as an op."""
 
     def __init__(self, recorder: Recorder, *, is_interleaved: bool) -> None:
         self.recorder, self._is_interleaved = recorder, is_interleaved

@@ -125,7 +125,7 @@ def days_before(log_dates: Collection[date], days: int) -> list[date]:
 
 
 def days_after(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to `days` days after any of these, without these."""
+    """Days that are up to `days` days after one of these, except these themselves."""
     return _days_beside(log_dates, range(1, days + 1))
 
 

@@ -80,7 +80,7 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Manifest and rank logs of each run in which every rank log has another size than at the last reading.
+    """Manifest and rank logs of each run whose rank logs all changed size since the last reading.
 
     A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
 

@@ -92,7 +92,9 @@ def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -
 def beside_culprits(
     warehouse: Warehouse, log_dates: Sequence[date], host_day: pa.Table, days: int
 ) -> dict[str, pa.Table]:
-    """cause_evidence; no table if these days and those looked back on have no health, and these had none.
+    """Return cause_evidence of these days.
+
+    No table if neither these days nor those looked back on have health, and these had no evidence before.
 
     host_day : rows of these days
     days : how many before a day are looked back on, for checks that go on, culprits that were slow before,

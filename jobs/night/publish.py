@@ -85,7 +85,10 @@ def _phases(
     with_report: Collection[date],
     work: Mapping[str, int] | None,
 ) -> dict[date, list[dict[str, Any]]]:
-    """Work of each phase by day, as far as it is known: batches of days share it."""
+    """Work of each phase, by day.
+
+    Days run as one batch share their counts, which cannot be split: they get an empty list.
+    """
     if work is None:
         runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
         return {day: phases_of(runs, day) for day in log_dates}

@@ -1,6 +1,6 @@
-"""Analyse one run as a night does, without Spark or a warehouse, and explain what prevents it.
+"""Analyse one run as a night does, without Spark or a warehouse.
 
-And what keeps a run from it, in words: files of which nothing was read, a manifest that lacks.
+Where that is not possible, say in words why: files from which nothing was read, a missing manifest.
 """
 
 import json

@@ -49,7 +49,10 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Units that a text names, before a day and from it on. Raises ValueError if the text names days."""
+    """Return the units that a text names as two sides: `days` days before a day, and as many from it on.
+
+    Raises ValueError if the text itself names days.
+    """
     of = asked(text)
     if of.first is not None:
         raise ValueError(f"{text} names days, and so does --date")

@@ -40,7 +40,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
     mitigation = best(tables.further.get(MITIGATIONS, ()), cause)
     return short(row) | {
         "name": cause,
-        "fix": _fix(row, tables.workers),
+        "advice": _advice(row, tables.workers),
         "lost": None if lost is None else loss.of_unit(lost, row["lost_gpu_hours"]),
         "lost_between": loss.interval(row, "lost_fraction"),
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
@@ -75,7 +75,7 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
     return None
 
 
-def _fix(row: Row, workers: Sequence[Row]) -> str:
+def _advice(row: Row, workers: Sequence[Row]) -> str:
     """Return what to do about a cause; for pauses, also whether culprits pause in different steps."""
     usual = OF_CAUSE[row["cause"]].advice
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]

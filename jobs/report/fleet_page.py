@@ -80,7 +80,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "first_day": publication.first_day.isoformat(),
         "report_job": links.command("job-page", publication.warehouse),
         "measure": {"unit": measure.unit},
-        "causes": {name: {"title": each.title, "fix": each.advice} for name, each in OF_CAUSE.items()},
+        "causes": {name: {"title": each.title, "advice": each.advice} for name, each in OF_CAUSE.items()},
         "host_pages": dict(publication.hosts),
         "units": templates.columns(_units(tables.units, publication, measure)),
         "parts": templates.columns(pa.table(parts)),
@@ -261,7 +261,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
     verdicts = {host["host"]: wording.recurrence(host) for host in tables.hosts.to_pylist()}
     return {
         "title": cause.title,
-        "fix": cause.advice,
+        "advice": cause.advice,
         "host": row["host"],
         "page": publication.hosts.get(row["host"]),
         "jobs": _listed(row["job_ids"], _MOST_JOBS),

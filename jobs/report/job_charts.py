@@ -193,7 +193,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
 
 
 def _often(excess: Floats) -> str:
-    """Describe in how many steps the hottest worker is hot."""
+    """Describe in how many steps the worker that loses most is clearly slow."""
     steps = len(excess)
     if steps == 1:
         return "in the mean over all steps"

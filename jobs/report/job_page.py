@@ -77,7 +77,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
         "is_analysed": status == Status.ANALYSED,
-        "to_do": status.advice.format(again=again),
+        "status_advice": status.advice.format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],

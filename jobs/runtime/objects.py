@@ -87,7 +87,7 @@ def contents(root: str, names: Sequence[str]) -> list[bytes]:
 
 
 def write(root: str, name: str, content: bytes) -> None:
-    """Create or replace an object atomically; a browser shows it as what its name says."""
+    """Create or replace an object atomically, with the content type that its name suggests."""
     kind, _ = guess_type(name, strict=False)
     is_folder = root.startswith("file://")  # it has no place for it
     with _asking():

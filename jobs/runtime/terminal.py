@@ -60,7 +60,10 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """Whether it is no traceback of py4j, which raises that error too (but in callbacks; none are used)."""
+    """Whether the record is not py4j's log of an error that it also raises.
+
+    py4j logs errors of callbacks without raising them, but no callbacks are used here.
+    """
     return not record.exc_info or Path(record.pathname).parent.name != "py4j"
 
 

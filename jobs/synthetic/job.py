@@ -175,7 +175,7 @@ def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.
 
 
 def _lists(values: NDArray[np.generic]) -> "pa.ListArray[Any]":
-    """Arrow lists of equal length from the last axis."""
+    """Convert an array to Arrow lists: one list for each row of the last axis."""
     length, rows = values.shape[-1], values.size // max(values.shape[-1], 1)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * length)
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(values).ravel()))

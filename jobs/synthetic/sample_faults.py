@@ -57,7 +57,7 @@ class Setting:
 
 
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw 2 to 120 % slowness: one GPU always or at times, throttling, or a whole host.
+    """Draw a fault that slows by 2 to 120 %: one GPU always or at times, throttling, or a whole host.
 
     None in a job of one worker, which has no peers.
     """
@@ -102,7 +102,10 @@ def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw collections of 1 to 15 forward-computes, or stalls in 0.2 to 4 % of the forward-computes."""
+    """Draw garbage collection, or stalls of the allocator.
+
+    A collection takes as long as 1 to 15 forward-computes; stalls strike 0.2 to 4 % of the forward-computes.
+    """
     length_s = setting.compute_s * log_uniform(rng, 1.0, 15.0)
     if rng.random() < 0.65:
         return UnsynchronisedGc(length_s, log_uniform(rng, 2.0, 30.0), window=some_window(rng, setting))

@@ -150,7 +150,7 @@ class Simulation:
         return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
-        """Positions of the mechanisms with any of these causes; None selects nuisances."""
+        """Positions of the mechanisms with any of these causes; None selects those without a cause."""
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )

@@ -62,7 +62,9 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """SQL of the bounds around one of SUMS_OF_HOURS, errors of units independent; null if one has none.
+    """SQL of the bounds around one of SUMS_OF_HOURS; null if the bounds of a unit in the sum are unknown.
+
+    Errors of units are independent.
 
     least : SQL of the lowest value that the sum may have; NULL where it has none
     """

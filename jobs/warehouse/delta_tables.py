@@ -119,7 +119,10 @@ class DeltaTables:
         return self._open(name, self.version_of(name))
 
     def _open(self, name: str, version: int | None) -> Stored | None:
-        """Rows of a table's version, by the file names in the Delta log, as URLs encode odd folder names."""
+        """Open one version of a table; None if it has no files.
+
+        Its files are those that the Delta log names: there, odd folder names are encoded as in URLs.
+        """
         path, declared = f"{self.root}/{name}", TABLES[name]
         is_cached = version is not None or not self._is_store  # of a store, the newest may be another by now
         with self._answering():

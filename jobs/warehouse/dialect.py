@@ -118,7 +118,10 @@ def _date(each: exp.Expr) -> exp.Expr:
 
 
 def _by_name(each: exp.Expr) -> exp.Expr:
-    """`forall`, which DuckDB lacks: null if no element breaks it and one makes it null."""
+    """Write `forall`, which DuckDB lacks, as a CASE; leave other functions alone.
+
+    As in Spark: false if it is false for an element, else null if it is null for one, else true.
+    """
     if each.name.lower() != "forall":
         return each
     holds = exp.Anonymous(this="list_transform", expressions=each.expressions)

@@ -5,14 +5,18 @@
 -- GPU-hours) add up over all rows to what the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves,
 -- and do not add up over causes. Those of a host are its part of what the fix of all culprits saves: one slow host may
 -- hide another, and what mending it alone saves is that of the mitigation host exchanged. Several culprits of one unit
--- share its hours as fix_parts says, an estimate. time_saved_fraction_max is the largest part of a unit's step time
--- that the fix alone saves. flagged_units are those with a flag_reason in job_causes. low and high are the ends of 90 %
--- intervals: the squares of errors add up, those of the diagnosis within a run themselves, and degrees of freedom do
--- (interval_freedom); null where an earlier version wrote a row. explained_by are the checks of the host that failed
--- before it was slow, or with it, and that cause_evidence takes for the explanation, as 'gpu 3 throttle_thermal'; null
--- where there is none. mitigation is what can be done that saves most time in the row's units, by replay, and
--- mitigation_gpu_hours what it saves there, where what lies in one host is of that host, and what is of a whole unit is
--- shared among its hosts as its lost hours are; null where no mitigation of the cause saves anything. See mitigations.
+-- share its hours as fix_parts says, an estimate. A slow link is two rows, one for the host at each end: link_hosts
+-- names the hosts at the other ends (null where communication named no neighbouring stages of a replica on two hosts).
+-- Rows of one link belong together: mending it once saves what both say, and recoverable_gpu_hours and
+-- time_saved_fraction_max of each row are its part of that, as a rule half. time_saved_fraction_max is the largest part
+-- of a unit's step time that the fix alone saves, shared among culprits in the same way. flagged_units are those with a
+-- flag_reason in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the
+-- diagnosis within a run themselves, and degrees of freedom do (interval_freedom); null where an earlier version wrote
+-- a row. explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence
+-- takes for the explanation, as 'gpu 3 throttle_thermal'; null where there is none. mitigation is what can be done that
+-- saves most time in the row's units, by replay, and mitigation_gpu_hours what it saves there, where what lies in one
+-- host is of that host, and what is of a whole unit is shared among its hosts as its lost hours are; null where no
+-- mitigation of the cause saves anything. See mitigations.
 WITH explained AS (
     SELECT
         cause,
@@ -23,6 +27,26 @@ WITH explained AS (
     FROM cause_evidence
     WHERE explains AND culprit_host IS NOT NULL AND $in_period
     GROUP BY cause, culprit_host
+),
+
+ends AS (
+    SELECT log_date, job_id, run_id, cause, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
+    FROM job_causes
+    LATERAL VIEW explode(culprits) exploded AS culprit
+    WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
+),
+
+linked AS (
+    SELECT here.cause AS cause, here.host AS host, array_sort(collect_set(there.host)) AS link_hosts
+    FROM ends AS here
+    JOIN ends AS there
+        ON here.log_date = there.log_date
+        AND here.job_id = there.job_id
+        AND here.run_id = there.run_id
+        AND here.dp_rank = there.dp_rank
+        AND abs(here.pp_rank - there.pp_rank) = 1
+        AND here.host <> there.host
+    GROUP BY here.cause, here.host
 ),
 
 mitigated AS (
@@ -138,13 +162,15 @@ SELECT
     recoverable_gpu_hours + half_of_recoverable AS recoverable_gpu_hours_high,
     explained_by, mitigation,
     mitigation_gpu_hours,
-    coalesce(later_days, 0) AS days_without
+    coalesce(later_days, 0) AS days_without,
+    link_hosts
 FROM fixes
 LEFT JOIN later
     ON fixes.cause = later.cause
     AND fixes.host IS NOT DISTINCT FROM later.host
     AND fixes.of_job IS NOT DISTINCT FROM later.of_job
 LEFT JOIN explained ON fixes.cause = explained.cause AND fixes.host = explained.host
+LEFT JOIN linked ON fixes.cause = linked.cause AND fixes.host = linked.host
 LEFT JOIN best
     ON fixes.cause = best.cause
     AND fixes.host IS NOT DISTINCT FROM best.host

@@ -101,9 +101,9 @@ _HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass
 class Peak:
-    """Highest resident memory [MiB]: of the JVM, of all Python workers, of the driver; of all at a time.
+    """Highest resident memory [MiB] of the JVM, of all Python workers, of the driver, and of all together.
 
-    CPU time of all.
+    Also the CPU time of all.
 
     Linux itself keeps the highest of each process (VmHWM), so that nothing between two samples is missed.
 

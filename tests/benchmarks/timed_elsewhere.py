@@ -15,7 +15,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 
 def answer(folder: Path) -> None:
-    """Answer every line of standard input. [s]"""
+    """Simulate the job that each line of standard input names, and print its CPU time. [s]"""
     jobs = {}
     for path in folder.glob("*.arrow"):
         with pa.ipc.open_file(path) as file:

@@ -68,7 +68,7 @@ def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
 
 
 def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int) -> None:
-    """Run the nights of some days, the last first, some at a time.
+    """Run the nights from `first` to `last`, the latest first, `at_a_time` of them at once.
 
     Airflow makes all of these runs in one transaction: in SQLite that may fail beside others who write.
     """

@@ -45,7 +45,7 @@ class Answer:
 
 
 def kind_of(plan: JobPlan) -> str:
-    """Connections between the hosts of a job."""
+    """Say what connects the hosts of a job: replicas, a pipeline, both, or nothing."""
     shape = plan.shape
     pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
     replicas = "replicas" if shape.dp_size > 1 else ""

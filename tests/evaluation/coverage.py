@@ -93,7 +93,7 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None if the layout has none, or another one of its cause was drawn."""
+    """Draw a fault of a class; None if the layout allows none, or the draw gave its cause another class."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None

@@ -1,4 +1,4 @@
-"""Evaluate mornings: the savings of an engineer who follows drain and mitigations, or fix_first.
+"""Evaluate what an engineer saves who follows, each morning, drain and mitigations, or fix_first.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains
@@ -82,9 +82,9 @@ def follow(world: World, policy: Policy, most: Mornings) -> Course:
 def _chosen(
     course: Course, policy: Policy, advice: Sequence[Mapping[Any, Any]], serving: set[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """Rows of mitigations that an engineer would do, the first first, at most one of a job.
+    """Mitigations that an engineer would carry out, in that order, at most one of each job.
 
-    Who follows fix_first does the best that can be done about a row, and leaves rows of which nothing can.
+    Someone who follows fix_first takes the best mitigation of each row, and skips rows that have none.
     """
     can = [
         row
@@ -167,7 +167,7 @@ def tables(found: Mapping[str, Course]) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge decisions."""
+    """Measure what following each list, morning by morning, saves a generated fleet."""
     world = World(args.seed, args.jobs, args.days, args.most_ops)
     gpu_hours = sum(24 * job.shape.world_size * len(job.days) for job in world.fleet.jobs)
     heading = (

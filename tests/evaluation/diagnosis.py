@@ -75,7 +75,7 @@ _OPTIONS: Final = (
 
 
 class Evaluated(NamedTuple):
-    """Results beside their truth: one row per job and cause.
+    """Results and the truth about them: one row per job and cause.
 
     answers   : of the jobs
     healthy   : of more jobs, all drawn without a fault

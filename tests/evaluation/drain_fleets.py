@@ -201,7 +201,7 @@ class Warehouse:
         create_views(self._connection, names)
 
     def add(self, tables: Mapping[str, Sequence[pa.Table]]) -> None:
-        """Append rows."""
+        """Append rows to the tables of these names."""
         for name, parts in tables.items():
             self._connection.register("added", pa.concat_tables(parts))
             self._connection.execute(f"INSERT INTO {name} FROM added")

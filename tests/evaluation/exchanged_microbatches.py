@@ -37,7 +37,7 @@ class Exchanged(PackedSequences):
     def _move_experts(
         self, experts: ExpertImbalance, conditions: Conditions, order: NDArray[np.int64]
     ) -> None:
-        """Undo the load of the experts where microbatches were, and put it where they are."""
+        """Move the load that microbatches put on experts to the places that the microbatches have now."""
         place, alone = conditions.place, Conditions(conditions.place, conditions.workload)
         experts.change(alone, child_rng(self.seed, f"{type(experts).__name__} 0"))
         for chunk in np.unique(place.chunk[place.computes]):

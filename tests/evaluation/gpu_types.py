@@ -106,7 +106,7 @@ def alike(plan: JobPlan) -> JobPlan:
 
 
 def report(count: int, seed: int) -> str:
-    """Judge jobs as they are, and as if all types were equally fast."""
+    """Judge generated jobs twice: as they are, and with all types of GPU equally fast."""
     plans = list(jobs(count, seed))
     unlike = [judged for plan in plans if (judged := judge(plan)) is not None]
     equal = [judged for plan in plans if (judged := judge(alike(plan))) is not None]

@@ -258,7 +258,7 @@ def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge explanations by the health of hosts."""
+    """Measure how often failed health checks explain slow hosts correctly, on generated fleets."""
     recall, totals = judged_fleets(args.seed, args.fleets)
     knowable = "A culprit is knowable if its host fell sick within the record and has health that says so."
     sections = [

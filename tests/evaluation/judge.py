@@ -39,7 +39,10 @@ class DiagnosedJob:
 
     @property
     def asked(self) -> list[str]:
-        """Causes that must have an answer; of those that only some logs can show, where there is one."""
+        """Causes that must have an answer.
+
+        A cause that only some logs can show is asked for only where there is an answer.
+        """
         return [cause for cause in FIXABLE_CAUSES if cause not in LOGGED_CAUSES or cause in self.causes]
 
     @property
@@ -105,7 +108,7 @@ class Variant:
     is_skewed: bool = False
 
     def of(self, plan: JobPlan) -> JobPlan:
-        """Return the job under these conditions."""
+        """Return the plan of a job, changed to have this noise, number of steps and skew of clocks."""
         if self.noise is not None:
             plan = replace(plan, workload=replace(plan.workload, noise=self.noise))
         if self.steps is not None:
@@ -187,7 +190,10 @@ def _opened(mechanism: Mechanism) -> Mechanism:
 
 
 def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | None:
-    """Whether every cell of the culprit named worst is one of the costliest slow worker mechanism."""
+    """Whether all cells of the culprit that is named worst belong to the mechanism that costs most.
+
+    None if the slow workers of the job cost too little to be judged.
+    """
     if truth.time_saved_fraction[SLOW_WORKER] < THRESHOLD:
         return None
     slow = [each for each in truth.mechanisms if each["cause"] == SLOW_WORKER]

@@ -45,7 +45,7 @@ RUNS: Final = 4_000
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """The same collections: in every n-th step all workers take one of them after their last op.
+    """Garbage collection as planned: in every n-th step all workers collect together, after their last op.
 
     planned_steps : n
     """

@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """Largest change of a bound by other clocks."""
+        """Largest relative change of a bound when clocks differ."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:

@@ -229,7 +229,7 @@ def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge share, swing, period and phase."""
+    """Compare share, swing, period and phase of power with the truth of generated jobs."""
     seeds = range(args.seed, args.seed + args.jobs)
     jobs = pd.DataFrame(row for row in (judge(seed, args.most_ops) for seed in seeds) if row is not None)
     pairs = pd.DataFrame(row for row in map(judge_pair, seeds) if row is not None)

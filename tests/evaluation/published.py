@@ -30,7 +30,7 @@ class Published(NamedTuple):
 
 
 class Injection(NamedTuple):
-    """One fault in one trace; a task for any process."""
+    """One fault, at one strength, in one trace: a task that any process can do."""
 
     folder: Path
     fault: int

@@ -1,4 +1,4 @@
-"""Jobs of which the evaluation of blocking transfers says that no log can tell: others have the same log."""
+"""Jobs whose slowdown no log can tell: another job, with another slowdown, has the same log."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Generated jobs beside their truth: the diagnosis's answers are what is judged."""
+"""The judge of the diagnosis, on generated jobs whose truth is known."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Slow loads, beside their truth."""
+"""Slow data loads: what the diagnosis finds against what the generator planted."""
 
 import json
 

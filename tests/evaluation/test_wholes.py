@@ -1,4 +1,4 @@
-"""Time that faster roles save generated wholes, beside their truth."""
+"""Time that faster roles save generated wholes, compared with the truth."""
 
 import json
 

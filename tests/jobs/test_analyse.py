@@ -193,7 +193,7 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
 
 
 def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
-    """One rank of eight is recorded, as ranks 0, 8, 16 ..."""
+    """Only one rank in eight is recorded: ranks 0, 8, 16, ..."""
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
     for log in sorted(run.glob("rank-*.jsonl"), reverse=True):

@@ -117,7 +117,7 @@ def test_one_job_is_done_alone(history: History) -> None:
 
 
 def from_nothing(history: History) -> History:
-    """The same landing in a warehouse that was empty."""
+    """Ingest the same landing into an empty warehouse."""
     root = history.warehouse.parent / "anew"
     anew = History(history.spark, history_in(root, history.spark, history.settings).settings)
     shutil.copytree(history.landing, anew.landing)

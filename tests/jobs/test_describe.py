@@ -64,7 +64,10 @@ def test_a_table_a_view_and_a_query(call: Ask) -> None:
     wide = call(main, "worker_slowdown", "--format", "table").out
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", wide)
     sql = call(main, "fix_first", "--sql").out
-    assert "Reads job_slowdown, mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n" in sql
+    assert (
+        "Reads job_slowdown, job_causes, mitigations, cause_evidence, fix_parts.\n\nWITH explained AS (\n"
+        in sql
+    )
     assert call(main, "trend", "--sql", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
     assert call(main, "trend", "--format", "csv").out.startswith("column,type,unit,key,null,")
     assert call(main, "jobs", "--sql").status == 2
@@ -83,6 +86,14 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
         r"\nlost_gpu_hours  double  \[GPU h\]\n    as in job_causes: gpu_hours x lost_fraction", said
     )
     assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), "tables mean several hosts"
+
+
+def test_what_a_view_says_of_a_column_follows_its_meaning_in_the_table(call: Ask) -> None:
+    said = " ".join(call(main, "fix_first").out.split())
+    hours = "as in job_causes: gpu_hours x time_saved_fraction; null without gpu_hours. Here: "
+    of_link, fraction = "mending it once saves what both say", "time_saved_fraction_max double"
+    assert of_link in said[said.index(hours) : said.index(fraction)]
+    assert of_link in said[said.index(fraction) : said.index("lost_gpu_hours_low")]
 
 
 def test_a_column_that_no_table_has_is_explained_by_the_view(call: Ask) -> None:

@@ -86,7 +86,7 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 
 
 def newest(warehouse: Warehouse, age: int) -> None:
-    """Another unit is ingested `days` days after the first."""
+    """Publish another day, `age` days after the first."""
     day = DAY + timedelta(days=age)
     with publication(warehouse, "ingest", [day], [JOBS]):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])

@@ -51,7 +51,7 @@ RECORDS: Final[dict[str, Record]] = {
 
 
 def results(way: str, seed: int) -> dict[str, pa.Table]:
-    """Result tables of a drawn job that was recorded in such a way; raises TraceError if it has none."""
+    """Simulate a drawn job with its record changed in this way. Raises TraceError if it is not replayed."""
     drawn = sample_job(seed, most_ops=1500)
     skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
     job = recorded_job(Simulation(replace(drawn, mechanisms=(*drawn.mechanisms, *skew))))

@@ -123,7 +123,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
 def test_half_of_the_interval_of_a_sum_is_that_of_the_evaluation(
     browser: Browser, drawn_fleet: Path, freedom: float | None
 ) -> None:
-    """Ten runs, of each 5 GPU-hours, 3 of them the diagnosis's; two hosts have half of a run each."""
+    """Ten runs, each shared by two hosts; its half width is 5 GPU-hours, 3 of them the diagnosis's."""
     browser.open(drawn_fleet)
     part = {"cause": "pause", "half": 2.5, "shared": 1.5, "lost": 5.0, "freedom": freedom}
     parts = [part | {"unit": {"run": str(run // 2), "log_date": "2026-01-05"}} for run in range(20)]

@@ -1,4 +1,7 @@
-"""Tables of wholes of a day, without Spark: made for one, emptied if there was one, else left alone."""
+"""Tables about roles, of a day whose runs are parts of a whole (`part_of`), without Spark.
+
+They are written for days with such runs, emptied where a day has none any longer, and else left alone.
+"""
 
 from pathlib import Path
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What is said of a store that is misnamed, silent, or refuses; and what it is told of a page."""
+"""Messages about a store that is misnamed, silent, or refuses; and the content type that pages have there."""
 
 import logging
 from pathlib import Path

@@ -77,7 +77,7 @@ def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
 
 
 def _component(share: Sequence[float], number: int) -> complex:
-    """Twice the Fourier coefficient of the bins, each at its middle."""
+    """Twice the Fourier coefficient of the share over a period, each bin taken at its middle."""
     turns = [number * (place + 0.5) / BINS for place in range(BINS)]
     turned = (value * cmath.exp(-2j * math.pi * turn) for value, turn in zip(share, turns, strict=True))
     return sum(turned) * 2 / BINS

@@ -105,7 +105,7 @@ class OracleWhole:
 
 
 def busy(steps: Sequence[Step]) -> float:
-    """Time in which one of the steps runs."""
+    """Time in which at least one of the steps runs. [s]"""
     marks: list[float] = sorted({step[side] for step in steps for side in "se"})
     middles = [(left, right, (left + right) / 2) for left, right in pairwise(marks)]
     return sum(

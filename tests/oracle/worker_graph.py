@@ -85,7 +85,7 @@ class WorkerGraph:
         ]
 
     def held(self) -> set[tuple[str, int]]:
-        """Op type and ordinal of transfers that were issued in one call with one of a blocking type."""
+        """Op type and ordinal of each transfer that shares its call with a transfer of a blocking type."""
         transfers = self._transfers()
         blocking = [op for op_type, _, op in transfers if op_type in self.layout.blocking]
         return {

@@ -1,4 +1,4 @@
-"""Processes that train together."""
+"""Start the processes of a training run, and wait for them."""
 
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess

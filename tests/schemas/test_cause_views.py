@@ -57,7 +57,11 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
 
 
 def test_hours_of_a_month_are_unknown_where_no_run_with_the_cause_states_them() -> None:
-    """Run a states its hours and has no pause; b has one and states none, on another day 0."""
+    """Run a states its hours and has no pause. Run b has a pause but states no hours.
+
+    On another day run b has no pause, and its loss is 0 hours. Run c, added later, has a pause and states its
+    hours: then the sum is known.
+    """
     without = {"cause": "pause", "is_cause": False, "lost_fraction": 0.0}
     unknown = cause("b", DAY, None, None, cause="pause") | {"lost_fraction": 0.5, "lost_gpu_hours": None}
     rows = [
@@ -167,6 +171,32 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     )
     found = {row.host: (row.lost_gpu_hours, row.recoverable_gpu_hours) for row in rows}
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
+
+
+def test_rows_of_a_slow_link_name_each_other_and_have_half_of_it_each() -> None:
+    """In another job, and for another cause of the same one, the hosts are no ends of a link."""
+    ends = [worker(host, 0.5, pp_rank=stage, dp_rank=0) for stage, host in enumerate("xy")]
+    communication = {"cause": "communication", "time_saved_fraction": 0.5}
+    rows = view(
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 8.0, culprits=ends, **communication),
+                cause("a", DAY, 4.0, 4.0, culprits=ends),
+                cause("b", DAY, 2.0, 2.0, culprits=[worker("z", 0.5, pp_rank=1, dp_rank=0)], **communication),
+            ],
+            JOB_SLOWDOWN: UNITS,
+        },
+    )
+    assert {(row.cause, row.host): row.link_hosts for row in rows} == {
+        ("communication", "x"): ["y"],
+        ("communication", "y"): ["x"],
+        ("communication", "z"): None,
+        ("slow_worker", "x"): None,
+        ("slow_worker", "y"): None,
+    }
+    halves = [(row.recoverable_gpu_hours, row.time_saved_fraction_max) for row in rows if row.link_hosts]
+    assert halves == [(4.0, 0.25), (4.0, 0.25)]
 
 
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:

@@ -1,13 +1,16 @@
 """Declarations and what is derived from them: rules, the data dictionary, differences of a schema."""
 
+import re
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from schemas.dictionary import entries, type_name
+from schemas.queries import QUERIES
 from schemas.table import Column, SchemaError, Table, same_type
 from schemas.tables import TABLES
+from schemas.views import VIEWS
 from schemas.vocabulary import (
     HOST_HEALTH,
     INGESTED_TABLES,
@@ -160,3 +163,13 @@ def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
     assert type_name(structs) == "array<struct<rank:int,host:string>>"
     with pytest.raises(KeyError):
         type_name(pa.float16())
+
+
+def test_no_meaning_has_a_placeholder_that_was_not_filled_in() -> None:
+    """A text without the f in front of it says {CAUSE_UNEXPLAINED}, in braces."""
+    meanings = {name: each.meaning for name, each in (TABLES | VIEWS | QUERIES).items()}
+    meanings |= {f"{each.table}.{each.column}": each.meaning for each in entries()}
+    meanings |= {
+        f"{table.name}, {each.name}": each.meaning for table in TABLES.values() for each in table.expectations
+    }
+    assert [name for name, text in meanings.items() if re.search(r"\{[A-Z]", text)] == []

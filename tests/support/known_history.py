@@ -34,7 +34,7 @@ STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
 
 
 def waste_of(number: int) -> float:
-    """Waste of an analysed run: 20 waste 0.3, 65 waste 0.16, the others little."""
+    """Fraction that the run with this number wastes: 20 runs waste 0.3, 65 waste 0.16, the others little."""
     return 0.3 if number < 20 else 0.16 if number < STRAGGLING else LITTLE
 
 

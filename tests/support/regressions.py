@@ -1,4 +1,4 @@
-"""Inputs that a version of the simulator once got wrong, or might: each is named by its mistake."""
+"""Inputs that the simulator once got wrong, or might. Each is named after what is unusual about it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -184,4 +184,4 @@ _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
     _correlation_of_workers_that_hardly_have_one,
 )
 REGRESSIONS: Final = {make.__name__.removeprefix("_"): make for make in _ALL}
-"""Makers of the inputs, by the name of the mistake."""
+"""Makers of the inputs, by the name of what is unusual about them."""

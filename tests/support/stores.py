@@ -137,7 +137,10 @@ def copied(source: str, target: str) -> None:
 
 
 def removed(place: str) -> None:
-    """Remove a folder, or all objects below a URL: each listing looks at every object that the server has."""
+    """Remove a folder, or all objects below a URL.
+
+    What is left behind makes tests slow: each listing looks at every object that the server has.
+    """
     if not is_url(place):
         shutil.rmtree(place)
         return

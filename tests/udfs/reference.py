@@ -62,7 +62,7 @@ def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Every figure that the oracle gives, and no further row."""
+    """Assert that all figures are those of the oracle, and that there are no other rows."""
     (job,) = found["job_slowdown"].to_pylist()
     for name in (
         "slowdown",

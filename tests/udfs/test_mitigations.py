@@ -382,7 +382,7 @@ def test_of_what_is_not_there_the_reason_is_said() -> None:
     assert calm.answers == []
     assert calm.without == {
         LAYERS: "how many layers the model has is not known (--layers)",
-        OVER_DP_RANKS: "each has too few microbatches, or the step time hangs on which are heavier, "
+        OVER_DP_RANKS: "each has too few microbatches, or the step time depends on which are heavier, "
         f"or {even}",
         SEQUENCES: even,
         COLLECTIONS: "there is one worker, or none is known to pause, not to be slow or have heavy data",

@@ -22,11 +22,14 @@ Row = Mapping[str, Any]
 
 
 class Culprit(NamedTuple):
-    """A culprit with times. number : its place among those of its cause; host : set if it is one host.
+    """A culprit, and when it became slow.
 
+    number : its place among the culprits of its cause
+    host : set if the culprit is one host
     first_day : first of the days in a row on which its run named its hosts for the cause, and it did not
         begin anew within a day
-    slow_from : when it was first slow on that day;  is_always : from the first recorded step to the last
+    slow_from : when it was first slow on that day
+    is_always : from the first recorded step to the last
     """
 
     unit: tuple[Any, ...]

@@ -248,7 +248,7 @@ def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of(swings: Swings, one: Ints, other: Ints) -> Pairs:
-    """Select the pairs that are in phase."""
+    """Select those of these pairs of units that are in phase."""
     first_s = np.maximum(swings.first_s[one], swings.first_s[other])
     common_s = np.minimum(swings.last_s[one], swings.last_s[other]) - first_s
     period_s = swings.period_s

@@ -81,7 +81,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 class _Work(NamedTuple):
-    """Time at work of an attempt, and its steps; the same until the first step that it names after its first.
+    """Time at work of an attempt, and its steps; both also up to its first named step after the first.
 
     What stood still before the first step is start-up.
     """

@@ -70,7 +70,7 @@ def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups 
 
 
 def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
-    """Half widths of the intervals of what each cause's fix saves over the day, and of what it is attributed.
+    """Half widths of two intervals of each cause: of what its fix saves over the day, and of its attribution.
 
     returns : shape (4, cause): these, what the diagnosis adds to the first, and the degrees of freedom of
               the rest; nan where none is known.

@@ -28,7 +28,11 @@ _SEND, _RECV = 1, 2
 
 
 class _Transfers(NamedTuple):
-    """Transfers inserted beside computes, where is_there; kind is their position in DIRECTIONS."""
+    """Transfers inserted beside computes.
+
+    kind : position of their direction in DIRECTIONS
+    is_there : which computes have one
+    """
 
     kind: int
     is_there: Mask

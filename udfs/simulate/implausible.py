@@ -95,7 +95,10 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
 
 
 def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
-    """Positions of the rows in order of their steps, and where those of each step begin, and the last end.
+    """Sort rows by step.
+
+    returns : positions of the rows in order of their steps; where the rows of each step begin there, with the
+              end of the last.
 
     number : of each row's step, nan where it is not known; such rows are left out.
     """

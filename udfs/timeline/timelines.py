@@ -54,7 +54,7 @@ class StepTimelines:
                  transfer has microbatch and chunk of the compute it belongs to, host is a position in hosts.
     duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
     timelines  : by kind, start and end of each op.
-    critical   : by kind, the chain of ops that the end of the step hangs on.
+    critical   : by kind, the chain of ops that decides when the step ends.
     peers      : sends and recvs that meet.
     """
 

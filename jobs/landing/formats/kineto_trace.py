@@ -61,7 +61,7 @@ class Kernels(NamedTuple):
     step: Ints
 
     def where(self, chosen: Flags | Ints | slice) -> "Kernels":
-        """Select some kernels."""
+        """Return the kernels at these places."""
         return Kernels._make(values[chosen] for values in self)
 
     @property

@@ -237,7 +237,7 @@ def _codes(spelled: bytes) -> bytes:
 
 
 def _rows(plain: _Plain) -> Rows:
-    """Return the plain lines with consistent arrays as rows; their lines are places."""
+    """Return as rows the plain lines whose arrays are equally long; places number their lines."""
     lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
     is_good = np.ones(len(lengths), dtype=bool)
     for buffers in plain.lists[1:]:

@@ -135,7 +135,7 @@ def _thread(event: Mapping[str, Any]) -> Thread | None:
 
 
 def recognises(head: bytes) -> bool:
-    """Whether threads are named after stages, or events are named as ops and have a microbatch."""
+    """Whether threads are named after stages, or events have names of ops and a microbatch."""
     return _THREAD.search(head) is not None or (b'"mb_id"' in head and _OP.search(head) is not None)
 
 

@@ -140,7 +140,7 @@ class Unit(OneUnit):
 
     @property
     def status(self) -> str | None:
-        """What came of its analysis; None if it is not simulated yet."""
+        """Status of its analysis; None if it is not simulated yet."""
         found: str | None = self._result("status")
         return found
 

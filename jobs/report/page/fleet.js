@@ -136,7 +136,7 @@ function showFixes(data, parts, whole, amount, by) {
     ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),
     ["job-days", true, (row) => digits(row.days), (row) => row.days],
     ["uncertain", true, (row) => (row.flagged ? `${row.flagged} of ${row.parts.length}` : ""), (row) => row.flagged],
-    ...(isFix ? [["what to do", false, (row) => data.causes[row.causes[0]].fix]] : []),
+    ...(isFix ? [["what to do", false, (row) => data.causes[row.causes[0]].advice]] : []),
   ], rows, "nothing is lost here", { sort: ["lost", "down"], isLast });
 }
 

@@ -25,7 +25,10 @@ _NAMES: Final = ("forward", "backward")
 
 @dataclass
 class _Worker:
-    """State of a stage of all replicas within the step; streams by direction."""
+    """State of one stage within the step, for all replicas at once.
+
+    Lists of two entries: forward, backward.
+    """
 
     order: list[tuple[int, int, int]]
     free_s: Floats

@@ -60,7 +60,7 @@ OF_SHARES = {
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """Results of a folder's suites for rows, without the built-in suite."""
+    """Results for these rows of the folder's own suite, mine.json, without those of the built-in ones."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 

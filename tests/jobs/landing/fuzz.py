@@ -174,7 +174,7 @@ def _resident_bytes(name: str) -> int:
 
 
 def main() -> None:
-    """Try the requested number of inputs."""
+    """Read the requested number of damaged inputs; print those that cost most time and memory."""
     parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

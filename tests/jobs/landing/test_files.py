@@ -302,7 +302,7 @@ def test_any_store_of_fsspec_will_do() -> None:
 def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its library says that nothing is there; the words of Azure's client are coloured, on several lines."""
+    """For such a store fsspec finds no files; errors of Azure's client are coloured, on several lines."""
     fsspec.filesystem("memory").pipe("/silent/day/a.jsonl", b"abc")
     store = store_of("memory://silent")
     error = ConnectionError("\x1b[31mHTTP error\x1b[0m\n  \x1b[2m↳\x1b[0m refused")

@@ -1,4 +1,4 @@
-"""The page's lines for other readers of the tables."""
+"""The lines of the page on reading, for readers of tables other than its own, work as written."""
 
 import re
 import sys

@@ -169,7 +169,7 @@ def _compute_times(
 class Replays:
     """Replays of one job with sets of causes fixed.
 
-    Causes of which nothing was found are never replayed: their fixes change nothing. What was replayed once
+    Causes for which nothing was found are never replayed: their fixes change nothing. What was replayed once
     is kept, because mitigations ask again for what the diagnosis has replayed.
 
     found : what was measured in the job.

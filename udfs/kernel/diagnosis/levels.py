@@ -228,6 +228,11 @@ def apart_when_healthy(own: Floats) -> Floats:
 def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None = None) -> Mask:
     """Series that are slow beyond doubt; bool, shape (p, k, d).
 
+    By its mean: beyond the least level, 5 errors of it, and what healthy workers differ by.
+    By its steps: two are beyond the same limits of one step.
+    By its known steps: what they add to the mean is beyond the least level and what healthy ones differ by.
+    Beside the other direction, if that is slow so: the mean is beyond the least level and 5 errors.
+
     own     : shape (p, k, s, d).
     error   : standard error of a level in each step, shape (k, s).
     healthy : what healthy workers may differ by, shape (k,).
@@ -236,25 +241,24 @@ def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None 
     steps = own.shape[2]
     if not own.max(initial=0.0) > LEAST_LEVEL:
         return np.zeros((*own.shape[:2], own.shape[3]), dtype=bool)
-    of_mean = np.sqrt(np.square(error).mean(axis=1) / steps)
-    least = np.maximum(LEAST_LEVEL, np.maximum(ERRORS * of_mean, healthy))
-    least_step = np.maximum(LEAST_STEP, np.maximum(ERRORS * error, healthy[:, None]))
-    hits = (own > least_step[None, :, :, None]).sum(axis=2)
     mean = own.mean(axis=2)
-    is_slow: Mask = mean > least[None, :, None]
-    is_slow |= hits >= min(LEAST_HITS, steps)
+    least_by_error = np.maximum(LEAST_LEVEL, ERRORS * np.sqrt(np.square(error).mean(axis=1) / steps))
+    by_mean = mean > np.maximum(least_by_error, healthy)[None, :, None]
+    least_step = np.maximum(LEAST_STEP, np.maximum(ERRORS * error, healthy[:, None]))
+    by_steps = (own > least_step[None, :, :, None]).sum(axis=2) >= min(LEAST_HITS, steps)
+    by_known_steps = np.zeros_like(by_mean)
     if known is not None:
-        # What is no chance adds to the mean, however little is known of the other steps.
         of_known = np.where(known, own, 0.0).mean(axis=2)
-        is_slow |= of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
-    # Of a worker that is slow in one direction the other need not be beyond what healthy ones differ by.
-    beside = mean > np.maximum(LEAST_LEVEL, ERRORS * of_mean)[None, :, None]
-    is_slow |= beside & is_slow.any(axis=1, keepdims=True)
+        by_known_steps = of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
+    is_slow: Mask = by_mean | by_steps | by_known_steps
+    is_slow_in_one = is_slow.any(axis=1, keepdims=True)
+    beside_other_direction = is_slow_in_one & (mean > least_by_error[None, :, None])
+    is_slow |= beside_other_direction
     return is_slow
 
 
 def _has_trend(series: Floats) -> bool:
-    """Whether a line explains a series beyond doubt, by its own scatter; one that grows has little other."""
+    """Whether a line explains a series beyond doubt, judged by its own scatter about that line."""
     if series.size < ENOUGH_STEPS:
         return False
     in_time = np.arange(series.size) - (series.size - 1) / 2.0

@@ -133,7 +133,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     heavier is known but for the error of weights: the mean over some orders that this leaves open.
 
     returns : None where microbatches are even or not separable from slow workers, where there is one rank, or
-              where each has too few microbatches, or where the step time hangs on which order is true.
+              where each has too few microbatches, or where the step time depends on which order is true.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or not are_told_apart(factors):

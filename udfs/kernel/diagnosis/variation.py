@@ -182,10 +182,11 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
-    """Root mean square of what single microbatches take longer in few steps, in several dp ranks; (k,).
+    """Root mean square of the excess of microbatches that are long in few steps; shape (k,).
 
-    Most steps are alike then, and no median shows it. A slow replica or host is slow in its own steps; data
-    are heavy now here, now there, on all stages and in both directions. Zeros where that is not seen.
+    They count where several dp ranks have them. Most steps are alike then, and no median shows it. A slow
+    replica or host is slow in its own steps; data are heavy now here, now there, on all stages and in both
+    directions. Zeros where that is not seen.
 
     level : shape (p, k, s, d). error : of one of them, shape (k,).
     """

@@ -150,7 +150,10 @@ def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[ra
 
 
 def _add_loads(draft: Draft) -> None:
-    """Chain data-loads; a forward-compute waits for its load, which itself may run in turn."""
+    """Chain the data-loads of a worker, and let each forward-compute wait for its load.
+
+    A load that runs in turn, not ahead, waits for what its forward-compute waits for.
+    """
     waits_for = draft.waits_for()
     for number, cell in enumerate(draft.cells):
         base, loads = draft.first_op[number], draft.ops_by_type(number)[ot.DATA_LOAD]

@@ -27,7 +27,10 @@ AT_ONCE: Final = 0.99
 
 
 def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tuple[int, ...]:
-    """Types of transfers that may block, for what the record shows of overlaps; eager: sends that are."""
+    """Types of transfers that may block, as far as overlaps in the record do not rule it out.
+
+    eager : types of sends that do not wait for their receive.
+    """
     ends_s = [block.start_s + block.duration_s for block in blocks]
     return tuple(each for each in ot.TRANSFERS if _may_block(each, blocks, ends_s, is_eager=each in eager))
 

@@ -33,7 +33,7 @@ class CriticalOp(NamedTuple):
     """One op on the critical path.
 
     place  : the op.
-    from_s : from when on the step's end hangs on it: until then it waited for the others. [s]
+    from_s : from when on the step's end depends on it: until then it waited for the others. [s]
     """
 
     place: Place

@@ -82,7 +82,12 @@ def test_a_time_is_a_number_or_iso_text_and_what_is_missing_is_null() -> None:
 
 
 def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int, bool, bool]]:
-    """Spans of events (minutes from noon, state, severity): begin, end, severity, count, open, before."""
+    """Return the spans that these events of one check make.
+
+    events : each (minutes from noon, state, severity).
+    returns : begin and end in minutes from noon, severity, number of events, whether it is still open,
+              whether it began before the day.
+    """
     made = [
         Event(NOON_US + round(at * 60e6), state, HEALTH_SEVERITIES.index(severity), None, None, None)
         for at, state, severity in events

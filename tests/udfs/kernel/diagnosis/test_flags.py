@@ -143,7 +143,7 @@ def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_
 def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     hidden: float, is_flagged: bool
 ) -> None:
-    """0.05 of 0.13 lost, and 0.03 of 0.11, behind the cause that holds."""
+    """Behind the cause that holds, others have 0.05 of the 0.13 lost (flagged), or 0.03 of 0.11 (not)."""
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
     attributed = nothing | {cause.SLOW_WORKER: 0.08, cause.STAGE_IMBALANCE: hidden}

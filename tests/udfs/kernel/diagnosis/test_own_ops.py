@@ -144,7 +144,7 @@ def test_of_lateness_that_scatters_the_lowest_is_not_usual() -> None:
 
 
 def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
-    """A hundredth of a second of a step of ten."""
+    """What an optimizer takes longer, 0.1 s, is a hundredth of the step of 10 s: too little to count."""
     factor = np.full((2, 10, 4), 0.1)
     factor[1, :, 2] = 0.2
     block = block_with(job, ot.OPTIMIZER, factor)

@@ -25,7 +25,7 @@ COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
 @pytest.fixture
 def block() -> BlockTimes:
-    """All transfers of a kind take the same, those that move nothing a second."""
+    """A block in which all transfers take the usual time, collectives a longer one, and all other ops 1 s."""
     (found,) = job_of(generate_job(SHAPE, [], seed=1)).blocks()
     duration_s = np.full(found.duration_s.shape, 1.0)
     for op in meeting(found.graph):
