@@ -64,7 +64,7 @@ PHASES: Final[dict[str, Declared]] = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    Phase.AGGREGATE: Declared("aggregate_fleet", "2", "units", 200.0, _power),
+    Phase.AGGREGATE: Declared("aggregate_fleet", "3", "units", 200.0, _power),
     Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
 """Phases by name, in the order in which they depend on each other."""
