@@ -151,7 +151,7 @@ def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
 def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since() -> None:
     """A step takes 1 s, and 1.25 s since noon of the first day; the next day is slow from its start."""
     tables = fleet({"a": "x"})
-    half = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
+    half: dict[str, Any] = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
     half["culprits"] = [culprit(0.25, 0.5, host="a", course="from")]
     tables[JOB_CAUSES] = [tables[JOB_CAUSES][0] | half]
     (row,) = answer(drain_by(TERMS), tables)
