@@ -14,8 +14,8 @@ JOB_CHANGES: Final = Table(
     "job_changes",
     "One row per job of the day and change of its step time, of what it loses, or of what it loses to one "
     "cause, among its days so far: the day itself and revision.days (a setting) before, over all its runs. A "
-    "change is a new level that holds from a day on. Three or four days show only a large one (steps that "
-    "differ by 5 %), two show none.",
+    "change is a new level that holds from a day on. Three or four units, days of a run, show only a large "
+    "one (steps that differ by 5 %), two show none; a day with two runs has two. No later day counts.",
     grain=("log_date", "job_id", "of", "since", "run_id"),
     columns=col.declared(
         f"""

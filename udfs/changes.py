@@ -17,7 +17,7 @@ from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
 LEAST_DAYS: Final = 3
-"""With two days, the usual difference between days is unknown."""
+"""Units, each a day of a run: with two, the usual difference between days is unknown."""
 MOST_BLOCKS: Final = 10
 """Number of blocks that the steps of a day are averaged to, as consecutive steps are not independent."""
 SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}

@@ -64,13 +64,21 @@ PHASES: Final[dict[str, Declared]] = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    Phase.AGGREGATE: Declared("aggregate_fleet", "2", "units", 200.0, _power),
+    Phase.AGGREGATE: Declared("aggregate_fleet", "3", "units", 200.0, _power, looks_back=True),
     Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
 }
 """Phases by name, in the order in which they depend on each other."""
 
 OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 """Phases that process whole days."""
+
+
+def days_reached(phase: str, days: int) -> int:
+    """Most days after a changed one whose rows of a phase depend on it: each phase that looks back adds some.
+
+    days : how many one phase looks back
+    """
+    return days * sum(PHASES[name].looks_back for name in PHASE_NAMES[: PHASE_NAMES.index(phase) + 1])
 
 
 def phase_before(phase: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.history.fingerprints import Fingerprint, Wanted, wanted
-from jobs.history.phases import OF_DAYS, PHASES
+from jobs.history.phases import OF_DAYS, PHASES, days_reached
 from jobs.history.records import LandingChanges, Records, changed_in_landing, days_after
 from jobs.landing.read_landing import Digests, digests
 from jobs.runtime.plural import plural
@@ -125,7 +125,8 @@ def plan(
         add(before, todo.wants, landing, job_ids)
     after: dict[str, Wanted] = {phase: None for phase in OF_DAYS if phase in phases}
     if after:
-        add(Records(tables, settings, days_after(log_dates, settings.revision.days)), after, None, ())
+        later = days_after(log_dates, days_reached(PHASE_NAMES[-1], settings.revision.days))
+        add(Records(tables, settings, later), after, None, ())
     return todo
 
 
@@ -167,9 +168,10 @@ def batches_of(
     if job_ids:
         todo = {phase: {unit for unit in units if unit[1] in job_ids} for phase, units in todo.items()}
     changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}
-    days = {*changed, *days_after(changed, before.settings.revision.days)}
     of_jobs = {unit[0] for unit in sizes if not job_ids or unit[1] in job_ids}
+    days = {*changed}
     for phase in filter(wants.__contains__, OF_DAYS):
+        days |= {*days_after(changed, days_reached(phase, before.settings.revision.days))}
         days |= before.due(phase, wants[phase]) & of_jobs
         todo[phase] = _on(sizes, days)
     return [

@@ -42,6 +42,7 @@ class Records:
     ) -> None:
         self.settings, self.log_dates = settings, sorted(set(log_dates))
         self._tables, self._units, self._phase = tables, units, phase
+        self._contexts: dict[str, dict[date, str]] = {}
 
     @cached_property
     def done(self) -> dict[str, Recorded]:
@@ -55,12 +56,13 @@ class Records:
         units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
         return units | set(map(Unit.of_day, healthy))
 
-    @cached_property
-    def context(self) -> dict[date, str]:
-        """For each day, a hash of the earlier days' results that revise its causes."""
-        days = self.settings.revision.days
-        earlier = recorded(self._tables, days_before(self.log_dates, days), phase=Phase.SIMULATE)
-        return looked_back_on(self.done[Phase.SIMULATE] | earlier[Phase.SIMULATE], self.log_dates, days)
+    def context(self, phase: str) -> dict[date, str]:
+        """For each day, a hash of what a phase looks back on: earlier days' rows of the phase before."""
+        if phase not in self._contexts:
+            days, before = self.settings.revision.days, phase_before(phase)
+            earlier = recorded(self._tables, days_before(self.log_dates, days), phase=before)
+            self._contexts[phase] = looked_back_on(self.done[before] | earlier[before], self.log_dates, days)
+        return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
         """Days whose rows of a phase of whole days are older than the units they depend on."""
@@ -102,17 +104,17 @@ class Records:
         ]
 
     def _context_of(self, phase: str) -> Mapping[date, str]:
-        return self.context if PHASES[phase].looks_back else {}
+        return self.context(phase) if PHASES[phase].looks_back else {}
 
 
-def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """For each day, a hash of the results of the `days` days before it.
+def looked_back_on(done: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
+    """For each day, a hash of a phase's rows of the `days` days before it.
 
-    simulated : fingerprints of those days too
+    done : fingerprints of those days too
     """
     by_day: dict[date, list[str]] = {}
-    for unit in sorted(simulated):
-        by_day.setdefault(unit[0], []).append(simulated[unit].identity)
+    for unit in sorted(done):
+        by_day.setdefault(unit[0], []).append(done[unit].identity)
     return {
         day: hashed([by_day.get(day - timedelta(days=age), []) for age in range(1, days + 1)])
         for day in set(log_dates)

@@ -5,6 +5,7 @@ op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_i
 host_health, job_causes -> cause_evidence; jobs, step_slowdown, job_causes, worker_slowdown -> job_changes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from typing import Final
@@ -73,19 +74,24 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
 
 
 def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
-    """job_changes of these days; no table if too few days have steps, and these had no changes.
+    """job_changes of these days; no table if every job has too few units, and these days had no changes.
+
+    Units are counted, not days: a day of two runs has two, and no later day may decide what a day has.
 
     days : how many before a day are compared
     """
     dates = [*days_before(log_dates, days), *log_dates]
-    days_with_steps = warehouse.rows_by_day(TABLES[words.STEP_SLOWDOWN], dates)
-    if len(days_with_steps) < LEAST_DAYS and not warehouse.rows_by_day(TABLES[words.JOB_CHANGES], log_dates):
+
+    def read(name: str) -> pa.Table:
+        few, wanted = warehouse.few_rows(TABLES[name], dates), [*words.UNIT_KEY, *COMPARED[name]]
+        rows = warehouse.read(TABLES[name], dates).select(wanted).toArrow() if few is None else few
+        return rows.select(wanted)
+
+    jobs = read(words.JOBS)
+    most_units = max(Counter(jobs["job_id"].to_pylist()).values(), default=0)
+    if most_units < LEAST_DAYS and not warehouse.rows_by_day(TABLES[words.JOB_CHANGES], log_dates):
         return {}
-    tables = {}
-    for name, columns in COMPARED.items():
-        few, wanted = warehouse.few_rows(TABLES[name], dates), [*words.UNIT_KEY, *columns]
-        read = warehouse.read(TABLES[name], dates).select(wanted).toArrow() if few is None else few
-        tables[name] = read.select(wanted)
+    tables = {name: jobs if name == words.JOBS else read(name) for name in COMPARED}
     return {words.JOB_CHANGES: job_changes(points_of(tables), log_dates, days)}
 
 

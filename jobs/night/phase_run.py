@@ -15,7 +15,7 @@ from jobs.gates.checks import Rule
 from jobs.gates.suites import Suites
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import Fingerprint
-from jobs.history.phases import PHASES, phase_before
+from jobs.history.phases import PHASES, days_reached, phase_before
 from jobs.history.records import Records, days_after
 from jobs.runtime.arguments import LOG_DATE, Arguments, Command
 from jobs.runtime.plural import plural
@@ -82,7 +82,7 @@ def touched_days(
     """Return the days to do; for a phase of whole days also later days that depend on them."""
     days = set(log_dates)
     if PHASES[phase].of_days:
-        later = days_after(log_dates, settings.revision.days)
+        later = days_after(log_dates, days_reached(phase, settings.revision.days))
         days |= Records(Warehouse.of(spark, settings), settings, later).due(phase, None)
     return sorted(days)
 

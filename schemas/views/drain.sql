@@ -2,10 +2,11 @@
 -- jobs lost time in the last $history_days days by a cause that named it. As of as_of_day, the last day with results;
 -- over the $drain_days days after it. expected_gpu_hours = share_saved x gpu_hours_per_day x $drain_days x probability.
 -- share_lost: over its last 7 slow days, the share of the GPU-hours it served that was lost to it by causes that lie in
--- a machine, $machine_causes (fix_parts). share_saved: the share that the fix of these causes alone would have saved there,
--- with what other causes cost left as it is; less than share_lost where another cause hides what it saves. Both are null if
--- none of the jobs that it slowed states its GPU-hours. gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean
--- of the last 7 days. probability: the part of the days on which it will be slow, if it is left in service. It comes
+-- a machine, $machine_causes (fix_parts). Of a unit in which all of that began within the day (its culprits there have the
+-- course from), the share of the steps since then, not of the whole day: what it costs now. share_saved: the share that the
+-- fix of these causes alone would have saved there, with what other causes cost left as it is; less than share_lost where
+-- another cause hides what it saves. Both are null if none of the jobs that it slowed states its GPU-hours.
+-- gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean of the last 7 days. probability: the part of the days on which it will be slow, if it is left in service. It comes
 -- from what hosts in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior
 -- that counts as $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is
 -- not known how long it lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more,
@@ -26,7 +27,19 @@ WITH today AS (
     WHERE $in_period
 ),
 
-lost AS (
+begun AS (
+    SELECT
+        log_date, job_id, run_id,
+        coalesce(culprit.slow_host, culprit.host) AS host,
+        max(culprit.share_of_steps) AS share_of_steps
+    FROM job_causes
+    LATERAL VIEW explode(culprits) exploded AS culprit
+    WHERE is_cause AND cause IN ($machine_causes) AND $in_period
+    GROUP BY log_date, job_id, run_id, coalesce(culprit.slow_host, culprit.host)
+    HAVING count_if(culprit.course = 'from') = count(*)
+),
+
+lost_in_day AS (
     SELECT
         log_date, job_id, run_id, host,
         sum(lost_fraction) AS lost_fraction,
@@ -35,6 +48,25 @@ lost AS (
     FROM fix_parts
     WHERE host IS NOT NULL AND cause IN ($machine_causes) AND $in_period
     GROUP BY log_date, job_id, run_id, host
+),
+
+since AS (
+    SELECT
+        log_date, job_id, run_id, host, lost_fraction, saved_fraction, is_flagged,
+        coalesce(share_of_steps, 1D) AS steps,
+        1 + sum(lost_fraction * (1 / coalesce(share_of_steps, 1D) - 1)) OVER (PARTITION BY log_date, job_id, run_id)
+            AS step_time
+    FROM lost_in_day
+    LEFT JOIN begun USING (log_date, job_id, run_id, host)
+),
+
+lost AS (
+    SELECT
+        log_date, job_id, run_id, host,
+        lost_fraction / steps / step_time AS lost_fraction,
+        saved_fraction / steps / step_time AS saved_fraction,
+        is_flagged
+    FROM since
 ),
 
 served AS (

@@ -2,8 +2,10 @@
 
 import json
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -115,6 +117,47 @@ def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
     by_kind = {row["of"]: row for row in wanted}
     assert {row["of"]: row for row in rows} == by_kind
     assert changes_so_far(stored, [DAY + timedelta(1)], 14) == {}
+
+
+def restarted() -> dict[str, list[Row]]:
+    """Job llm runs twice on its second day: it is restarted on a host that makes it a quarter slower."""
+    rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN)}
+    for number, run_id in ((0, "r1"), (1, "r1"), (1, "r2"), (2, "r2")):
+        key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": run_id}
+        step_s = 5.0 if run_id == "r2" else 4.0
+        rows[JOBS].append(key)
+        rows[STEP_SLOWDOWN] += [key | {"step": step, "actual_step_s": step_s} for step in range(10)]
+    return rows
+
+
+def test_a_night_finds_the_same_whether_later_days_are_there(tmp_path: Path, ask: Ask) -> None:
+    """A level is known by units: two runs of a day are two."""
+    tables = {name: table_rows(name, each) for name, each in restarted().items()}
+    days = [DAY + timedelta(number) for number in range(3)]
+    until = {
+        day: warehouse_of(
+            tmp_path / str(day),
+            **{name: rows.filter(pc.less_equal(rows["log_date"], day)) for name, rows in tables.items()},
+        )
+        for day in days
+    }
+    assert changes_so_far(until[days[0]], days[:1], 14) == {}
+    by_night = [
+        row for day in days[1:] for row in changes_so_far(until[day], [day], 14)[JOB_CHANGES].to_pylist()
+    ]
+    assert {(row["log_date"], row["since"], row["run_id"], row["days"]) for row in by_night} == {
+        (days[1], days[1], "r2", 1),
+        (days[2], days[1], "r2", 2),
+    }
+    backfilled = changes_so_far(until[days[2]], days, 14)[JOB_CHANGES].to_pylist()
+    assert by_night == backfilled
+    assert by_night[:1] == changes_so_far(until[days[2]], days[:2], 14)[JOB_CHANGES].to_pylist()
+    shown = json.loads(
+        ask(main, "--warehouse", until[days[2]].root, "--to", str(days[1]), "--format", "json").out
+    )
+    assert [row | {"log_date": str(days[1])} for row in shown] == json.loads(
+        json.dumps(by_night[:1], default=str)
+    )
 
 
 def test_rows_as_lists_have_all_columns(ask: Ask) -> None:

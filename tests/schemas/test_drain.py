@@ -148,6 +148,48 @@ def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
     assert rows["a"].days_slow == 4
 
 
+def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since() -> None:
+    """A step takes 1 s, and 1.25 s since noon of the first day; the next day is slow from its start."""
+    tables = fleet({"a": "x"})
+    half: dict[str, Any] = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
+    half["culprits"] = [culprit(0.25, 0.5, host="a", course="from")]
+    tables[JOB_CAUSES] = [tables[JOB_CAUSES][0] | half]
+    (row,) = answer(drain_by(TERMS), tables)
+    assert (row.share_lost, row.share_saved) == pytest.approx((0.2, 0.18))
+    assert row.expected_gpu_hours == pytest.approx(0.18 * HOURS * 7 * row.probability)
+    longer = fleet({"a": "xx"}, 0.2)
+    longer[JOB_CAUSES][0] |= half
+    (row,) = answer(drain_by(TERMS), longer)
+    assert (row.share_lost, row.share_saved) == pytest.approx((0.2, 0.19))
+
+
+def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
+    """A step takes 1 s, 0.25 s more by a since noon, 0.5 s more by b since the last quarter."""
+    tables = fleet({"a": "x"})
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3:
+            row["host"] = "b"
+    named = [
+        culprit(0.25, 0.5, host="a", course="from", lost_s=0.125),
+        culprit(0.5, 0.25, host="b", course="from", lost_s=0.125),
+    ]
+    tables[JOB_CAUSES][0] |= {"lost_fraction": 0.2, "time_saved_fraction": 0.2, "culprits": named}
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert [rows[host].share_lost for host in "ab"] == pytest.approx([0.25 / 1.75, 0.5 / 1.75])
+
+
+@pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
+def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
+    """A host with what comes back too, ended, or is of an earlier version costs what it does in a day."""
+    tables = fleet({"a": "x"})
+    tables[JOB_CAUSES][0]["culprits"] = [
+        culprit(0.5, 0.5, host="a", course="from"),
+        culprit(0.5, 0.5, host="a", course=course),
+    ]
+    (row,) = answer(drain_by(TERMS), tables)
+    assert row.share_lost == pytest.approx(0.1)
+
+
 def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
     """Its healthy job of the next day states them, and so does another job of the same day."""
     tables = fleet({"a": "x."})

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
+from jobs.history.phases import phase_before
 from jobs.history.plan import Work, batches_of, plan, seconds_for
 from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
@@ -41,14 +42,21 @@ def landing(
     )
 
 
+class InMemory(Records):
+    """Records that know no days but theirs."""
+
+    def context(self, phase: str) -> dict[date, str]:
+        """For each day, a hash of the rows before it."""
+        return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
+
+
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
     """Records of days, by content."""
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
-    found = Records(cast("TableReader", None), settings, DAYS)
+    found = InMemory(cast("TableReader", None), settings, DAYS)
     found.done = dict.fromkeys(PHASE_NAMES, cast("Recorded", {})) | dict(done)
     found.jobs = set(found.done["ingest"])
-    found.context = looked_back_on(found.done["simulate"], DAYS, look_back_days)
     return found
 
 
@@ -163,6 +171,21 @@ def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
     done = all_done(unit(0), unit(1), unit(3), look_back_days=2)
     assert records(done, 2).due("revise", None) == set()
     assert records(changed(done, "simulate", unit(0)), 2).due("revise", None) == {DAYS[0], DAYS[1]}
+
+
+def test_days_are_aggregated_anew_where_revised_causes_before_them_changed() -> None:
+    """The day before last is revised by the first one; the last looks back on it, not on the first."""
+    done = all_done(unit(0), unit(1), unit(2), look_back_days=1)
+    assert records(done, 1).due("aggregate", None) == set()
+    late = done | {"ingest": ingested(unit(0), digest="late")}
+    built = {each.unit: each for each in records(late, 1).built_on("simulate")}
+    late["simulate"] = built
+    late["revise"] = {each.unit: each for each in records(late, 1).built_on("revise")}
+    assert records(late, 1).due("aggregate", None) == {DAYS[0], DAYS[1], DAYS[2]}
+    wants = dict.fromkeys(("simulate", "revise", "aggregate"))
+    (batch,) = batches_of(records(changed(done, "simulate", unit(0)), 1), None, wants, LIMITS)
+    assert batch.units["revise"] == {unit(0), unit(1)}
+    assert batch.units["aggregate"] == {unit(0), unit(1), unit(2)}
 
 
 def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -> None:
