@@ -22,7 +22,7 @@ _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not fo
 _UNGROUPED: Final = re.compile(r'column "([^"]+)" must appear in the GROUP BY')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNLIKE_SPARK: Final = re.compile(r"Function with name|No function matches|candidate function|explicit cast")
-"""Errors about functions and conversions, of which Spark has others; what else is wrong is wrong there too."""
+"""Errors about functions and conversions, of which Spark has others; what else is wrong is wrong there."""
 _VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
