@@ -18,10 +18,13 @@ from jobs.entry_points.command import tables_of
 from jobs.entry_points.run_log import work_of_phases
 from jobs.entry_points.run_summary import SUMMARY, leave, of_history
 from jobs.gates.write_audit_publish import publish
-from jobs.history.plan import Plan, plan, rates, seconds_for
+from jobs.history.plan import Plan, in_batches, plan, rates, seconds_for
+from jobs.history.records import Records
+from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.night.do_batches import do_batches
 from jobs.runtime.arguments import Arguments, log_date, option
+from jobs.runtime.nearest import suggestion
 from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.progress import working
@@ -119,17 +122,48 @@ def dry_run(settings: Settings, args: Arguments) -> None:
     with tables_of(settings) as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
         print_plan(tables, todo)
+    _say_without_logs(settings, log_dates, phases)
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
+
+
+def _check_jobs(
+    settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
+) -> None:
+    """Raise SettingsError for the first of these jobs that these days lack, if they have others."""
+    left, names = {*job_ids}, set[str]()
+    for some in in_batches(log_dates, settings) if left else ():
+        units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()
+        if not left <= {unit.job_id for unit in units}:
+            with tables_of(settings) as tables:
+                units |= Records(tables.ingested, settings, some).jobs
+        found = {unit.job_id for unit in units if not unit.is_of_day}
+        left, names = left - found, names | found
+    if left and names:
+        wrong = next(each for each in job_ids if each in left)
+        there = suggestion(wrong, sorted(names))
+        raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
+
+
+def _say_without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
+    """Say if none of these days has logs to ingest, and which days near them have."""
+    if Phase.INGEST not in phases:
+        return
+    landing = Landing(settings.paths.landing, log_dates)
+    if set(log_dates).isdisjoint(landing.all_days):
+        first, last = log_dates[0], log_dates[-1]
+        near = landing.nearest_days(first, last)
+        say(f"no day from {first} to {last} has logs in {landing.root}: {near}")
 
 
 def _reads(settings: Settings, args: Arguments) -> None:
     """Raise SettingsError or NoLandingError if an input named by the arguments does not exist."""
-    asked, _, phases = _asked(settings, args)
+    asked, log_dates, phases = _asked(settings, args)
     if Phase.INGEST in phases:
         inputs.a_landing(settings, args)
     else:
         inputs.a_warehouse(settings, args)
     inputs.room_for(asked.paths.warehouse)
+    _check_jobs(asked, args.job_id, log_dates, phases)
 
 
 @entry_point(
@@ -164,6 +198,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
     print_summary(counts, log_dates, todo)
+    _say_without_logs(settings, log_dates, phases)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 

@@ -15,7 +15,7 @@ import click
 import pyarrow as pa
 
 from jobs.entry_points.command import ENGINE, reader_of, settings_entry_point
-from jobs.landing.one_run import NoRunError, runs_in
+from jobs.landing.one_run import one_run_in
 from jobs.reading.analysis import analysis
 from jobs.reading.sides import simulated
 from jobs.reading.unit import Asked, NotReplayedError, asked, find_unit, read_unit
@@ -43,11 +43,9 @@ def memory(text: str) -> float:
 
 
 def _of_folder(text: str) -> _Source:
-    runs = runs_in(Path(text))
-    if len(runs) > 1:
-        raise NoRunError(f"{text} holds {len(runs)} runs: name the folder of one")
-    found = analysis(runs[0])
-    return found.unit, *simulated(found, has_day=runs[0].has_day)
+    run = one_run_in(Path(text))
+    found = analysis(run)
+    return found.unit, *simulated(found, has_day=run.has_day)
 
 
 def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:

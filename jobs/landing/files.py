@@ -216,11 +216,12 @@ class Landing:
                 f"the landing {self.root} has no folder log_date=DATE at all: did you mean {meant}?"
             )
 
-    def nearest_days(self, day: date) -> str:
-        """Name the days with a folder that are nearest to this day, which has none."""
+    def nearest_days(self, day: date, last: date | None = None) -> str:
+        """Name the days with a folder that are nearest to this day, or to the days up to `last`."""
         if not self.all_days:
             return "it has no folder log_date=DATE at all"
-        nearest = sorted(self.all_days, key=lambda each: abs(each - day))[:_NEAREST]
+        ends = (day, last or day)
+        nearest = sorted(self.all_days, key=lambda each: min(abs(each - end) for end in ends))[:_NEAREST]
         return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
 
     def finished_days(self) -> set[date]:

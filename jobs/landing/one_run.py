@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 
 from jobs.landing.accounts import UnitAccount, whole_unit
 from jobs.landing.files import (
+    EVENTS,
     HEALTH,
     LOGS,
     MANIFEST,
+    META,
     PACKED_RANK_LOG,
     RANK_LOG,
     TRACE,
@@ -124,8 +126,18 @@ def runs_in(path: Path) -> list[Run]:
     return runs
 
 
+def one_run_in(path: Path) -> Run:
+    """Return the run in or below a folder, as runs_in does; raises NoRunError where it has several."""
+    runs = runs_in(path)
+    if len(runs) > 1:
+        raise NoRunError(f"{path} holds {len(runs)} runs: name the folder of one")
+    return runs[0]
+
+
 def _check_whole(file: Path) -> None:
-    """Raise NoRunError for the log of one rank that lies beside a manifest or other ranks' logs."""
+    """Raise NoRunError for a file that lies beside logs, and for one rank's log of a run."""
+    if any(map(file.match, (MANIFEST, META, *EVENTS))):
+        raise NoRunError(f"{file} is no log of ops: name its folder, {file.parent}")
     ranks = (RANK_LOG, PACKED_RANK_LOG)
     if any(map(file.match, ranks)) and any(
         each.name == MANIFEST or (each.name != file.name and any(map(each.match, ranks)))

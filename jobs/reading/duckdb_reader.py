@@ -21,6 +21,8 @@ _NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckd
 _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not found| in struct|\s)')
 _UNGROUPED: Final = re.compile(r'column "([^"]+)" must appear in the GROUP BY')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
+_UNLIKE_SPARK: Final = re.compile(r"Function with name|No function matches|candidate function|explicit cast")
+"""Errors about functions and conversions, of which Spark has others; what else is wrong is wrong there."""
 _VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -155,7 +157,8 @@ def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Q
         return f"{name} must be in GROUP BY, or within an aggregate such as max({name})"
     missing = _NO_COLUMN.search(str(error))
     if missing is None:
-        return f"{first_line(error)} (it may work with --engine spark)"
+        said = first_line(error)
+        return f"{said} (it may work with --engine spark)" if _UNLIKE_SPARK.search(said) else said
     offered = str(error).partition("Candidate")[2].splitlines()
     columns = [name.split(".")[-1] for name in _QUOTED.findall(offered[0] if offered else "")]
     for name in asked.reads:

@@ -38,6 +38,8 @@ _LIKE: Final = 0.75
 """Least similarity of a misspelt word of SQL: FORM for FROM has it."""
 _FEW: Final = 5
 """Up to this many tables that have a missing column are named."""
+_SETTINGS: Final = re.compile(r"\.? (?:Use TRY\(|If necessary set \").*")
+"""An engine's advice to change a setting, which no question can."""
 _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
 """Functions that LATERAL may call; a table function could read anything."""
 
@@ -181,5 +183,5 @@ def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an engine's error message."""
-    return next(iter(str(error).strip().splitlines()), "")
+    """Return the first line of an engine's error message, without advice that no question can follow."""
+    return _SETTINGS.sub("", next(iter(str(error).strip().splitlines()), ""))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from jobs.landing.one_run import NoRunError, runs_in
+from jobs.landing.one_run import one_run_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import Asked, NoSuchUnitError, asked, job_ids, read_unit, units_of
@@ -61,23 +61,12 @@ def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
 
 
 def folder_side(text: str) -> Sources:
-    """Read and simulate all runs in a folder.
-
-    Raises NoRunError where it has none, or those of several jobs.
-    """
-    runs = runs_in(Path(text))
-    jobs = sorted({run.unit.job_id for run in runs})
-    if len(jobs) > 1:
-        raise NoRunError(
-            f"{text} holds runs of {len(jobs)} jobs, {', '.join(jobs[:5])}: name the folder of one"
-        )
-    days, ops = [], []
-    for run in runs:
-        found = analysis(run)
-        rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
-        days.append(day_of(found.unit, rows, found.read.account.job or {}))
-        ops.append(partial(_ops_of_folder, found, has_day=run.has_day))
-    return _sources(text, days, ops, ())
+    """Read and simulate the run in a folder. Raises NoRunError where it has none, or several."""
+    run = one_run_in(Path(text))
+    found = analysis(run)
+    rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
+    day = day_of(found.unit, rows, found.read.account.job or {})
+    return _sources(text, [day], [partial(_ops_of_folder, found, has_day=run.has_day)], ())
 
 
 def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
@@ -138,8 +127,18 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
     ]
     if not fitting:
         listed = ", ".join(f"run {unit.run_id} on {unit.log_date}" for unit in units[-5:])
-        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no such run or day; its last are {listed}")
+        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no {_meant(of)}; its last are {listed}")
     return fitting
+
+
+def _meant(of: Asked) -> str:
+    """Name the run and the days that are asked for."""
+    run = f"run {of.run_id}" if of.run_id else "run"
+    if of.first is None or of.last is None:
+        return run
+    if of.first == of.last:
+        return f"{run} on {of.first}"
+    return f"{run} on the {(of.last - of.first).days + 1} days from {of.first} to {of.last}"
 
 
 def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str, Any]) -> Day:

@@ -4,6 +4,7 @@ import errno
 import logging
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from datetime import date
 from functools import partial
 from inspect import cleandoc
 from io import StringIO, TextIOWrapper
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -35,6 +37,10 @@ _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 """Shell completion type, by the placeholder of the value."""
 _RUNS: Final = ("FOLDER", "PATH")
 """Placeholders of a run's logs."""
+_RUNS_OR_JOBS: Final = ("RUN", "A", "B")
+"""Placeholders of a run's logs, or of a job of the warehouse."""
+_JOB_ID: Final = "--job-id"
+"""How the other commands are given a job."""
 
 
 class Arguments(SimpleNamespace):
@@ -152,11 +158,33 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; raises UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
-        rest = super().parse_args(ctx, self._comments_last(args))
+        args = self._comments_last(args)
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except click.UsageError as error:
+            if said := self._other_form(ctx, args, error):
+                raise click.UsageError(said, ctx) from None
+            raise
         if self._one_of and sum(bool(ctx.params[name]) for name in self._one_of) != 1:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in self._one_of)
             raise click.UsageError(f"give one of {names}", ctx)
         return rest
+
+    def _other_form(self, ctx: click.Context, args: list[str], error: click.UsageError) -> str:
+        """Say how this command is given a job, where one was given as others are; empty elsewhere."""
+        if isinstance(error, click.NoSuchOption):
+            takes_job = any(each.metavar in _RUNS_OR_JOBS for each in self.params)
+            job = _value_of(_JOB_ID, args) if takes_job and error.option_name == _JOB_ID else ""
+            return f"{error.message.rstrip('.')}: did you mean {ctx.command_path} {job}?" if job else ""
+        if not any(_JOB_ID in each.opts for each in self.params):
+            return ""
+        with suppress(click.UsageError):
+            given, rest, _ = self.make_parser(ctx).parse_args(list(args))
+            takes_none = not any(isinstance(each, click.Argument) for each in self.params)
+            if rest and takes_none and not given.get("job_id"):
+                job = f"{_JOB_ID} {shlex.quote(rest[0])}"
+                return f"Got unexpected extra argument ({rest[0]}): did you mean {job}?"
+        return ""
 
     def _comments_last(self, args: list[str]) -> list[str]:
         """Move SQL that starts with a `--` comment after `--`, so that click does not parse it.
@@ -202,6 +230,15 @@ class Command(click.Command):
         place = os.fsdecode(error.filename) if error.filename else "a file"
         elsewhere = "; name another place by --out" if any(each.name == "out" for each in self.params) else ""
         return f"{place} cannot be used{'' if is_read_only else ' by this user'}: {error.strerror}{elsewhere}"
+
+
+def _value_of(name: str, args: Sequence[str]) -> str:
+    """Value that typed arguments give to an option, as for a shell; empty without one."""
+    for each, behind in zip_longest(args, args[1:], fillvalue=""):
+        typed, is_one, value = each.partition("=")
+        if typed == name and (found := value if is_one else behind):
+            return shlex.quote(found)
+    return ""
 
 
 _TYPED: Final = f"{__name__}.typed"

@@ -87,6 +87,25 @@ def check_warehouse(root: str) -> None:
         )
 
 
+def check_apart(landing: str, warehouse: str) -> None:
+    """Raise PlaceError where a warehouse is the landing, or in one of its days: producers write there."""
+    logs, tables = (_without_links(each) for each in (landing, warehouse))
+    inside = tables.removeprefix(f"{logs}/")
+    is_of_day = inside != tables and inside.startswith("log_date=")
+    if tables == logs or is_of_day:
+        place = f"in a day's folder of the landing {landing}" if is_of_day else "the landing"
+        raise PlaceError(
+            f"the warehouse {warehouse} is {place}: its tables would lie among the producers' logs; name "
+            "another folder by --warehouse"
+        )
+
+
+def _without_links(root: str) -> str:
+    """Write a root on this machine as a path without links, and leave others as they are."""
+    path = root.removeprefix("file://")
+    return path if is_url(path) else os.path.realpath(path)
+
+
 def s3_endpoint() -> str | None:
     """Endpoint of an S3 server from the environment; None for AWS. Raises PlaceError for no address."""
     endpoint = _first(_ENDPOINTS)

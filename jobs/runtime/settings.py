@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from jobs.runtime import settings_sections as sections
 from jobs.runtime.errors import WrongInputError
 from jobs.runtime.nearest import close_match
-from jobs.runtime.places import check_warehouse, is_url, usual
+from jobs.runtime.places import check_apart, check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
@@ -94,6 +94,7 @@ def load_settings(
     paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items() if path}
     for name in ("warehouse", "ingested"):
         check_warehouse(paths.get(name, ""))
+    check_apart(paths["landing"], paths["warehouse"])
     return settings.model_copy(update={"paths": sections.PathSettings(**paths)})
 
 
@@ -102,6 +103,7 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     shared = settings.paths.ingested or settings.paths.warehouse
     root = _anchor(warehouse, Path.cwd())
     check_warehouse(root)
+    check_apart(settings.paths.landing, root)
     if root in {shared, settings.paths.warehouse}:
         raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
     paths = settings.paths.model_copy(update={"warehouse": root, "ingested": shared})

@@ -453,6 +453,16 @@ def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
     assert "Not analysed: no manifest" in analyse(first).out
 
 
+@pytest.mark.parametrize("name", ["job.json", "events.jsonl", "meta-0.yaml"])
+def test_a_file_beside_the_logs_is_no_run_and_their_folder_is_named(
+    run: Path, analyse: Analyse, name: str
+) -> None:
+    (run / name).touch()
+    status, out, said = analyse(run / name)
+    assert (status, out) == (2, "")
+    assert said.endswith(f"{run / name} is no log of ops: name its folder, {run}\n")
+
+
 def test_files_that_are_no_logs_are_no_run(tmp_path: Path, analyse: Analyse) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

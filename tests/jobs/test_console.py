@@ -96,6 +96,17 @@ fix-effect --date DAY --team languge => no team languge: did you mean language?
 fix-effect --date DAY --job-id llm-c => no job llm-c: did you mean llm-
 fix-effect --date DAY --host node-012 => no host node-012: did you mean node-0123?
 what-if => Missing option '--job-id'.
+what-if a/r@DAY --fix TRUE => Got unexpected extra argument (a/r@DAY): did you mean --job-id a/r@DAY?
+job-page llm-a => Got unexpected extra argument (llm-a): did you mean --job-id llm-a?
+timeline llm-a --step 7 => Got unexpected extra argument (llm-a): did you mean --job-id llm-a?
+changes 'llm a' => Got unexpected extra argument (llm a): did you mean --job-id 'llm a'?
+fix-effect llm-a => Got unexpected extra argument (llm-a): did you mean --job-id llm-a?
+changes --job-id llm-a llm-b => Got unexpected extra argument (llm-b) (see --help)
+drain llm-a => Got unexpected extra argument (llm-a) (see --help)
+mitigate --job-id llm-a --layers 8 => No such option '--job-id': did you mean straggler mitigate llm-a?
+diff --job-id=llm-a => No such option '--job-id': did you mean straggler diff llm-a?
+mitigate --job-id => No such option '--job-id'. (see --help)
+query --job-id llm-a => No such option '--job-id'. (see --help)
 what-if --job-id a --fix 'stage = 3' => Invalid value for '--fix': no column stage: did you mean pp_rank?; use
 what-if --job-id a --fix slowworker => Invalid value for '--fix': slowworker is neither a cause nor a
 what-if --job-id a --fix TRUE --set -1 => Invalid value for '--set': '-1' is not a number of at least 0

@@ -183,7 +183,15 @@ def test_a_day_that_is_not_simulated_is_named(call: Ask, warehouse: str, tmp_pat
         (["lm", "llm@2026-01-06"], "lm is neither a folder nor a job of the warehouse: did you mean llm?"),
         (
             ["llm@2026-01-06..2026-01-07", "llm/r9"],
-            "llm/r9: job llm has no such run or day; its last are run",
+            "llm/r9: job llm has no run r9; its last are run",
+        ),
+        (
+            ["llm", "--date", "2026-01-05"],
+            "llm before 2026-01-05: job llm has no run on the 7 days from 2025-12-29 to 2026-01-04; its",
+        ),
+        (
+            ["llm/r5", "--date", "2026-01-07", "--days", "1"],
+            "llm/r5 before 2026-01-07: job llm has no run r5 on 2026-01-06; its last are run",
         ),
         (
             ["llm", "missing", "--warehouse", "/no/warehouse"],
@@ -196,6 +204,13 @@ def test_wrong_arguments_give_one_line(ask: Ask, arguments: list[str], message: 
     status, out, err = ask(main, *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_a_folder_of_several_runs_is_no_side(call: Ask, landing: Path) -> None:
+    for sides in ((landing, folder(landing, DAY)), (folder(landing, DAY), landing)):
+        status, out, err = call(main, *sides)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"{landing} holds 4 runs: name the folder of one" in err
 
 
 def test_a_side_without_steps_says_why(call: Ask, landing: Path, tmp_path: Path) -> None:

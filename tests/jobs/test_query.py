@@ -143,6 +143,23 @@ def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("query: error: ")
     assert "Division by zero" in err
+    assert "SET" not in err  # which no SELECT can
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_hinted"),
+    [
+        ("SELECT nosuch(steps) FROM job_slowdown", True),
+        ("SELECT sum(job_id) FROM job_slowdown", True),
+        ("SELECT * FROM job_slowdown WHERE log_date > 5", True),
+        ("SELECT job_id, count(*) FROM job_slowdown GROUP BY", False),
+        ("SELECT * FROM job_slowdown JOIN fix_first USING (job_id)", False),
+        ("SELECT x.job_id FROM job_slowdown", False),
+    ],
+)
+def test_spark_is_advised_only_where_its_sql_differs(ask: Ask, sql: str, *, is_hinted: bool) -> None:
+    status, _, err = ask(main, sql)
+    assert (status, err.count("\n"), "--engine spark" in err) == (2, 1, is_hinted)
 
 
 def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:

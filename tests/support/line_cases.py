@@ -173,6 +173,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "another job": BadLine(line(job_id="gpt2"), "identity_mismatch", '"gpt2"'),
     "another run": BadLine(line(run_id="r4"), "identity_mismatch", '"r4"'),
     # the first reason that applies
+    "format before missing": BadLine(line("job_id", format="acme-trace/2"), "bad_type", "acme-trace/2"),
     "missing before unknown": BadLine(line("host", "rank", op=["x"] * 3), "missing_field"),
     "type before range": BadLine(line(rank=99, step="2"), "bad_type"),
     "length before sign": BadLine(line(start_us=[-1]), "array_length"),

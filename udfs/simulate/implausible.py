@@ -57,7 +57,8 @@ checkpoint, or an evaluation, may lie in some."""
 
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
 T0_IN_MS: Final = (631_152_000e3, 4_102_444_800e3)
-"""Unix times of the years 1990 and 2100. [ns], [ms]"""
+T0_IN_S: Final = (631_152_000.0, 4_102_444_800.0)
+"""Unix times of the years 1990 and 2100. [ns], [ms], [s]"""
 
 UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 """Microseconds in each unit."""
@@ -160,9 +161,12 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     least, most = IN_MILLISECONDS
-    is_close = 0.0 < gap_us < took_us / LONGEST_IN_GAPS
+    is_near = bool(pairs) and 0.0 <= gap_us < took_us / LONGEST_IN_GAPS  # 0: several begin in one second
+    is_close = is_near and gap_us > 0.0
     said = None
-    if is_close and T0_IN_MS[0] <= middle < T0_IN_MS[1]:
+    if is_near and T0_IN_S[0] <= middle < T0_IN_S[1]:
+        said = f"t0_us is {middle:.0f}, of early 1970: are these seconds?"
+    elif is_close and T0_IN_MS[0] <= middle < T0_IN_MS[1]:
         said = f"t0_us is {middle:.0f}, of early 1970: are these milliseconds?"
     elif is_close and gap_us >= SHORTEST_US:
         said = f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"

@@ -9,7 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.rank_log_line import NAME, LineError, bad_type, check_required, read_record
+from jobs.landing.formats.rank_log_line import (
+    NAME,
+    LineError,
+    bad_type,
+    check_format,
+    check_required,
+    read_record,
+)
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, plain
 from jobs.landing.formats.strict_json import is_integer, is_name, is_text, shown
 from schemas.health_tables import NO_DEVICE
@@ -74,6 +81,7 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
+    check_format(record, HEALTH_FORMAT)
     check_required(record, _REQUIRED)
     _check_types(record)
     at_us = _time_us(record["time"], log_date)
@@ -92,8 +100,6 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
 
 
 def _check_types(record: Mapping[str, Any]) -> None:
-    if record["format"] != HEALTH_FORMAT:
-        raise bad_type("format", record["format"], shown(HEALTH_FORMAT))
     for name in ("host", "check", "peer", "unit"):
         value = record.get(name)
         if value is not None and not (is_name(value, MOST_TEXT) and (value or name == "unit")):

@@ -66,6 +66,7 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     """
     record = read_record(line, nesting)
     has_tensor_parallelism = (unit["tp_size"] or 1) > 1
+    check_format(record, RANK_LOG_FORMAT)
     check_required(record, (*REQUIRED, "tp_rank") if has_tensor_parallelism else REQUIRED)
     _check_types(record)
     _check_ops(record)
@@ -105,6 +106,12 @@ def _holds_nan(value: object) -> bool:
     return isinstance(value, NotANumber)
 
 
+def check_format(record: Mapping[str, Any], wanted: str) -> None:
+    """Raise LineError for a record that states another format: what it lacks is no defect of its own."""
+    if record.get("format") not in (None, wanted):
+        raise bad_type("format", record["format"], shown(wanted))
+
+
 def check_required(record: Mapping[str, Any], names: Iterable[str]) -> None:
     """Raise LineError for the first of these keys that is missing or null."""
     for name in names:
@@ -113,8 +120,6 @@ def check_required(record: Mapping[str, Any], names: Iterable[str]) -> None:
 
 
 def _check_types(record: Mapping[str, Any]) -> None:
-    if record["format"] != RANK_LOG_FORMAT:
-        raise bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
     for name in (*_IDS, "host", "gpu_type"):
         if record.get(name) is not None and not is_name(record[name], MOST_TEXT):
             raise bad_type(name, record[name], NAME)

@@ -11,6 +11,7 @@ from jobs.landing.formats.rank_log_line import (
     NAME,
     LineError,
     bad_type,
+    check_format,
     check_ids,
     check_required,
     read_record,
@@ -71,6 +72,7 @@ def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     record = read_record(line, bounds.nesting, _KNOWN)
+    check_format(record, RUN_EVENTS_FORMAT)
     check_required(record, _REQUIRED)
     _check_types(record)
     for name in _TIMES:
@@ -85,8 +87,6 @@ def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]
 
 
 def _check_types(record: Mapping[str, Any]) -> None:
-    if record["format"] != RUN_EVENTS_FORMAT:
-        raise bad_type("format", record["format"], shown(RUN_EVENTS_FORMAT))
     for name in ("job_id", "run_id"):
         if not is_name(record[name], MOST_TEXT):
             raise bad_type(name, record[name], NAME)

@@ -1,5 +1,6 @@
 """A command checks its input first; a day without logs needs no Spark."""
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.session import log_file, log_on_error
+from jobs.runtime.settings import load_settings
 from jobs.warehouse.stored import create
 from jobs.warehouse.table_log import has_rows_of
 from schemas.tables import TABLES
@@ -72,6 +74,48 @@ def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
         assert f"the warehouse {tmp_path}/warehose does not exist: did you mean warehouse?" in said
 
 
+@pytest.mark.parametrize(
+    ("landing_at", "warehouse_at"),
+    [
+        ("landing", "landing"),
+        ("landing", "landing/"),
+        ("landing", "link"),
+        ("landing", "file://{tmp_path}/landing/"),
+        ("file://{tmp_path}/link", "landing"),
+        ("landing", "landing/log_date=2026-02-01"),
+        ("landing", "link/log_date=2026-02-05/warehouse"),
+        ("s3a://logs/landing/", "s3://logs/landing"),
+        ("s3://logs/landing", "s3://logs/landing/log_date=2026-02-05/tables"),
+    ],
+)
+def test_a_warehouse_among_the_logs_is_refused(
+    call: Ask, landing: Path, tmp_path: Path, landing_at: str, warehouse_at: str
+) -> None:
+    (tmp_path / "link").symlink_to(landing)
+    before = sorted(landing.rglob("*"))
+    at = [each.format(tmp_path=tmp_path) for each in (landing_at, warehouse_at)]
+    where = ["--landing", at[0], "--warehouse", at[1]]
+    with contextlib.chdir(tmp_path):
+        status, _, said = call(run_nightly.main, *DAY, *where)
+    assert (status, said.count("\n"), "tables would lie among the producers' logs" in said) == (2, 1, True)
+    assert sorted(landing.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("landing", "warehouse"),
+    [
+        ("/fleet/landing", "/fleet/warehouse"),
+        ("/fleet/landing", "/fleet/landing-warehouse"),
+        ("s3://fleet/landing", "s3://fleet/warehouse"),
+        ("s3://fleet/landing", "/fleet/landing"),
+        ("s3://fleet/landing", "gs://fleet/landing"),
+    ],
+)
+def test_a_warehouse_beside_the_landing_is_fine(landing: str, warehouse: str) -> None:
+    paths = load_settings(None, landing, warehouse).paths
+    assert (paths.landing, paths.warehouse) == (landing, warehouse)
+
+
 def test_a_first_night_makes_its_warehouse_but_not_the_folder_above(
     call: Ask, landing: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +148,37 @@ def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
     status, _, said = call(run_nightly.main, *DAY, *where)
     assert (status, said.count("\n")) == (2, 1)
     assert f"has no folder log_date=DATE at all: did you mean {landing}?" in said
+
+
+def test_a_backfill_of_an_unknown_job_suggests_one_of_those_days(
+    call: Ask, landing: Path, tmp_path: Path
+) -> None:
+    """The landing's jobs of other days are none of these; those of the warehouse are, without logs too."""
+    warehouse = tmp_path / "warehouse"
+    create(str(warehouse / JOBS), TABLES[JOBS])
+    row = {"log_date": date(2026, 1, 6), "job_id": "old", "run_id": "r1"}
+    write_deltalake(str(warehouse / JOBS), table_rows(JOBS, [row]), mode="append")
+    Landing(landing).manifest("elsewhere", day=date(2026, 2, 1))
+    where = folders(landing=landing, warehouse=warehouse)
+    for dry_run in ([], ["--dry-run"]):
+        for wrong, said in (("lmm", "did you mean llm?"), ("elsewhere", "choose from llm, old")):
+            status, _, err = call(
+                backfill.main, *RANGE, *where, "--job-id", "llm", "--job-id", wrong, *dry_run
+            )
+            assert (status, err.count("\n")) == (2, 1)
+            assert f"no job {wrong} from 2026-01-05 to 2026-01-06: {said}" in err
+    assert call(backfill.main, *RANGE, *where, "--job-id", "old", "--dry-run").status == 0
+
+
+def test_a_backfill_of_days_without_logs_names_the_nearest(call: Ask, landing: Path, tmp_path: Path) -> None:
+    where = folders(landing=landing, warehouse=tmp_path / "warehouse")
+    days = ("--from", "2026-02-04", "--to", "2026-02-06")
+    near = "the nearest days are 2026-02-01, 2026-02-07, 2026-03-01"
+    said = f"no day from 2026-02-04 to 2026-02-06 has logs in {landing}: {near}"
+    for job in ([], ["--job-id", "llm"]):
+        status, out, _ = call(backfill.main, *days, *where, "--dry-run", *job)
+        assert (status, said in out) == (0, True)
+    assert "has logs in" not in call(backfill.main, *RANGE, *where, "--dry-run").out
 
 
 def test_an_empty_landing_is_an_empty_night(

@@ -104,6 +104,7 @@ def test_idle_time_between_some_steps_is_no_other_unit() -> None:
     [
         (1e3, "after the year 9999: are these nanoseconds?"),
         (1e-3, "of early 1970: are these milliseconds?"),
+        (1e-6, "of early 1970: are these seconds?"),
     ],
 )
 def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, said: str) -> None:
@@ -115,6 +116,15 @@ def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, sai
     (found,) = simulate_job(rows, JOB.manifest)[JOB_SLOWDOWN].to_pylist()
     assert found["status"] == Status.IMPLAUSIBLE_TIMES
     assert said in found["status_detail"]
+
+
+def test_zeros_since_the_host_started_are_no_seconds() -> None:
+    """Half an hour in microseconds is a time of this century in seconds, but the steps follow each other."""
+    half_an_hour_us = 1_800_000_000
+    lines = [row | {"t0_us": half_an_hour_us + row["step"] * 1_000_000} for row in JOB.rank_steps.to_pylist()]
+    rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)
+    (found,) = simulate_job(rows, JOB.manifest)[JOB_SLOWDOWN].to_pylist()
+    assert found["status"] == Status.ANALYSED
 
 
 def test_exchanged_dp_and_pp_ranks_are_named() -> None:

@@ -30,6 +30,7 @@ BAD: dict[str, tuple[dict[str, Any] | bytes, str, str]] = {
     "long": (b" " * 2001 + b"{}", "line_too_long", "2000 bytes"),
     "no time": (GOOD | {"at_us": None}, "missing_field", "at_us is null"),
     "no event": ({k: v for k, v in GOOD.items() if k != "event"}, "missing_field", "event is missing"),
+    "another format without ids": ({"format": "acme-trace/2"}, "bad_type", "acme-trace/2"),
     "rank log": (GOOD | {"format": "rank-log/1"}, "bad_type", '"run-events/1"'),
     "event": (GOOD | {"event": "chekpoint"}, "bad_type", "did you mean checkpoint?"),
     "list": (GOOD | {"event": ["stop"]}, "bad_type", "one of start"),

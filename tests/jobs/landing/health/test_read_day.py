@@ -33,6 +33,7 @@ BAD: dict[str, tuple[dict[str, Any] | bytes, str, str]] = {
     "long": (b" " * 2001 + b"{}", "line_too_long", "2000 bytes"),
     "no host": (WITHOUT["host"], "missing_field", "host is missing"),
     "no check": (GOOD | {"check": None}, "missing_field", "check is null"),
+    "another format": ({"format": "acme-trace/2"}, "bad_type", "acme-trace/2"),
     "format": (GOOD | {"format": "rank-log/1"}, "bad_type", '"health/1"'),
     "component": (GOOD | {"component": "gpuu"}, "bad_type", "did you mean gpu?"),
     "state": (GOOD | {"state": ["ends"]}, "bad_type", "one of starts"),
