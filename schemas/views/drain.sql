@@ -6,21 +6,22 @@
 -- course from), the share of the steps since then, not of the whole day: what it costs now. share_saved: the share that the
 -- fix of these causes alone would have saved there, with what other causes cost left as it is; less than share_lost where
 -- another cause hides what it saves. Both are null if none of the jobs that it slowed states its GPU-hours.
--- gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean of the last 7 days. probability: the part of the days on which it will be slow, if it is left in service. It comes
--- from what hosts in the same state did before, $drain_days days later, their number in hosts_alike, and from a prior
--- that counts as $prior_hosts: a host slow for r days is slow t days later with probability r / (r + t), since it is
--- not known how long it lasts; a quiet one falls back at $again_once a day after one spell, at $again_often after more,
--- as hosts back from repair fail in a public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3,
--- longer; quiet after one spell, after more; days without a job do not count. expected_low, expected_high: 90 %
--- interval of the expectation, not of what one host will save. cost_gpu_hours: all jobs there stand still for
--- $restart_minutes minutes and lose $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours
--- hours. break_even_days: it pays if it stays slow for more days than these. verdict: drain (even the low end pays),
--- probably (the expected pays), no, unknown (no GPU-hours stated, or 0). The command drain can change these assumptions
--- and days. link_hosts: other ends of links of the host that were slow in the last 7 days, where communication named
--- both ends, neighbouring stages of a replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
--- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link.
--- beside_hosts: other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null
--- without. One may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
+-- gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean of the last 7 days. probability: the part
+-- of the days on which it will be slow, if it is left in service. It comes from what hosts in the same state did
+-- before, $drain_days days later, their number in hosts_alike, and from a prior that counts as $prior_hosts: a host
+-- slow for r days is slow t days later with probability r / (r + t), since it is not known how long it lasts; a quiet
+-- one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail in a
+-- public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell,
+-- after more; days without a job do not count. expected_low, expected_high: 90 % interval of the expectation, not of
+-- what one host will save. cost_gpu_hours: all jobs there stand still for $restart_minutes minutes and lose
+-- $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours hours. break_even_days: it pays if
+-- it stays slow for more days than these. verdict: drain (even the low end pays), probably (the expected pays), no,
+-- unknown (no GPU-hours stated, or 0). The command drain can change these assumptions and days. link_hosts: other ends
+-- of links of the host that were slow in the last 7 days, where communication named both ends, neighbouring stages of a
+-- replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
+-- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link. beside_hosts:
+-- other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null without. One
+-- may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
