@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -113,7 +113,7 @@ class SparkReader:
                 f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"
             )
-        return AnswerError(first_line(error))
+        return AnswerError(first_line(_first_cause(error)))
 
     def _advice(self, error: PySparkException, asked: Question) -> str:
         facts = error.getMessageParameters() or {}
@@ -180,6 +180,16 @@ def _as_plain(frame: DataFrame) -> tuple[DataFrame, Result]:
 
 def _values(row: Row) -> tuple[object, ...]:
     return tuple(map(_plain, row.asDict(recursive=True).values()))
+
+
+def _first_cause(error: Exception) -> Exception:
+    """Return the error itself, or what made Java fail in another thread, as for an answer in partitions."""
+    if not isinstance(error, Py4JJavaError):
+        return error
+    thrown = error.java_exception
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return AnswerError(thrown.getMessage() or thrown.toString())
 
 
 def _plain(value: object) -> object:
