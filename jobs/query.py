@@ -54,7 +54,7 @@ def _sql(text: str) -> str | None:
     ),
     option(
         "--timeout S",
-        "time limit [s], with a memory limit of a quarter of the machine; 0: no limits",
+        "longest that the engine may work [s], with a memory limit of a quarter of the machine; 0: no limits",
         not_negative,
         default=DEFAULT_TIMEOUT_S,
     ),
