@@ -21,6 +21,7 @@ from jobs.reading.analysis import (
     ignored_files,
     manifest_template,
     other_day,
+    recorded_day,
     unread_files,
 )
 from jobs.reading.rejects import reject_texts
@@ -160,10 +161,13 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     manifest = account.job or {}
     lines = sum(file.lines or 0 for file in account.files)
     day, job_id, run_id = found.unit
+    is_known = run.has_day or recorded_day(found.read.rows) is not None
     counts = [wording.counted(len(run.files), "file"), *([wording.counted(lines, "line")] if lines else [])]
-    yield f"job {job_id}, run {run_id}, {day}: {', '.join(counts)}, {account.ops:,} ops"
+    when = f"{day}" if is_known else "day not known"
+    yield f"job {job_id}, run {run_id}, {when}: {', '.join(counts)}, {account.ops:,} ops"
     if not run.has_day:
-        yield "The folder names no log date: all of its lines count."
+        who = "The folder names no log date" if is_known else "Neither the folder nor t0_us names a day"
+        yield f"{who}: all of its lines count."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
     yield "Format {}; transfers between stages: {}".format(*known)
     yield ""

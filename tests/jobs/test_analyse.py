@@ -147,7 +147,25 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
         log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     status, said, _ = analyse(run)
     assert status == 0
-    assert "The folder names no log date" in said
+    assert "Neither the folder nor t0_us names a day" in said
+
+
+@pytest.mark.parametrize("in_us", [1e6, 1e3], ids=["seconds", "milliseconds"])
+def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: float) -> None:
+    """All times in one unit: the steps are 1,000 times as short, or more, and begin as near to each other."""
+    line = f", {FIRST_DAY}: "
+    assert line in analyse(run).out.partition("\n")[0]
+    for log in run.glob("rank-*.jsonl"):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        for each in lines:
+            each["t0_us"] = int(each["t0_us"] / in_us)
+            for name in ("start_us", "duration_us"):
+                each[name] = [value / in_us for value in each[name]]
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    first, second, *_ = analyse(run).out.splitlines()
+    assert ", day not known: " in first
+    assert second == "Neither the folder nor t0_us names a day: all of its lines count."
+    assert "1970" not in first
 
 
 def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Analyse, tmp_path: Path) -> None:
@@ -157,6 +175,16 @@ def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Ana
     shutil.copytree(copied, moved)
     said = f"All of its lines are of another day, the first of {FIRST_DAY}: is it in the wrong folder?"
     assert [said in analyse(folder).out for folder in (copied, moved)] == [False, True]
+    since_boot_us = 5_000_000
+    for log in moved.glob("rank-*.jsonl"):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        begin_us = since_boot_us - min(each["t0_us"] for each in lines)
+        moved_back = [each | {"t0_us": each["t0_us"] + begin_us} for each in lines]
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in moved_back))
+    none = (
+        f"None of its lines is of that day: t0_us is {since_boot_us}, no time in microseconds since 1970.\n"
+    )
+    assert none in analyse(moved).out
 
 
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:
