@@ -147,6 +147,22 @@ def test_a_date_under_which_a_night_would_leave_out_every_line_is_refused(tmp_pa
     assert call(main, log, "--landing", tmp_path, *TO[:4], "--log-date", day).status == 0
 
 
+@pytest.mark.parametrize("begin_s", [4_000_000, 10**12], ids=["since-boot", "beyond-the-calendar"])
+def test_times_that_are_no_dates_are_not_said_to_be_of_a_day(tmp_path: Path, call: Ask, begin_s: int) -> None:
+    trace = json.loads(gzip.decompress((LOGS / "kineto" / "nccl_data.json.gz").read_bytes()))
+    trace["baseTimeNanoseconds"] = 0
+    first = min(event["ts"] for event in trace["traceEvents"] if "ts" in event)
+    for event in trace["traceEvents"]:
+        if "ts" in event:
+            event["ts"] += begin_s * 1e6 - first
+    (tmp_path / "t.json").write_text(json.dumps(trace))
+    status, _, said = call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO)
+    assert (status, said.count("\n")) == (1, 1)
+    assert re.search(
+        rf"t0_us is {begin_s}\d+, no time in microseconds since 1970: a night of {DAY} leaves", said
+    )
+
+
 def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:
     run = tmp_path / "run"
     run.mkdir()
