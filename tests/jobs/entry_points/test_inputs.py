@@ -130,11 +130,37 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
     command: Main, landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     warehouse = tmp_path / "warehouse"
+    create(str(warehouse / PIPELINE_RUNS), TABLES[PIPELINE_RUNS])
     assert command([*DAY, *folders(landing=landing, warehouse=warehouse)]) == 0
     near = "the nearest days are 2026-02-01, 2026-02-07"
     assert f"no run folder of 2026-02-05 in {landing}; {near}" in caplog.text
     (row,) = DeltaTable(str(warehouse / PIPELINE_RUNS)).to_pyarrow_table().to_pylist()
     assert (row["outcome"], row["log_date"]) == ("done", date(2026, 2, 5))
+
+
+@pytest.mark.parametrize("is_made", [True, False], ids=["empty-folder", "no-folder"])
+def test_a_night_without_logs_makes_no_warehouse_but_its_ingest_does(
+    landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_made: bool
+) -> None:
+    """The phases after an ingest read the warehouse; nothing comes after a night."""
+    warehouse = tmp_path / "warehouse"
+    if is_made:
+        warehouse.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    where = folders(landing=landing, warehouse=warehouse)
+    assert run_nightly.main([*DAY, *where]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+    assert f"2026-02-07, 2026-03-01; no warehouse was begun in {warehouse}" in caplog.text
+    assert ingest_rank_logs.main([*DAY, *where]) == 0
+    assert (warehouse / PIPELINE_RUNS).is_dir()
+
+
+def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Path, tmp_path: Path) -> None:
+    (tmp_path / "warehouse").touch()
+    status, _, said = call(
+        run_nightly.main, *DAY, *folders(landing=landing, warehouse=tmp_path / "warehouse")
+    )
+    assert (status, said.endswith("warehouse is a file, not a folder\n")) == (2, True)
 
 
 @pytest.mark.parametrize(
