@@ -151,7 +151,7 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Describe the logs of which every line was rejected, with the most frequent reason."""
+    """Describe the logs of which every line was rejected, with the most frequent reason, and empty ones."""
     rejects: dict[str, list[Row]] = {}
     for row in read.rejects.to_pylist():
         rejects.setdefault(row["source_file"], []).append(row)
@@ -160,11 +160,16 @@ def unread_files(read: ReadRun) -> Iterator[str]:
         rows = rejects[each.file.source_file]
         ((reason, count),) = Counter(row["reason"] for row in rows).most_common(1)
         lines = "nothing of it" if each.lines is None else f"none of its {each.lines:,} lines"
+        could = "its only line could not" if each.lines == 1 else f"{lines} could"
         part = f", {count:,} of them" if count < len(rows) else ""
         detail = next(row["detail"] for row in rows if row["reason"] == reason)
-        yield f"{each.file.name}: {lines} could be read{part}: {detail}"
+        yield f"{each.file.name}: {could} be read{part}: {detail}"
     if len(unread) > _MOST_FILES:
         yield f"and {plural(len(unread) - _MOST_FILES, 'more such file')}"
+    empty = [each.file.name for each in read.account.files if each.lines == 0 and not each.rejects]
+    yield from (f"{name}: it has no line" for name in empty[:_MOST_FILES])
+    if len(empty) > _MOST_FILES:
+        yield f"and {plural(len(empty) - _MOST_FILES, 'more file')} without a line"
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:

@@ -347,6 +347,17 @@ def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read(run: Path,
     assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
 
 
+def test_logs_without_a_line_are_named(run: Path, analyse: Analyse) -> None:
+    empty, single, blank, *_ = sorted(run.glob("rank-*.jsonl"))
+    empty.write_bytes(b"")
+    blank.write_text("\n\n")
+    single.write_text("{\n")
+    said = analyse(run).out
+    assert f"\n{empty.name}: it has no line\n" in said
+    assert f"\n{blank.name}: it has no line\n" in said
+    assert f"\n{single.name}: its only line could not be read: not JSON: it breaks off: " in said
+
+
 def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, analyse: Analyse) -> None:
     (run / "notes.log").write_text("nothing")
     assert "notes.log" not in analyse(run).out, "no worker is missing"
