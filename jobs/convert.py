@@ -27,6 +27,7 @@ from jobs.reading.analysis import (
 )
 from jobs.report.loss import headline, not_used
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
+from jobs.runtime.nearest import missing_folder
 from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.terminal import complain, say
@@ -69,7 +70,9 @@ def main(args: Arguments) -> int:
     try:
         return _converted(args)
     except (ConversionError, OSError) as error:
-        complain(f"{called()}: error: {error}")
+        is_of_file = isinstance(error, OSError) and error.strerror
+        said = f"{error.filename}: {error.strerror}" if is_of_file else error
+        complain(f"{called()}: error: {said}")
         return Exit.FAILED
 
 
@@ -104,8 +107,11 @@ def _converted(args: Arguments) -> int:
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
     """Return the run in a folder or made of these files, and names of other files in the folder.
 
-    Raises NoRunError for a folder without a run, or with several.
+    Raises NoRunError for a folder without a run, or with several, and for what does not exist.
     """
+    for path in paths:
+        if not path.exists():
+            raise NoRunError(missing_folder(str(path)))
     if len(paths) > 1 or not paths[0].is_dir():
         return run_of(paths[0].resolve().parent, [file for path in paths for file in _files(path)]), []
     runs = runs_in(paths[0])

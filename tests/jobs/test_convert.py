@@ -98,7 +98,8 @@ def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: st
     [
         (b"elapsed time per iteration (ms): 714.9", 1, "Megatron's timers: sums over.*Record single ops"),
         (b"loss 2.3", 1, "not a known format. jobs/landing/formats/README.md lists"),
-        (as_json([op(), STAGE])[:-9], 1, "not JSON to its end"),
+        (as_json([op(), STAGE])[:-9], 1, "error: run.log: not JSON to its end"),
+        (b"", 1, "error: nothing to convert: run.log: it is empty"),
     ],
 )
 def test_what_cannot_be_converted_says_why(
@@ -128,6 +129,16 @@ def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path
     (found,) = json.loads(printed)
     assert sorted(found) == json.loads(KEYS.read_bytes())["convert"]
     assert (found["status"], found["ops"]) == ("no_manifest", None)
+
+
+def test_a_path_that_does_not_exist_and_a_file_as_landing_are_named(tmp_path: Path, call: Ask) -> None:
+    (tmp_path / "trace.json").write_bytes(as_json([op(), STAGE]))
+    for missing in ("trce.json", "none/trace.json"):
+        status, out, said = call(main, tmp_path / missing, "--check")
+        assert (status, out, said.count("\n"), "does not exist" in said) == (2, "", 1, True)
+    status, _, said = call(main, tmp_path / "trace.json", "--landing", tmp_path / "trace.json", *TO)
+    assert (status, "Errno" in said) == (1, False)
+    assert said.endswith("/run_id=r: Not a directory\n")
 
 
 def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: Ask) -> None:
