@@ -144,7 +144,9 @@ BAD_LINES: Final[dict[str, BadLine]] = {
         line(model_chunk=[0, 0, 2**31]), "bad_type", "element 3 of model_chunk"
     ),
     # unknown_op, array_length
-    "unknown op": BadLine(line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd"'),
+    "unknown op": BadLine(
+        line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd": jobs/emitter/README.md lists the names'
+    ),
     "an op without compute": BadLine(
         line(op=["gc", "forward", "gc"]), "unknown_op", '"forward": did you mean forward-compute?'
     ),
