@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
+from jobs import (
+    backfill,
+    compare_versions,
+    ingest_rank_logs,
+    refresh_changed_days,
+    run_nightly,
+    simulate_what_if,
+    watch_landing,
+)
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.session import log_file, log_on_error
 from jobs.runtime.settings import load_settings
@@ -164,14 +172,24 @@ def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Pa
 
 
 @pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (run_nightly.main, DAY),
+        (backfill.main, [*RANGE, "--dry-run"]),
+        (refresh_changed_days.main, DAY),
+        (watch_landing.main, ["--once"]),
+    ],
+    ids=["night", "backfill", "refresh", "watch"],
+)
+@pytest.mark.parametrize(
     "below", ["", "landing/log_date=2026-02-01", "landing/log_date=2026-02-01/job_id=llm"]
 )
 def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
-    call: Ask, below: str, landing: Path, tmp_path: Path
+    call: Ask, below: str, landing: Path, tmp_path: Path, command: Main, arguments: Sequence[str]
 ) -> None:
     """A day without logs is done; but a scheduler with a wrong landing would be green for ever."""
     where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
-    status, _, said = call(run_nightly.main, *DAY, *where)
+    status, _, said = call(command, *arguments, *where)
     assert (status, said.count("\n")) == (2, 1)
     assert f"has no folder log_date=DATE at all: did you mean {landing}?" in said
 
