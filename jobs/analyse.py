@@ -195,9 +195,9 @@ def _write_causes(found: Analysis) -> None:
     if not causes:
         return
     listed = cause_list(found.tables)
-    if listed.rows.rows:
+    if listed.rows:
         say(listed.heading)
-        fit(listed.rows, sys.stdout)
+        fit(Result(listed.columns, listed.rows, listed.is_number), sys.stdout)
     else:
         say("No cause holds: no single fix saves enough of the step time.")
     if unexplained := loss.unexplained(causes, found.tables.job["steps"]):

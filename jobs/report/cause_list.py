@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple, cast
 from jobs.report import wording
 from jobs.report.cause_words import described
 from jobs.report.rows import Row, UnitTables
-from jobs.runtime.printing import Result
 from schemas.causes import OF_CAUSE
 from schemas.vocabulary import CAUSE_UNEXPLAINED
 
@@ -19,13 +18,16 @@ _SAVES: Final = "Causes, and the time that each fix alone saves, which does not 
 
 
 class CauseList(NamedTuple):
-    """A heading, and its rows; without rows where no cause holds.
+    """A heading, and its rows; none where no cause holds.
 
+    is_number : of each column
     workers : those of each culprit that is a group, by its name
     """
 
     heading: str
-    rows: Result
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_number: Sequence[bool]
     workers: Mapping[str, str]
 
 
@@ -51,8 +53,8 @@ def cause_list(tables: UnitTables) -> CauseList:
         rows = [{"cause": row["cause"], column: each, **row} for row, each in zip(rows, amounts, strict=True)]
     columns = [*rows[0]] if rows else []
     listed = [[row.get(name, "") for name in columns] for row in rows]
-    result = Result(columns, listed, [name not in _TEXTS for name in columns])
-    return CauseList(_ADDS_UP if is_known else _SAVES, result, workers)
+    are_numbers = [name not in _TEXTS for name in columns]
+    return CauseList(_ADDS_UP if is_known else _SAVES, columns, listed, are_numbers, workers)
 
 
 _TEXTS: Final = ("cause", "culprits", "what to do")
