@@ -70,8 +70,9 @@ def main(args: Arguments) -> int:
     try:
         return _converted(args)
     except (ConversionError, OSError) as error:
-        is_of_file = isinstance(error, OSError) and error.strerror
-        said = f"{error.filename}: {error.strerror}" if is_of_file else error
+        said = f"{error}"
+        if isinstance(error, OSError) and error.strerror:
+            said = f"{error.filename}: {error.strerror}"
         complain(f"{called()}: error: {said}")
         return Exit.FAILED
 
