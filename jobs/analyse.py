@@ -7,11 +7,10 @@ same folder, except for causes that only other jobs and days can decide.
 import re
 import sys
 import webbrowser
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import click
 
@@ -22,11 +21,13 @@ from jobs.reading.analysis import (
     ignored_files,
     manifest_template,
     other_day,
+    recorded_day,
     unread_files,
 )
+from jobs.reading.rejects import reject_texts
 from jobs.reading.unit import asked_one
 from jobs.report import loss, wording
-from jobs.report.cause_words import described
+from jobs.report.cause_list import cause_list
 from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.sections import effective_time
@@ -36,14 +37,10 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit, write
 from jobs.runtime.terminal import complain, say
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit, Status
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit, Status
 
 _MOST_RUNS: Final = 20
-_MOST_CULPRITS: Final = 3
-_SHOWN_REJECTS: Final = 3
-"""How many of each are printed; the page and the tables have all."""
-_COLUMNS: Final = ("cause", "time_saved", "gpu_hours", "culprits", "what to do")
-_NUMBERS: Final = ("time_saved", "gpu_hours")
+"""Most runs that are listed where a folder has several."""
 
 
 @command(
@@ -80,7 +77,7 @@ def main(args: Arguments) -> int:
         if not args.format:
             say_fitting(*_answer(run, found))
             _write_causes(found)
-            say_fitting(*_time(found), *_trust(found), *_rejects(found))
+            say_fitting(*_time(found), *_trust(found), *reject_texts(found.read))
         content = alone(job_page(found.tables, None), library.result())
     failure = _not_written(page, content)
     if failure and args.page:
@@ -164,10 +161,13 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     manifest = account.job or {}
     lines = sum(file.lines or 0 for file in account.files)
     day, job_id, run_id = found.unit
+    is_known = run.has_day or recorded_day(found.read.rows) is not None
     counts = [wording.counted(len(run.files), "file"), *([wording.counted(lines, "line")] if lines else [])]
-    yield f"job {job_id}, run {run_id}, {day}: {', '.join(counts)}, {account.ops:,} ops"
+    when = f"{day}" if is_known else "day not known"
+    yield f"job {job_id}, run {run_id}, {when}: {', '.join(counts)}, {account.ops:,} ops"
     if not run.has_day:
-        yield "The folder names no log date: all of its lines count."
+        who = "The folder names no log date" if is_known else "Neither the folder nor t0_us names a day"
+        yield f"{who}: all of its lines count."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
     yield "Format {}; transfers between stages: {}".format(*known)
     yield ""
@@ -190,31 +190,21 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def _write_causes(found: Analysis) -> None:
-    """Print what is slow and the time that each fix alone saves, largest first."""
-    causes = sorted(found.tables.causes, key=lambda row: -row["time_saved_fraction"])
-    present = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    """Print what is slow, what is lost to it, and the time that each fix alone saves, largest first."""
+    causes = found.tables.causes
     if not causes:
         return
-    if not present:
+    listed = cause_list(found.tables)
+    if listed.rows:
+        say(listed.heading)
+        fit(Result(listed.columns, listed.rows, listed.is_number), sys.stdout)
+    else:
         say("No cause holds: no single fix saves enough of the step time.")
-    rows = []
-    groups: dict[str, str] = {}
-    for row in present:
-        words = described(row, {}, found.tables)
-        culprits = cast("list[dict[str, object]]", words["culprits"])[:_MOST_CULPRITS]
-        named = [f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits]
-        groups |= {str(each["where"]): str(each["workers"]) for each in culprits if each["workers"]}
-        more = len(row["culprits"]) - len(named)
-        hours = wording.hours(row["recoverable_gpu_hours"])
-        what = str(words["advice"]) + (f"; uncertain: {words['flag']}" if words["flag"] else "")
-        listed = "; ".join(named) + (f"; {more} more" if more else "")
-        rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
-    if rows:
-        say("Causes, and the time that each fix alone saves (shares of the step time do not add up):")
-        fit(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), sys.stdout)
     if unexplained := loss.unexplained(causes, found.tables.job["steps"]):
         say_fitting(f"Unexplained: {unexplained}")
-    say_fitting(*(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in groups.items()))
+    say_fitting(
+        *(f"Workers of {name} (stage / dp rank): {workers}" for name, workers in listed.workers.items())
+    )
     say("")
 
 
@@ -233,20 +223,6 @@ def _time(found: Analysis) -> Iterator[str]:
     if section is not None:
         yield section.says
         yield ""
-
-
-def _rejects(found: Analysis) -> Iterator[str]:
-    rejects = found.read.rejects.select(["reason", "detail", "source_file", "line"]).to_pylist()
-    if not rejects:
-        is_read = any(file.lines for file in found.read.account.files)
-        yield f"Rejects: none; {'every' if is_read else 'no'} line was read."
-        return
-    counts = Counter(row["reason"] for row in rejects).most_common()
-    listed = ", ".join(f"{count:,} {name}" for name, count in counts)
-    yield f"Rejects, lines or files: {listed}"
-    for row in rejects[:_SHOWN_REJECTS]:
-        place = row["source_file"].rsplit("/", 1)[-1] + (f", line {row['line']}" if row["line"] else "")
-        yield f"  {place}: {row['reason']}: {row['detail']}"
 
 
 def _beside(folder: Path) -> Path:

@@ -5,7 +5,7 @@ decides what is done, history.do_batches does it.
 """
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import Final
@@ -55,13 +55,24 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
             work = batch.work(phase)
             if batch.of(phase):
                 size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
-                rows.append((batch.range, phase, *size, round(seconds_for(work, phase, rate), 1)))
+                seconds = seconds_for(work, phase, rate)
+                rows.append((batch.range, phase, *size, None if seconds is None else round(seconds, 1)))
     if rows:
         write(Result(_COLUMNS, rows), "table", sys.stdout)
     units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
     jobs = len({unit.job_id for unit in units if not unit.is_of_day})
-    seconds = sum(float(row[-1]) for row in rows)
-    say(f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do, about {_duration(seconds)}")
+    said = f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do"
+    say(said + _estimate([(phase, seconds) for _, phase, *_, seconds in rows]))
+
+
+def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
+    """Say how long these phases take, each with its estimate, and which no run has measured."""
+    known = [seconds for _, seconds in seconds_of if seconds is not None]
+    if not known:
+        return "; no run was measured here yet, so the time is not known" if seconds_of else ""
+    unknown = dict.fromkeys(phase for phase, seconds in seconds_of if seconds is None)
+    rest = f", without {', '.join(unknown)}, which no run has measured" if unknown else ""
+    return f", about {_duration(sum(known))}{rest}"
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:

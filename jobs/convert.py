@@ -6,7 +6,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,17 @@ from jobs.landing.conversion import Conversion, ConversionError, NothingToConver
 from jobs.landing.files import EVENTS, MANIFEST, META
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.one_run import NoRunError, Run, run_of, runs_in
-from jobs.reading.analysis import Analysis, analysed, analysis, manifest_template, unread_files
+from jobs.reading.analysis import (
+    Analysis,
+    analysed,
+    analysis,
+    manifest_template,
+    recorded_day,
+    unread_files,
+)
 from jobs.report.loss import headline, not_used
 from jobs.runtime.arguments import AS_JSON, Arguments, called, command, log_date, option
+from jobs.runtime.nearest import missing_folder
 from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, write
 from jobs.runtime.terminal import complain, say
@@ -62,7 +70,10 @@ def main(args: Arguments) -> int:
     try:
         return _converted(args)
     except (ConversionError, OSError) as error:
-        complain(f"{called()}: error: {error}")
+        said = f"{error}"
+        if isinstance(error, OSError) and error.strerror:
+            said = f"{error.filename}: {error.strerror}"
+        complain(f"{called()}: error: {said}")
         return Exit.FAILED
 
 
@@ -97,8 +108,11 @@ def _converted(args: Arguments) -> int:
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
     """Return the run in a folder or made of these files, and names of other files in the folder.
 
-    Raises NoRunError for a folder without a run, or with several.
+    Raises NoRunError for a folder without a run, or with several, and for what does not exist.
     """
+    for path in paths:
+        if not path.exists():
+            raise NoRunError(missing_folder(str(path)))
     if len(paths) > 1 or not paths[0].is_dir():
         return run_of(paths[0].resolve().parent, [file for path in paths for file in _files(path)]), []
     runs = runs_in(paths[0])
@@ -190,9 +204,13 @@ def _refuse_other_day(found: Conversion, log_date: date) -> None:
     """Raise ConversionError if a night of that date would leave out every line."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
-        day = datetime.fromtimestamp(min(found.rows["t0_us"].drop_null().to_pylist()) // 10**6, UTC).date()
+        day, leaves = recorded_day(found.rows), f"a night of {log_date} leaves all of them out"
+        if day is not None:
+            raise ConversionError(f"its lines are of {day}: {leaves}. Use --log-date {day}")
+        first_us = min(found.rows["t0_us"].drop_null().to_pylist())
         raise ConversionError(
-            f"its lines are of {day}: a night of {log_date} leaves all of them out. Use --log-date {day}"
+            f"its lines are of no day, as t0_us is {first_us}, no time in microseconds since 1970: {leaves}. "
+            "`straggler analyse` reads the log as it is"
         )
 
 

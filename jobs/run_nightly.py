@@ -11,7 +11,7 @@ from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.settings import Settings
 
 
-@entry_point("run_nightly", LOG_DATE, reads=inputs.logs_of_a_day)
+@entry_point("run_nightly", LOG_DATE, reads=inputs.logs_of_a_day, begins_empty=False)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run a night: ingest, simulate, revise, aggregate and publish one log date."""
     return run(spark, settings, [args.log_date])

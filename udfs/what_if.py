@@ -120,7 +120,8 @@ def analysed(
 def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
     steps, clocks = len(rows.steps), found.recorded.clocks
     if steps < settings.minimum_steps:
-        return Status.TOO_FEW_STEPS, f"{steps} complete steps, but {settings.minimum_steps} are needed"
+        complete = f"{steps} complete step{'' if steps == 1 else 's'}"
+        return Status.TOO_FEW_STEPS, f"{complete}, but {settings.minimum_steps} are needed"
     if clocks is not None and not clocks.is_known:
         return Status.UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
     actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()

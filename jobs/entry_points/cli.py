@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 import click
@@ -21,8 +22,10 @@ from jobs.runtime.progress import working
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
 from jobs.runtime.terminal import log_to_terminal
+from jobs.warehouse.lock import check_writable
+from jobs.warehouse.stored import is_stored
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import Exit
+from schemas.vocabulary import PIPELINE_RUNS, Exit
 
 Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
@@ -49,6 +52,7 @@ def entry_point(
     reads: Reads = inputs.a_warehouse,
     dry_run: Callable[[Settings, Arguments], None] | None = None,
     spark_conf: Mapping[str, str] | None = None,
+    begins_empty: bool = True,
 ) -> Callable[[Body], Command]:
     """Make a command from a function that works in a session; its docstring is the description.
 
@@ -62,6 +66,8 @@ def entry_point(
     reads : raises when the input does not exist; may return why nothing is left to do
     dry_run : what --dry-run does, without a session
     spark_conf : Spark settings that this entry point needs on top of conf/
+    begins_empty : whether a run with nothing to do begins a warehouse, because others come after it that
+        read one
     """
     lock = (NO_WAIT,) if writes_to else ()
 
@@ -79,7 +85,7 @@ def entry_point(
                     if dry_run is not None and args.dry_run:
                         dry_run(settings, args)
                     elif nothing_to_do and root is not None:
-                        _record_nothing(root, name, args, nothing_to_do)
+                        _record_nothing(root, name, args, nothing_to_do, begins=begins_empty)
                     else:
                         _run(name, body, settings, args, root)
             except KeyboardInterrupt:
@@ -91,8 +97,16 @@ def entry_point(
     return of
 
 
-def _record_nothing(root: str, name: str, args: Arguments, why: str) -> None:
-    """Leave the row of a run that had nothing to do, without a session."""
+def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: bool) -> None:
+    """Leave the row of a run that had nothing to do, without a session.
+
+    begins : also where that begins a warehouse. If not, nothing is left behind, not even a lock
+    """
+    if is_url(root) or Path(root).exists():
+        check_writable(root)
+    if not begins and not is_stored(f"{root}/{PIPELINE_RUNS}"):
+        logger.warning("%s; no warehouse was begun in %s", why, root)
+        return
     logger.warning(why)
     with writing_alone(root, name, wait=not args.no_wait) as alone, _recorded(alone, name, args):
         pass

@@ -27,10 +27,11 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
     """Raise NoLandingError or StoreError without a landing, SettingsError if no warehouse can be created.
 
+    NoLandingError, too, where the landing is a folder above or below.
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
     is not mounted.
     """
-    Landing(settings.paths.landing, [])
+    Landing(settings.paths.landing, []).check_days()
     room_for(settings.paths.warehouse)
     return None
 
@@ -46,15 +47,13 @@ def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Check the landing like `a_landing`; returns a message if the log date has no run folders.
 
     None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
-    NoLandingError where the landing is a folder above or below, or where the day has rows and no folder: the
-    landing may be the wrong one, or not mounted.
+    NoLandingError where the day has rows and no folder: the landing may be the wrong one, or not mounted.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse
     landing = Landing(settings.paths.landing, [day])
     if landing.units:
         return None
-    landing.check_days()
     tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if is_stored(path)]
     has_rows = any(has_rows_of(path, day) for path in tables)
     if has_rows and day in landing.all_days:

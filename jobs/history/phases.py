@@ -1,4 +1,4 @@
-"""Phases of the daily run: entry point, version, relevant settings, speed, and the days they affect.
+"""Phases of the daily run: entry point, version, relevant settings, and the days they affect.
 
 The names of the phases and their order are vocabulary.Phase.
 """
@@ -21,7 +21,6 @@ class Declared:
     entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
     version : raised whenever it makes other rows of the same input
     measure : what its time grows with (bytes, ops, units)
-    per_s : how much of that it does on two cores, until runs show it. [1/s]
     settings : those that matter to it, as JSON; the places of tables and logs never do
     of_days : does whole days, and later ones that depend on a changed day; else single units
     looks_back : also reads results of the `revision.days` before a day
@@ -30,7 +29,6 @@ class Declared:
     entry_point: str
     version: str
     measure: str
-    per_s: float
     settings: Callable[[Settings], str] = lambda _: "{}"
     of_days: bool = True
     looks_back: bool = False
@@ -52,20 +50,19 @@ def _bounds(settings: Settings) -> str:
 
 
 PHASES: Final[dict[str, Declared]] = {
-    Phase.INGEST: Declared("ingest_rank_logs", "6", "bytes", 70e6, _bounds, of_days=False),
+    Phase.INGEST: Declared("ingest_rank_logs", "6", "bytes", _bounds, of_days=False),
     Phase.SIMULATE: Declared(
-        "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
+        "simulate_what_if", SIMULATOR_VERSION, "ops", lambda all_: simulation(all_).text, of_days=False
     ),
     Phase.REVISE: Declared(
         "revise_causes",
         REVISION_VERSION,
         "units",
-        500.0,
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    Phase.AGGREGATE: Declared("aggregate_fleet", "3", "units", 200.0, _power, looks_back=True),
-    Phase.PUBLISH: Declared("publish_night", "1", "units", 200.0),
+    Phase.AGGREGATE: Declared("aggregate_fleet", "3", "units", _power, looks_back=True),
+    Phase.PUBLISH: Declared("publish_night", "1", "units"),
 }
 """Phases by name, in the order in which they depend on each other."""
 

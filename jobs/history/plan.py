@@ -218,7 +218,7 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """Rate of each phase in recent runs, in the phase's own measure (bytes, ops, units). [1/s]"""
+    """Rate of each phase that recent runs have measured, in its own measure (bytes, ops, units). [1/s]"""
     runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
@@ -226,9 +226,9 @@ def rates(tables: TableReader) -> dict[str, float]:
     sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
     rows = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
     seen = {name: row[f"{PHASES[name].measure}_sum"] / row["seconds_sum"] for name, row in rows.items()}
-    return {name: seen.get(name) or phase.per_s for name, phase in PHASES.items()}
+    return {name: rate for name, rate in seen.items() if rate}
 
 
-def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
-    """Estimated time of a phase for this work. [s]"""
-    return float(getattr(work, PHASES[phase].measure)) / rate[phase]
+def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float | None:
+    """Estimated time of a phase for this work; None for a phase without a rate. [s]"""
+    return float(getattr(work, PHASES[phase].measure)) / rate[phase] if phase in rate else None

@@ -19,6 +19,7 @@ _FIRST_PIECE: Final = 256 << 10
 _PIECE: Final = 4 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_NEVER_PACKED: Final = "it begins otherwise: end its name in .gz only if it is packed"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LINES: Final = 20_000
 """Most lines at a time: short ones take far more memory than their bytes, and rejects most of all."""
@@ -110,7 +111,7 @@ class Content:
 
     def _from_gzip(self) -> Iterator[bytes]:
         """Decompress gzip of one or more members, ignoring zero padding at the end."""
-        member, is_behind = None, False
+        member, is_behind, is_gzip = None, False, False
         for piece in self.pieces():
             packed = piece.lstrip(b"\0") if is_behind else piece
             while packed:
@@ -120,7 +121,9 @@ class Content:
                         yield found
                         packed = member.unconsumed_tail
                 except zlib.error as error:
-                    raise FileError(Reason.UNREADABLE_FILE, f"broken gzip: {error}") from None
+                    why = f"{error}" if is_gzip else _NEVER_PACKED
+                    raise FileError(Reason.UNREADABLE_FILE, f"broken gzip: {why}") from None
+                is_gzip = True
                 is_behind = member.eof
                 packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:

@@ -31,7 +31,7 @@ from jobs.landing.files import (
 )
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.formats.strict_json import is_text
-from jobs.landing.read_foreign import NOT_KNOWN
+from jobs.landing.read_foreign import EMPTY, NOT_KNOWN
 from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import store_of
 from jobs.runtime.errors import PlainError, WrongInputError
@@ -149,7 +149,8 @@ def _check_whole(file: Path) -> None:
 def check_known(run: Run, read: ReadRun) -> None:
     """Raise NotLogsError if no file is a log of a known format, and no manifest or folder names the run."""
     is_named = run.has_day or any(file.is_one_of(MANIFEST) for file in run.files)
-    if is_named or read.rows.num_rows or {*read.rejects["detail"].to_pylist()} != {NOT_KNOWN}:
+    why = {*read.rejects["detail"].to_pylist()}
+    if is_named or read.rows.num_rows or not why or not why <= {NOT_KNOWN, EMPTY}:
         return
     names = [file.name for file in run.files]
     found = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")

@@ -24,6 +24,7 @@ from schemas.vocabulary import FILE_REASONS, RANK_LOG_FORMAT, Reason, Status
 
 _Found = TypeVar("_Found")
 NOT_KNOWN: Final = "not a known format"
+EMPTY: Final = "it is empty"
 _MOST_BROKEN: Final = 20
 """Most files that may break off: for each, the others are read again."""
 
@@ -63,6 +64,8 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
             formats[file] = format_of(head)
             is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
             unknown[file] = f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else NOT_KNOWN
+            if not head:
+                unknown[file] = EMPTY
     found = [each for each in formats.values() if each is not None]
     chosen = min(found, key=lambda each: 1 + LAST.index(each) if each in LAST else 0, default=None)
     for file, own in formats.items():
@@ -133,13 +136,14 @@ class ForeignUnit:
 
     def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
         """Read these files, dropping truncated ones; returns the row of jobs."""
-        most = len(files)
+        most, named = len(files), ""
         while True:
             try:
                 with self._rows.all_or_nothing():
                     return self._attempt(manifest, chosen, files)
             except (FileError, _PartsError) as error:
                 broken, reject = self._rows.files.opened_last, error.reject
+                named = f"{broken.name}: " if broken is not None else ""
                 if 1 < len(files) > most - _MOST_BROKEN and broken is not None and broken in files:
                     files.remove(broken)
                     self._rows.refuse(broken, reject)
@@ -150,7 +154,7 @@ class ForeignUnit:
                     self._evidence.despite(files)
             for file in files:
                 self._rows.refuse(file, reject)
-            return _unusable(manifest, reject.detail)
+            return _unusable(manifest, named + reject.detail)
 
     def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
         """Read these files once; returns the row of jobs."""

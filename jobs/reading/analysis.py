@@ -30,6 +30,7 @@ from schemas import vocabulary as words
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import Reason, Status
+from udfs.simulate.implausible import T0_IN_S
 from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
@@ -67,11 +68,11 @@ def analysis(run: Run) -> Analysis:
 def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     """Simulate and diagnose a run that has been read.
 
-    has_day : whether the log date is known; else it is that of the first line, where one has a time of day
+    has_day : whether the log date is known; else it is that of recorded_day
     """
     settings = load_settings(SHIPPED)
     if not has_day:
-        unit = unit._replace(log_date=_recorded_day(read.rows) or unit.log_date)
+        unit = unit._replace(log_date=recorded_day(read.rows) or unit.log_date)
     manifest = dict(read.account.job or {})
     if read.events.num_rows:
         manifest["events"] = in_order(read.events).to_pylist()
@@ -99,13 +100,13 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
     return found
 
 
-def _recorded_day(rows: pa.Table) -> date | None:
-    """Date of the first line in UTC; None if the log has no plausible time of day."""
-    first_us = pc.min(rows["t0_us"]).as_py() if rows.num_rows else None
-    try:
-        return datetime.fromtimestamp(first_us / 1e6, UTC).date() if first_us else None
-    except (OverflowError, ValueError, OSError):  # beyond the year 9999, as the platform says it
-        return None
+def recorded_day(rows: pa.Table) -> date | None:
+    """Date in UTC of the first line whose t0_us can be a time since 1970; None if no line has one."""
+    earliest, latest = (round(each * 1e6) for each in T0_IN_S)
+    t0_us = rows["t0_us"]
+    is_time = pc.and_(pc.greater_equal(t0_us, earliest), pc.less(t0_us, latest))
+    first_us = pc.min(t0_us.filter(is_time)).as_py()
+    return None if first_us is None else datetime.fromtimestamp(first_us / 1e6, UTC).date()
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
@@ -150,7 +151,7 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Describe the logs of which every line was rejected, with the most frequent reason."""
+    """Describe the logs of which every line was rejected, with the most frequent reason, and empty ones."""
     rejects: dict[str, list[Row]] = {}
     for row in read.rejects.to_pylist():
         rejects.setdefault(row["source_file"], []).append(row)
@@ -159,11 +160,16 @@ def unread_files(read: ReadRun) -> Iterator[str]:
         rows = rejects[each.file.source_file]
         ((reason, count),) = Counter(row["reason"] for row in rows).most_common(1)
         lines = "nothing of it" if each.lines is None else f"none of its {each.lines:,} lines"
+        could = "its only line could not" if each.lines == 1 else f"{lines} could"
         part = f", {count:,} of them" if count < len(rows) else ""
         detail = next(row["detail"] for row in rows if row["reason"] == reason)
-        yield f"{each.file.name}: {lines} could be read{part}: {detail}"
+        yield f"{each.file.name}: {could} be read{part}: {detail}"
     if len(unread) > _MOST_FILES:
         yield f"and {plural(len(unread) - _MOST_FILES, 'more such file')}"
+    empty = [each.file.name for each in read.account.files if each.lines == 0 and not each.rejects]
+    yield from (f"{name}: it has no line" for name in empty[:_MOST_FILES])
+    if len(empty) > _MOST_FILES:
+        yield f"and {plural(len(empty) - _MOST_FILES, 'more file')} without a line"
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
@@ -179,9 +185,13 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
     day, rows = run.unit.log_date, found.read.rows
     days = pc.divide(rows["t0_us"], _DAY_US)
     is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None without times of day
-    recorded = _recorded_day(rows) if run.has_day and is_there is False else None
-    if recorded is not None and found.tables.job["status"] != Status.IMPLAUSIBLE_TIMES:
+    if not run.has_day or is_there is not False or found.tables.job["status"] == Status.IMPLAUSIBLE_TIMES:
+        return
+    first_us, recorded = pc.min(rows["t0_us"]).as_py(), recorded_day(rows)
+    if recorded is not None:
         yield f"All of its lines are of another day, the first of {recorded}: is it in the wrong folder?"
+    elif first_us:
+        yield f"None of its lines is of that day: t0_us is {first_us}, no time in microseconds since 1970."
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Words and numbers for people: causes with their fix, hours, shares and times with units."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jobs.runtime.plural import plural
@@ -56,17 +56,37 @@ def counted(count: float, one: str) -> str:
     return plural(count, one, number(count))
 
 
+def adding_up(parts: Sequence[float], total: float, decimals: int | None = None) -> list[str]:
+    """Return numbers that add up exactly as they are printed, and after them their sum.
+
+    Those that rounding down takes most from are rounded up.
+
+    parts : none is negative. total : their sum, but for errors of rounding
+    decimals : of all; None: those of three digits of the sum
+    """
+    digits = _decimals(total) if decimals is None else decimals
+    scaled = [part * 10**digits for part in parts]
+    whole = round(float(f"{total:.{digits}f}") * 10**digits)
+    low = [math.floor(each) for each in scaled]
+    most = sorted(range(len(parts)), key=lambda place: low[place] - scaled[place])[: whole - sum(low)]
+    rounded = [each + (place in most) for place, each in enumerate(low)]
+    return [f"{each / 10**digits:,.{digits}f}" for each in (*rounded, sum(rounded))]
+
+
 def _digits(value: float) -> str:
     """Integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 becomes 0."""
-    size = abs(value)
-    if size >= 1e6:
+    if abs(value) >= 1e6:
         return f"{_digits(value / 1e6)} million"
-    decimals = 0 if size >= 99.95 or size == 0 else 2 - math.floor(math.log10(size))
-    decimals = min(max(decimals, 0), 4)
-    text = f"{value:,.{decimals}f}"
+    text = f"{value:,.{_decimals(value)}f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
+
+
+def _decimals(value: float) -> int:
+    """Decimals of three significant digits, at most 4."""
+    size = abs(value)
+    return 0 if size >= 99.95 or size == 0 else min(max(2 - math.floor(math.log10(size)), 0), 4)
 
 
 def host_record(row: Mapping[str, Any]) -> dict[str, Any]:

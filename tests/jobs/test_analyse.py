@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -146,7 +147,25 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
         log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     status, said, _ = analyse(run)
     assert status == 0
-    assert "The folder names no log date" in said
+    assert "Neither the folder nor t0_us names a day" in said
+
+
+@pytest.mark.parametrize("in_us", [1e6, 1e3], ids=["seconds", "milliseconds"])
+def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: float) -> None:
+    """All times in one unit: the steps are 1,000 times as short, or more, and begin as near to each other."""
+    line = f", {FIRST_DAY}: "
+    assert line in analyse(run).out.partition("\n")[0]
+    for log in run.glob("rank-*.jsonl"):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        for each in lines:
+            each["t0_us"] = int(each["t0_us"] / in_us)
+            for name in ("start_us", "duration_us"):
+                each[name] = [value / in_us for value in each[name]]
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    first, second, *_ = analyse(run).out.splitlines()
+    assert ", day not known: " in first
+    assert second == "Neither the folder nor t0_us names a day: all of its lines count."
+    assert "1970" not in first
 
 
 def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Analyse, tmp_path: Path) -> None:
@@ -156,17 +175,28 @@ def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Ana
     shutil.copytree(copied, moved)
     said = f"All of its lines are of another day, the first of {FIRST_DAY}: is it in the wrong folder?"
     assert [said in analyse(folder).out for folder in (copied, moved)] == [False, True]
+    since_boot_us = 5_000_000
+    for log in moved.glob("rank-*.jsonl"):
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        begin_us = since_boot_us - min(each["t0_us"] for each in lines)
+        moved_back = [each | {"t0_us": each["t0_us"] + begin_us} for each in lines]
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in moved_back))
+    none = (
+        f"None of its lines is of that day: t0_us is {since_boot_us}, no time in microseconds since 1970.\n"
+    )
+    assert none in analyse(moved).out
 
 
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     log = min(run.glob("rank-*.jsonl*"))
     log.write_text(log.read_text() + '{"format": "rank-log/1"\n')
+    lines = sum(each.read_text().count("\n") for each in run.glob("rank-*"))
     status, said, _ = analyse(run)
     slowdown = analysis(runs_in(run)[0]).tables.job["slowdown"]
     assert status == 0
     for words in (
         *(f"slowdown {slowdown:.2f}", "recorded, ", "status: analysed"),
-        *("Rejects, lines or files: 1 not_json", f"{log.name}, line ", f"Page: {tmp_path}/page.html"),
+        *(f"Rejected lines: 1 of {lines}: 1 not_json", f"{log.name}, line ", f"Page: {tmp_path}/page.html"),
     ):
         assert words in said
     text = (tmp_path / "page.html").read_text()
@@ -244,6 +274,43 @@ def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     assert (f"Unexplained: {of_unit(lost, hours)} lost" in said) == (least == 1.0)
 
 
+@pytest.mark.parametrize("stated", [True, False], ids=["hours", "no-hours"])
+def test_rows_of_causes_add_up_to_what_is_lost_as_printed(run: Path, analyse: Analyse, stated: bool) -> None:
+    fields = json.loads((run / "job.json").read_text())
+    fields |= {"gpu_hours": 70.0 if stated else None}
+    (run / "job.json").write_text(json.dumps(fields))
+    said = analyse(run).out
+    rows = said.partition("─\n")[2].partition("all that is lost")[0]
+    assert "unexplained" in rows
+    amount = r"^\S+(?: \S+)* {2,}([\d.,]+)" + ("" if stated else " %")
+    column = [Decimal(each.replace(",", "")) for each in re.findall(amount, rows, re.MULTILINE)]
+    total = re.search(r"^all that is lost +([\d.,]+)( %)?$", said, re.MULTILINE)
+    assert total is not None
+    assert len(column) >= 2
+    assert sum(column) == Decimal(total[1].replace(",", ""))
+    in_headline = f"{total[1]} of its 70 GPU-hours" if stated else f"{total[1]} % of its time is lost"
+    assert in_headline in said
+
+
+def test_rejects_add_up_to_what_is_lost_of_them(run: Path, analyse: Analyse) -> None:
+    log = min(run.glob("rank-*.jsonl"))
+    text = log.read_text()
+    first = json.loads(text.splitlines()[0])
+    bad = ["{", "{", json.dumps(first | {"step": 10_000, "rank": -1}), "[]", "7"]
+    log.write_text(text + "".join(f"{each}\n" for each in bad))
+    _, said, _ = analyse(run)
+    (counts,) = [each for each in said.splitlines() if each.startswith("Rejected lines: 5 of ")]
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", counts.rpartition(": ")[2]))) == 5
+    shown = said.partition(counts)[2].partition("\n\n")[0].strip().splitlines()
+    assert (len(shown), shown[-1]) == (4, "  and 2 more: --format json lists all")
+
+
+def test_a_log_without_lines_does_not_say_that_none_was_read(
+    published_traces: Path, analyse: Analyse
+) -> None:
+    assert "\nRejects: none.\n" in analyse(published_traces / "ST").out
+
+
 def test_gpu_hours_that_are_not_believed_come_with_the_reason(run: Path, analyse: Analyse) -> None:
     fields = json.loads((run / "job.json").read_text())
     most = fields["world_size"] * 90
@@ -280,6 +347,17 @@ def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read(run: Path,
     assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
 
 
+def test_logs_without_a_line_are_named(run: Path, analyse: Analyse) -> None:
+    empty, single, blank, *_ = sorted(run.glob("rank-*.jsonl"))
+    empty.write_bytes(b"")
+    blank.write_text("\n\n")
+    single.write_text("{\n")
+    said = analyse(run).out
+    assert f"\n{empty.name}: it has no line\n" in said
+    assert f"\n{blank.name}: it has no line\n" in said
+    assert f"\n{single.name}: its only line could not be read: not JSON: it breaks off: " in said
+
+
 def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, analyse: Analyse) -> None:
     (run / "notes.log").write_text("nothing")
     assert "notes.log" not in analyse(run).out, "no worker is missing"
@@ -311,7 +389,9 @@ def test_a_manifest_that_is_no_json_is_one_mistake_and_a_broken_line_another(
     assert "Not analysed: job.json is not JSON: " in said
     assert "(line 3, column 1): correct it." in said
     assert "could be read" not in said
-    assert "Rejects, lines or files: 1 unreadable_file, 1 not_json" in said
+    (lines, files) = [each for each in said.splitlines() if each.startswith("Rejected ")]
+    assert lines.startswith("Rejected lines: 1 of ")
+    assert (lines.endswith(": 1 not_json"), files) == (True, "Rejected files: 1: 1 unreadable_file")
 
 
 def test_a_packed_log_of_broken_bytes_is_a_reject(run: Path, analyse: Analyse) -> None:
@@ -320,7 +400,7 @@ def test_a_packed_log_of_broken_bytes_is_a_reject(run: Path, analyse: Analyse) -
     packed[12:30] = b"\xff" * 18
     log.with_name(f"{log.name}.gz").write_bytes(packed)
     log.unlink()
-    assert "Rejects, lines or files: 1 unreadable_file" in analyse(run).out
+    assert "Rejected files: 1: 1 unreadable_file" in analyse(run).out
 
 
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:

@@ -43,7 +43,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     ]
     size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
     assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
+    assert {row[-1] for row in rows[1:]} == {"null"}
     assert printed[-1].startswith("2 jobs on 1 day to do, about ")
+    assert printed[-1].endswith(" s, without simulate, revise, aggregate, publish, which no run has measured")
     assert history.versions() == before
 
 
@@ -88,6 +90,27 @@ def test_a_plan_counts_runs_and_shows_what_is_done_for_health_alone(
     rows = [line.split() for line in printed if line.strip().startswith("2026")]
     assert [(row[3], row[4]) for row in rows] == [("ingest", "0"), ("simulate", "1")]
     assert printed[-1].startswith("1 job on 1 day to do")
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        ({}, "1 job on 1 day to do; no run was measured here yet, so the time is not known"),
+        ({Phase.INGEST: 5.0}, "1 job on 1 day to do, about 2 s, without simulate, which no run has measured"),
+        ({Phase.INGEST: 5.0, Phase.SIMULATE: 1.0}, "1 job on 1 day to do, about 12 s"),
+    ],
+)
+def test_a_time_is_estimated_from_measured_runs_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rate: dict[str, float], said: str
+) -> None:
+    monkeypatch.setattr(backfill, "rates", lambda _: rate)
+    alpha = Unit(DAYS[0], "alpha", "r1")
+    wants: dict[str, Wanted] = {Phase.INGEST: None, Phase.SIMULATE: None}
+    batch = Batch((DAYS[0],), dict.fromkeys(wants, frozenset({alpha})), {alpha: Work(1, 10, 10)})
+    backfill.print_plan(cast("TableReader", None), Plan([batch], wants, []))
+    assert capsys.readouterr().out.splitlines()[-1] == said
+    backfill.print_plan(cast("TableReader", None), Plan([], wants, []))
+    assert capsys.readouterr().out == "0 jobs on 0 days to do\n"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: st
     [
         (b"elapsed time per iteration (ms): 714.9", 1, "Megatron's timers: sums over.*Record single ops"),
         (b"loss 2.3", 1, "not a known format. jobs/landing/formats/README.md lists"),
-        (as_json([op(), STAGE])[:-9], 1, "not JSON to its end"),
+        (as_json([op(), STAGE])[:-9], 1, "error: run.log: not JSON to its end"),
+        (b"", 1, "error: nothing to convert: run.log: it is empty"),
     ],
 )
 def test_what_cannot_be_converted_says_why(
@@ -130,6 +131,16 @@ def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path
     assert (found["status"], found["ops"]) == ("no_manifest", None)
 
 
+def test_a_path_that_does_not_exist_and_a_file_as_landing_are_named(tmp_path: Path, call: Ask) -> None:
+    (tmp_path / "trace.json").write_bytes(as_json([op(), STAGE]))
+    for missing in ("trce.json", "none/trace.json"):
+        status, out, said = call(main, tmp_path / missing, "--check")
+        assert (status, out, said.count("\n"), "does not exist" in said) == (2, "", 1, True)
+    status, _, said = call(main, tmp_path / "trace.json", "--landing", tmp_path / "trace.json", *TO)
+    assert (status, "Errno" in said) == (1, False)
+    assert said.endswith("/run_id=r: Not a directory\n")
+
+
 def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: Ask) -> None:
     (tmp_path / "t.json").write_bytes(as_json([op(), STAGE]))
     first, second = (call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO) for _ in "12")
@@ -145,6 +156,22 @@ def test_a_date_under_which_a_night_would_leave_out_every_line_is_refused(tmp_pa
     (day,) = re.findall(r"a night of 2031-01-05 leaves all of them out. Use --log-date (\S+)", said)
     assert (status, list(tmp_path.rglob("*.json*"))) == (1, [])
     assert call(main, log, "--landing", tmp_path, *TO[:4], "--log-date", day).status == 0
+
+
+@pytest.mark.parametrize("begin_s", [4_000_000, 10**12], ids=["since-boot", "beyond-the-calendar"])
+def test_times_that_are_no_dates_are_not_said_to_be_of_a_day(tmp_path: Path, call: Ask, begin_s: int) -> None:
+    trace = json.loads(gzip.decompress((LOGS / "kineto" / "nccl_data.json.gz").read_bytes()))
+    trace["baseTimeNanoseconds"] = 0
+    first = min(event["ts"] for event in trace["traceEvents"] if "ts" in event)
+    for event in trace["traceEvents"]:
+        if "ts" in event:
+            event["ts"] += begin_s * 1e6 - first
+    (tmp_path / "t.json").write_text(json.dumps(trace))
+    status, _, said = call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO)
+    assert (status, said.count("\n")) == (1, 1)
+    assert re.search(
+        rf"t0_us is {begin_s}\d+, no time in microseconds since 1970: a night of {DAY} leaves", said
+    )
 
 
 def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:

@@ -63,6 +63,9 @@ _SECOND: Final = line(step=9)
 BAD_LINES: Final[dict[str, BadLine]] = {
     # not_json
     "torn line": BadLine(line()[:-20], "not_json", "it breaks off"),
+    "a byte order mark": BadLine(b"\xef\xbb\xbf" + line(), "not_json", "it begins with a byte order mark"),
+    "UTF-16": BadLine(line().decode().encode("utf-16"), "not_json", "it is UTF-16: save it as UTF-8"),
+    "packed": BadLine(b"\x1f\x8b\x08\x00", "not_json", "packed by gzip: the name of such a log ends in .gz"),
     "no json": BadLine(b"step 2 done", "not_json"),
     "only a brace": BadLine(b"{", "not_json"),
     "several objects on a line": BadLine(line() + _SECOND, "not_json", "something follows"),
@@ -141,7 +144,9 @@ BAD_LINES: Final[dict[str, BadLine]] = {
         line(model_chunk=[0, 0, 2**31]), "bad_type", "element 3 of model_chunk"
     ),
     # unknown_op, array_length
-    "unknown op": BadLine(line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd"'),
+    "unknown op": BadLine(
+        line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd": jobs/emitter/README.md lists the names'
+    ),
     "an op without compute": BadLine(
         line(op=["gc", "forward", "gc"]), "unknown_op", '"forward": did you mean forward-compute?'
     ),

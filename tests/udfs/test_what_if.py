@@ -195,6 +195,7 @@ def test_results_have_the_columns_of_their_tables() -> None:
             "missing in 2: dp_rank 0, pp_rank 0",
         ),
         ([one_worker_step(s, 1) for s in range(9)], manifest(), "too_few_steps", "9 complete steps"),
+        ([one_worker_step(0, 1)], manifest(), "too_few_steps", "1 complete step, but 10 are needed"),
         ([one_worker_step(s, 1) for s in range(10)], manifest(), "analysed", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

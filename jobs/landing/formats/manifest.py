@@ -213,6 +213,8 @@ class _Fields:
         value = self._manifest.get(name)
         if value is None:
             self._missing(name)
+        elif not isinstance(value, str):
+            self._defects.append(f"{name} is {shown(value)}, not text")
         elif value != folder:
             self._defects.append(f"{name} is {shown(value)}, the folder's is {shown(folder)}")
 

@@ -28,6 +28,7 @@ REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "
 _KNOWN: Final = {*REQUIRED, *OPTIONAL}
 _LONGEST_OP: Final = 64
 """Characters of an unknown op that are compared with known ones: an op name may be megabytes long."""
+_NAMES: Final = "jobs/emitter/README.md lists the names"
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _IDS: Final = ("job_id", "run_id")
@@ -152,7 +153,7 @@ def _unknown_op(name: str) -> str:
     """Describe an unknown op name, with the closest known one; cached, because runs repeat it."""
     compute = f"{name[:_LONGEST_OP]}-compute"  # a forward is meant by the op that computes it, no transfer
     close = [compute] if compute in OP_CODES else get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
-    return f"unknown op {shown(name)}" + (f": did you mean {close[0]}?" if close else "")
+    return f"unknown op {shown(name)}: " + (f"did you mean {close[0]}?" if close else _NAMES)
 
 
 def _check_times(record: Mapping[str, Any]) -> None:

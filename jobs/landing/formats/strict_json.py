@@ -12,6 +12,15 @@ _MOST_DIGITS: Final = 400
 """Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them."""
 
 
+_NOT_UTF_8: Final = {
+    b"\xef\xbb\xbf": "it begins with a byte order mark: save it as UTF-8 without one",
+    b"\xff\xfe": "it is UTF-16: save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16: save it as UTF-8",
+    b"\x1f\x8b": "it is packed by gzip: the name of such a log ends in .gz",
+}
+"""What other files than JSON begin with, and what to do."""
+
+
 class StrictJsonError(ValueError):
     """Raised if bytes are not exactly one JSON value; the message is a sentence."""
 
@@ -35,6 +44,9 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
     numbers; an integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything
     else.
     """
+    for begin, what in _NOT_UTF_8.items():
+        if content.startswith(begin):
+            raise StrictJsonError(f"not JSON: {what}")
     try:
         found = _DECODER.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
+from jobs import (
+    backfill,
+    compare_versions,
+    ingest_rank_logs,
+    refresh_changed_days,
+    run_nightly,
+    simulate_what_if,
+    watch_landing,
+)
 from jobs.runtime.nearest import missing_folder
 from jobs.runtime.session import log_file, log_on_error
 from jobs.runtime.settings import load_settings
@@ -130,6 +138,7 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
     command: Main, landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     warehouse = tmp_path / "warehouse"
+    create(str(warehouse / PIPELINE_RUNS), TABLES[PIPELINE_RUNS])
     assert command([*DAY, *folders(landing=landing, warehouse=warehouse)]) == 0
     near = "the nearest days are 2026-02-01, 2026-02-07"
     assert f"no run folder of 2026-02-05 in {landing}; {near}" in caplog.text
@@ -137,15 +146,50 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
     assert (row["outcome"], row["log_date"]) == ("done", date(2026, 2, 5))
 
 
+@pytest.mark.parametrize("is_made", [True, False], ids=["empty-folder", "no-folder"])
+def test_a_night_without_logs_makes_no_warehouse_but_its_ingest_does(
+    landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_made: bool
+) -> None:
+    """The phases after an ingest read the warehouse; nothing comes after a night."""
+    warehouse = tmp_path / "warehouse"
+    if is_made:
+        warehouse.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    where = folders(landing=landing, warehouse=warehouse)
+    assert run_nightly.main([*DAY, *where]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+    assert f"2026-02-07, 2026-03-01; no warehouse was begun in {warehouse}" in caplog.text
+    assert ingest_rank_logs.main([*DAY, *where]) == 0
+    assert (warehouse / PIPELINE_RUNS).is_dir()
+
+
+def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Path, tmp_path: Path) -> None:
+    (tmp_path / "warehouse").touch()
+    status, _, said = call(
+        run_nightly.main, *DAY, *folders(landing=landing, warehouse=tmp_path / "warehouse")
+    )
+    assert (status, said.endswith("warehouse is a file, not a folder\n")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (run_nightly.main, DAY),
+        (backfill.main, [*RANGE, "--dry-run"]),
+        (refresh_changed_days.main, DAY),
+        (watch_landing.main, ["--once"]),
+    ],
+    ids=["night", "backfill", "refresh", "watch"],
+)
 @pytest.mark.parametrize(
     "below", ["", "landing/log_date=2026-02-01", "landing/log_date=2026-02-01/job_id=llm"]
 )
 def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
-    call: Ask, below: str, landing: Path, tmp_path: Path
+    call: Ask, below: str, landing: Path, tmp_path: Path, command: Main, arguments: Sequence[str]
 ) -> None:
     """A day without logs is done; but a scheduler with a wrong landing would be green for ever."""
     where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
-    status, _, said = call(run_nightly.main, *DAY, *where)
+    status, _, said = call(command, *arguments, *where)
     assert (status, said.count("\n")) == (2, 1)
     assert f"has no folder log_date=DATE at all: did you mean {landing}?" in said
 
@@ -178,7 +222,9 @@ def test_a_backfill_of_days_without_logs_names_the_nearest(call: Ask, landing: P
     for job in ([], ["--job-id", "llm"]):
         status, out, _ = call(backfill.main, *days, *where, "--dry-run", *job)
         assert (status, said in out) == (0, True)
-    assert "has logs in" not in call(backfill.main, *RANGE, *where, "--dry-run").out
+    out = call(backfill.main, *RANGE, *where, "--dry-run").out
+    assert "has logs in" not in out
+    assert "1 job on 1 day to do; no run was measured here yet, so the time is not known" in out
 
 
 def test_an_empty_landing_is_an_empty_night(

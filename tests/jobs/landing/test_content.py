@@ -58,7 +58,10 @@ def test_lines_go_on_from_piece_to_piece_and_from_member_to_member() -> None:
         (GOOD[:10], "ends too early"),
         (GOOD[:-8] + b"\0\0\0\0" + GOOD[-4:], "incorrect data check"),
         (GOOD + b"junk", "incorrect header check"),
-        (b'{"plain": "text"}\n', "incorrect header check"),
+        (
+            b'{"plain": "text"}\n',
+            "broken gzip: it begins otherwise: end its name in .gz only if it is packed",
+        ),
     ],
 )
 def test_broken_gzip_says_how(content: bytes, message: str) -> None:

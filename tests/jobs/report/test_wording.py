@@ -1,6 +1,8 @@
 """Words and numbers: units, digits, and no vocabulary without its words."""
 
+import math
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 
@@ -33,6 +35,23 @@ def test_numbers_have_the_digits_and_units_that_fit(
     as_text: Callable[[float | None], str], shown: dict[float | None, str]
 ) -> None:
     assert {value: as_text(value) for value in shown} == shown
+
+
+@pytest.mark.parametrize(
+    ("parts", "decimals", "shown"),
+    [
+        ([1 / 3, 1 / 3, 1 / 3], 1, ["0.4", "0.3", "0.3", "1.0"]),
+        ([28.04, 5.93, 0.45], 1, ["28.0", "5.9", "0.5", "34.4"]),
+        ([1499.5, 1499.5, 0.4], None, ["1,500", "1,499", "0", "2,999"]),
+        ([0.0123, 0.0], None, ["0.0123", "0.0000", "0.0123"]),
+        ([0.0, 0.0], None, ["0", "0", "0"]),
+        ([], 1, ["0.0"]),
+    ],
+)
+def test_parts_add_up_as_they_are_printed(parts: list[float], decimals: int | None, shown: list[str]) -> None:
+    assert wording.adding_up(parts, math.fsum(parts), decimals) == shown
+    numbers = [Decimal(each.replace(",", "")) for each in shown]
+    assert sum(numbers[:-1]) == numbers[-1]
 
 
 def test_every_status_has_words_and_all_but_one_something_to_do() -> None:

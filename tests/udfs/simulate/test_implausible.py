@@ -47,6 +47,15 @@ def ended(row: Row) -> Row:
     }
 
 
+def since_1970(row: Row) -> Row:
+    return row | {"start_us": [row["t0_us"] + start for start in row["start_us"]]}
+
+
+def test_starts_since_1970_beside_zeros_of_0_are_analysed() -> None:
+    """A producer without zeros of its own writes 0: starts then say when ops began."""
+    assert simulated(lambda row: since_1970(row) | {"t0_us": 0})["status"] == "analysed"
+
+
 def test_microseconds_are_analysed() -> None:
     assert simulated(lambda row: row)["status"] == "analysed"
 
@@ -65,6 +74,7 @@ def test_microseconds_are_analysed() -> None:
         (lasting(1e-3), r"the ops of a step take 0.\d+% of its time: is duration_us in milliseconds\?"),
         (scaled(1e3), r"steps of [0-9.e+]+ s begin 1 s apart: are these nanoseconds\?"),
         (apart(13.0, scaled(0.016)), r"steps begin 13 s apart but last [0-9.]+ ms: are these milliseconds\?"),
+        (since_1970, r"start_us begins at \d+: is it counted from 1970, and not from t0_us\?"),
         (ended, r"every op takes at least as long as its start_us: does duration_us hold ends\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000_000}, r"t0_us is \d+, .* are these seconds\?"),
         (lambda row: row | {"t0_us": row["t0_us"] // 1_000}, r"t0_us is \d+, .* are these milliseconds\?"),
@@ -79,6 +89,7 @@ def test_microseconds_are_analysed() -> None:
         "durations in ms",
         "times in ns, zeros in us",
         "times in ms, zeros in us",
+        "starts since 1970",
         "ends",
         "zeros in s",
         "zeros in ms",

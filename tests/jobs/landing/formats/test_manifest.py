@@ -183,6 +183,11 @@ def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None
     assert found["manifest_detail"].startswith(f"{name} is ")
 
 
+@pytest.mark.parametrize("name", ["job_id", "run_id"])
+def test_an_id_that_is_no_text_is_named_as_such(name: str) -> None:
+    assert f"{name} is 17, not text" in parsed(**{name: 17})["manifest_detail"]
+
+
 def test_defects_are_named_up_to_a_length() -> None:
     """Fifty thousand wrong pairs once made a detail of megabytes, in the row of jobs of each unit."""
     detail = parsed(iterations={f"x{number}": 0 for number in range(21)})["manifest_detail"]
@@ -223,7 +228,8 @@ INTEGER = f"not an integer from 1 to {2**31 - 1}"
             {"labels": None},
         ),
         ({"labels": {"a": "x" * 64_000}}, "labels have more than 64000 bytes", {"labels": None}),
-        ({"job_id": 7}, 'job_id is 7, the folder\'s is "gpt"', {}),
+        ({"job_id": 7}, "job_id is 7, not text", {}),
+        ({"job_id": "x"}, 'job_id is "x", the folder\'s is "gpt"', {}),
     ],
 )
 def test_all_defects_are_listed_and_what_is_good_is_kept(

@@ -1,0 +1,89 @@
+"""Causes of a unit, for a terminal: what is lost to each, which adds up, and what its fix alone saves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from jobs.report import wording
+from jobs.report.cause_words import described
+from jobs.report.rows import Row, UnitTables
+from schemas.causes import OF_CAUSE
+from schemas.vocabulary import CAUSE_UNEXPLAINED
+
+ALL_LOST: Final = "all that is lost"
+"""Names the last row, the sum of those above."""
+_MOST_CULPRITS: Final = 3
+"""Most culprits of a cause that are listed; the page and the tables have all."""
+_ADDS_UP: Final = "Causes: what is lost to each, which adds up, and what its fix alone saves, which does not:"
+_SAVES: Final = "Causes, and the time that each fix alone saves, which does not add up:"
+
+
+class CauseList(NamedTuple):
+    """A heading, and its rows; none where no cause holds.
+
+    is_number : of each column
+    workers : those of each culprit that is a group, by its name
+    """
+
+    heading: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_number: Sequence[bool]
+    workers: Mapping[str, str]
+
+
+def cause_list(tables: UnitTables) -> CauseList:
+    """List the causes that hold, those whose fix saves most first.
+
+    Where it is known what the unit lost, the last rows are what is unexplained, and all that is lost.
+    """
+    causes = sorted(tables.causes, key=lambda row: -row["time_saved_fraction"])
+    held = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    rows: list[dict[str, str]] = []
+    workers: dict[str, str] = {}
+    for row in held:
+        words = described(row, {}, tables)
+        culprits = cast("list[dict[str, object]]", words["culprits"])[:_MOST_CULPRITS]
+        workers |= {str(each["where"]): str(each["workers"]) for each in culprits if each["workers"]}
+        rows.append(_fix(row, words, culprits, with_hours=tables.job["gpu_hours"] is not None))
+    is_known = bool(held) and tables.job["lost_fraction"] is not None
+    if is_known:
+        left = [row for row in causes if row["cause"] == CAUSE_UNEXPLAINED]
+        rows += [{"cause": name} for name in (*(OF_CAUSE[row["cause"]].words for row in left), ALL_LOST)]
+        column, amounts = _lost([*held, *left], tables.job)
+        rows = [{"cause": row["cause"], column: each, **row} for row, each in zip(rows, amounts, strict=True)]
+    columns = [*rows[0]] if rows else []
+    listed = [[row.get(name, "") for name in columns] for row in rows]
+    are_numbers = [name not in _TEXTS for name in columns]
+    return CauseList(_ADDS_UP if is_known else _SAVES, columns, listed, are_numbers, workers)
+
+
+_TEXTS: Final = ("cause", "culprits", "what to do")
+
+
+def _fix(
+    row: Row, words: Mapping[str, Any], culprits: Sequence[Mapping[str, object]], *, with_hours: bool
+) -> dict[str, str]:
+    """Cells of a cause without what is lost to it.
+
+    words : of it. culprits : those that are listed. with_hours : whether the unit states its GPU-hours
+    """
+    named = "; ".join(f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits)
+    more = len(row["culprits"]) - len(culprits)
+    hours = {"gpu_hours_saved": wording.hours(row["recoverable_gpu_hours"])} if with_hours else {}
+    return {
+        "cause": str(words["title"]),
+        "time_saved": wording.percent(row["time_saved_fraction"]),
+        **hours,
+        "culprits": named + (f"; {more} more" if more else ""),
+        "what to do": str(words["advice"]) + (f"; uncertain: {words['flag']}" if words["flag"] else ""),
+    }
+
+
+def _lost(causes: Sequence[Row], job: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What is lost to these causes, and to all of them: its column, with the unit, and its cells."""
+    if job["gpu_hours"] is not None:
+        hours = [row["lost_gpu_hours"] for row in causes]
+        return "lost_gpu_hours", wording.adding_up(hours, job["lost_gpu_hours"])
+    shares = [100 * row["lost_fraction"] for row in causes]
+    cells = wording.adding_up(shares, 100 * job["lost_fraction"], decimals=1)
+    return "lost_of_time", [f"{each} %" for each in cells]
