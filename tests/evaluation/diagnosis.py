@@ -39,13 +39,13 @@ COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
 
 
 def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -> int:
-    """Print the evaluation; returns the exit status."""
+    """Print the evaluation and return the exit status."""
     body = partial(_print, diagnose)
     return command("tests.evaluation.diagnosis", *_OPTIONS, epilog=_SEEDS, described_by=_print)(body)(argv)
 
 
 def _print(diagnose: Diagnose, args: Arguments) -> int:
-    """Judge the diagnosis by generated jobs with known truth."""
+    """Evaluate the diagnosis on generated jobs and print the tables."""
     folders = [] if args.published is None else trace_folders(args.published)
     if args.published is not None and not folders:
         raise click.UsageError(f"no trace-NAME.parquet in the folders of {args.published}")
@@ -75,7 +75,7 @@ _OPTIONS: Final = (
 
 
 class Evaluated(NamedTuple):
-    """Results and the truth about them: one row per job and cause.
+    """Results of the diagnosis beside the truth: one row per job and cause.
 
     answers   : of the jobs
     healthy   : of more jobs, all drawn without a fault
@@ -92,7 +92,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(args: Arguments, traces: Sequence[Path], diagnose: Diagnose) -> Evaluated:
-    """Judge generated jobs, as the command's arguments say, and faults injected into published traces.
+    """Judge generated jobs as the arguments request, and faults injected into published traces.
 
     The same seeds give the same answers, whatever the number of processes.
 
@@ -121,7 +121,7 @@ def _judge(task: tuple[int, Variant], diagnose: Diagnose, most_ops: int) -> list
 
 
 def heading(found: Evaluated, args: Arguments) -> str:
-    """Seeds that were used, and their purpose."""
+    """State which seeds were used, and whether for tuning or for reporting."""
     last = args.seed + args.jobs - 1
     last_used = max([last, *found.healthy.seed])
     used = f"{args.jobs} generated jobs of seeds {args.seed} to {last}"
@@ -136,7 +136,7 @@ def heading(found: Evaluated, args: Arguments) -> str:
 
 
 def sections(found: Evaluated, args: Arguments) -> list[Section]:
-    """All tables."""
+    """Return all tables of the evaluation."""
     made = [*_scores(found), *_published(found, list_wrong=args.list_wrong)]
     rows = pd.concat([found.answers, found.healthy])
     if args.list_wrong:
@@ -147,7 +147,7 @@ def sections(found: Evaluated, args: Arguments) -> list[Section]:
 
 
 def _scores(found: Evaluated) -> list[Section]:
-    """Scores of generated jobs."""
+    """Tables of scores over generated jobs."""
     made = [
         Section(
             "Classes",

@@ -1,4 +1,4 @@
-"""Scores of answers computed by hand, and tables of them for people and programs."""
+"""Scores equal values computed by hand, and tables of scores are formatted for people and programs."""
 
 import json
 import math
@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def answers(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Answers about jobs 0, 1, ... unless a row says otherwise; labels are those of 2.5 %."""
+    """Answers about jobs 0, 1, ... unless stated otherwise, labelled from a saving of 2.5 % on."""
     made = []
     for seed, row in enumerate(rows):
         full = {"seed": seed, **DEFAULTS, **row}
