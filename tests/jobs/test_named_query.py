@@ -1,4 +1,4 @@
-"""The command of named queries: its answer over a period, its names, and its errors for wrong arguments."""
+"""Test the command of named queries: answers over a period, names, and errors for wrong arguments."""
 
 import json
 from pathlib import Path
