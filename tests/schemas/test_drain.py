@@ -221,7 +221,7 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
 
 
 def test_who_is_not_asked_about() -> None:
-    """drain omits hosts that were never slow, left a week ago, or are slow for reasons of the job."""
+    """Drain omits hosts that were never slow, left a week ago, or are slow for reasons of the job."""
     tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert set(rows) == {"slow", "idle"}
