@@ -119,7 +119,10 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         "saved [%]": ("saved", "mean"),
         "width [%]": ("width", "median"),
     }
-    note = "Inside: the truth lies within. Saved: mean, and width: median, of the step."
+    note = (
+        '"Inside" means that the interval contains the truth. "Saved" is the mean saving, and "width" the '
+        "median width, of the step."
+    )
     return [
         Section("By class of fault", note, judged.groupby("class", as_index=False).agg(**columns)),
         Section(
@@ -129,12 +132,12 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "Sums",
-            f"Of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
+            f"Sums are of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
             _summed(sums(judged), "class"),
         ),
         Section(
             "Sums by what is logged",
-            "The same, of jobs of one class and design each.",
+            "Each sum is of jobs of one class and one design.",
             _summed(
                 pd.concat(sums(rows).assign(design=of) for of, rows in judged.groupby("design")), "design"
             ),

@@ -140,7 +140,7 @@ def sections(found: Evaluated, args: Arguments) -> list[Section]:
     made = [*_scores(found), *_published(found, list_wrong=args.list_wrong)]
     rows = pd.concat([found.answers, found.healthy])
     if args.list_wrong:
-        made.append(Section("Wrong labels", "Worst errors first.", score.wrong_labels(rows)))
+        made.append(Section("Wrong labels", "The worst errors come first.", score.wrong_labels(rows)))
     if args.list_worst:
         made.append(Section("Largest errors", "", score.worst(rows, args.list_worst)))
     return made
@@ -151,37 +151,38 @@ def _scores(found: Evaluated) -> list[Section]:
     made = [
         Section(
             "Classes",
-            "Errors of the saved fraction over all causes and jobs of a class; labels at 2.5 % saved. "
-            "All detectable: without jobs in which a communication fault struck in all steps and hit whole "
-            "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
+            "The table shows errors of the saved fraction over all causes and jobs of a class, and labels at "
+            '2.5 % saved. "All detectable" excludes jobs in which a communication fault struck in all steps '
+            "and hit whole collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
             score.by_class(found.answers),
         ),
         Section("Causes", "", score.by_cause(found.answers)),
     ]
     if not found.healthy.empty:
-        note = "More jobs, drawn without a fault: labels where the truth is below 2.5 %."
+        note = "These are more jobs, drawn without a fault, with labels where the truth is below 2.5 %."
         made.append(Section("Labels on healthy jobs", note, score.healthy_labels(found.healthy)))
     made += [
         Section(
             "Slow workers located",
-            "Jobs whose slow worker costs at least 2.5 %: is the cell named worst a slow one?",
+            "For jobs whose slow worker costs at least 2.5 %, the table shows how often the worker named "
+            "worst is a slow one.",
             score.located(found.answers),
         ),
         Section(
             "Calibration",
-            "Causes of jobs by their predicted saving; a bin holds its upper edge.",
+            "Causes of jobs are grouped by their predicted saving; a bin includes its upper edge.",
             score.calibration(found.answers),
         ),
         Section(
             "The paper's indicators as labels",
-            "Each only where the job straggles: slowdown from 1.1 on.",
+            "Each indicator is evaluated only where the job straggles, with a slowdown of at least 1.1.",
             score.indicators(found.answers),
         ),
     ]
     if not found.again.empty:
         usual = found.answers[found.answers.seed.isin(found.again.seed)]
         variants = {str(name): rows for name, rows in found.again.groupby("variant", sort=False)}
-        note = "The same jobs under other conditions; with 4 steps, faults have no windows."
+        note = "The same jobs are evaluated under other conditions; with 4 steps, faults have no windows."
         made.append(Section("Sensitivity", note, score.sensitivity(usual, variants, COMPARED)))
     return made
 
@@ -192,15 +193,16 @@ def _published(found: Evaluated, *, list_wrong: bool) -> list[Section]:
     made = [
         Section(
             "Faults injected into published traces",
-            "Missed, early: the label is wrong although the saving is not within 1.5 to 3.5 %. False labels: "
-            "faults after which another cause is labelled that was not before.",
+            '"Missed" and "early" mean that the label is wrong although the saving is not within 1.5 to '
+            '3.5 %. "False labels" are faults after which another cause is labelled that was not labelled '
+            "before.",
             injection_scores(found.injected),
         ),
         Section("The published traces", "", found.published),
     ]
     if list_wrong:
         listed = injection_list(found.injected)
-        made.append(Section("Wrong labels on injected faults", "Worst first.", listed))
+        made.append(Section("Wrong labels on injected faults", "The worst cases come first.", listed))
     return made
 
 

@@ -37,7 +37,10 @@ LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
 """Classes of true differences, by their lower bound [% of A's step]."""
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
-SIZES: Final = "Sizes in per cent of A's step. On other GPUs: each has its own speed, drawn anew."
+SIZES: Final = (
+    'Sizes are in per cent of A\'s step. "On other GPUs" means that each worker has a speed of its own, drawn '
+    "again for each run."
+)
 
 
 def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
@@ -151,7 +154,9 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     by_class = faulty.groupby("class", as_index=False).agg(**columns)
     return [
         Section("Equal runs", SIZES, sized.groupby("other GPUs", as_index=False).agg(**of_equal)),
-        Section("A fault more, by its true cost", "At least this percentage of A's step.", by_class),
+        Section(
+            "A fault more, by its true cost", "The cost is at least this percentage of A's step.", by_class
+        ),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
     ]
 

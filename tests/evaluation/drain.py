@@ -107,11 +107,15 @@ def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
     spread = by_policy["net"].agg(["min", "max"]).reset_index(drop=True)
     summed = summed.assign(**{"least net of a fleet": spread["min"], "most": spread["max"]})
     return [
-        Section("Hours by policy", "GPU-hours over all fleets; false: not slow in the days ahead.", summed),
+        Section(
+            "Hours by policy",
+            "GPU-hours are over all fleets; a false drain is of a host not slow in the days ahead.",
+            summed,
+        ),
         Section("By fleet", "", rows),
         Section(
             "Expected and came",
-            "Hosts left in, by state: the part of the next days on which they were slow, and GPU-hours lost.",
+            "For hosts not drained, by state: part of the next days on which they were slow, and GPU-hours lost.",
             _by_state(pd.DataFrame([each for of in found.values() for each in of["drain"].predictions])),
         ),
     ]

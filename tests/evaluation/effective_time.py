@@ -154,7 +154,7 @@ def main(args: Arguments) -> int:
     analysed = judged[judged.status == Status.ANALYSED]
     sections = [
         Section("Statuses", "", statuses),
-        Section("Analysed runs", "Errors are of shares of the run's GPU-hours.", by_part(analysed)),
+        Section("Analysed runs", "Errors are in shares of the run's GPU-hours.", by_part(analysed)),
         Section("Those with all failures in their events", "", by_part(analysed[analysed.silent == 0])),
         Section("Worst ETTR", "", analysed.sort_values("error_ettr").head(3)[["seed", *_WORST]]),
     ]

@@ -30,7 +30,7 @@ from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import simulate_job
 
-NOTE: Final = "Errors of exposed_s, in per cent of the recorded step."
+NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded step."
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:

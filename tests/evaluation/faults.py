@@ -156,8 +156,14 @@ def main(args: Arguments) -> int:
     test = recurrence(faults, args.hosts, until, args.draws, args.seed)
     heading = f"{len(faults)} faults of {args.hosts} hosts over {until:.0f} days."
     sections = [
-        Section("Chance a day of the next fault", "By faults before, and days since the repair.", prior),
-        Section("Hosts beyond chance", "By host_record, each week one job of all hosts.", test),
+        Section(
+            "Chance a day of the next fault",
+            "Rows are by earlier faults, columns by days since the repair.",
+            prior,
+        ),
+        Section(
+            "Hosts beyond chance", "host_record is applied with each week as one job of all hosts.", test
+        ),
         Section(
             "The second half",
             f"{MOST_EARLY} stands for as many and more.",

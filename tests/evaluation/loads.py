@@ -34,16 +34,16 @@ def sections(judged: pd.DataFrame) -> list[Section]:
     return [
         Section(
             "Slow loads",
-            "Errors of the saved fraction; labels at 2.5 % saved, false where the truth saves less.",
+            "Errors are of the saved fraction; labels are at 2.5 % saved, and false where the truth is less.",
             score.by_cause(loads).drop(columns=["cause"]),
         ),
         Section(
             "All causes",
-            "With loads, some of them slow, and without; layouts, times and faults are the same.",
+            "Jobs are with loads, some of them slow, and without; all else is the same.",
             by_cause(judged),
         ),
-        Section("Calibration", "Slow loads by their predicted saving.", score.calibration(loads)),
-        Section("Wrong labels of slow loads", "Worst errors first.", score.wrong_labels(loads)),
+        Section("Calibration", "Slow loads are grouped by predicted saving.", score.calibration(loads)),
+        Section("Wrong labels of slow loads", "The worst errors come first.", score.wrong_labels(loads)),
         Section("Largest errors of slow loads", "", score.worst(loads, 5)),
     ]
 

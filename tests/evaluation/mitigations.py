@@ -31,8 +31,8 @@ from udfs.mitigations import Mitigation, mitigated
 from udfs.what_if import simulate_job
 
 NOTE: Final = (
-    "Saved, and errors of it, in per cent of the recorded step, where there is an answer. "
-    "Alone: the job has no fault of another cause."
+    "The table shows savings and their errors, in per cent of the recorded step, for jobs with an answer. "
+    '"Alone" means that the job has no fault of another cause.'
 )
 LAYERS_OF_CHUNK: Final = (4, 13)
 """Least number of layers of a chunk, and one more than the most."""

@@ -60,7 +60,7 @@ def rendered(heading: str, sections: Sequence[Section], form: str) -> str:
 def _table(rows: pd.DataFrame, form: str) -> str:
     """Render one table with cells formatted for people."""
     if rows.empty:
-        return "None."
+        return "There are none."
     names = [str(name) for name in rows.columns]
     cells = zip(*(map(partial(_shown, name), rows[name]) for name in names), strict=True)
     is_number = [is_numeric_dtype(rows[name].infer_objects()) for name in names]

@@ -191,7 +191,7 @@ def test_markdown_rounds_and_json_is_exact() -> None:
         "| --- | ---: | ---: |\n"
         "| one | 0.26 | - |\n"
         "| two | - | 0.988 |\n\n"
-        "### No rows\n\nNone.\n"
+        "### No rows\n\nThere are none.\n"
     )
     assert "\n\nSCORES\n\n" in rendered("Seeds 1 to 2.", SECTIONS, "text")
     assert json.loads(rendered("Seeds 1 to 2.", SECTIONS, "json"))["sections"][0]["rows"] == [
