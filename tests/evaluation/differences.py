@@ -38,8 +38,8 @@ LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
 SIZES: Final = (
-    'Sizes are in per cent of A\'s step. "On other GPUs" means that each worker has a speed of its own, drawn '
-    "again for each run."
+    "Sizes are in per cent of A's step. 'On other GPUs' means that each worker has a speed of its own, "
+    "drawn again for each run."
 )
 
 

@@ -109,13 +109,13 @@ def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
     return [
         Section(
             "Hours by policy",
-            "GPU-hours are over all fleets; a false drain is of a host not slow in the days ahead.",
+            "GPU-hours over all fleets; a false drain is of a host not slow afterwards.",
             summed,
         ),
         Section("By fleet", "", rows),
         Section(
             "Expected and came",
-            "For hosts not drained, by state: part of the next days on which they were slow, and GPU-hours lost.",
+            "Share of slow days among the next days, and GPU-hours lost, for hosts not drained.",
             _by_state(pd.DataFrame([each for of in found.values() for each in of["drain"].predictions])),
         ),
     ]

@@ -158,12 +158,10 @@ def main(args: Arguments) -> int:
     sections = [
         Section(
             "Chance a day of the next fault",
-            "Rows are by earlier faults, columns by days since the repair.",
+            "Rows: earlier faults; columns: days since repair.",
             prior,
         ),
-        Section(
-            "Hosts beyond chance", "host_record is applied with each week as one job of all hosts.", test
-        ),
+        Section("Hosts beyond chance", "Each week is one job of all hosts.", test),
         Section(
             "The second half",
             f"{MOST_EARLY} stands for as many and more.",
