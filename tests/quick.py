@@ -70,7 +70,7 @@ class Limit:
         self.session, self.ends_at = session, time.monotonic() + LIMIT_S
 
     def pytest_runtest_logfinish(self) -> None:
-        """Check the clock after every test."""
+        """End the run after a test if its time is over."""
         if time.monotonic() > self.ends_at:
             self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
 

@@ -122,7 +122,7 @@ class Run(NamedTuple):
 
 
 def step_s(plan: JobPlan) -> float:
-    """Mean step time of a run. [s]"""
+    """Mean step time of a run with some of its faults. [s]"""
     return float(_steps_us(Simulation(plan)).mean()) / 1e6
 
 

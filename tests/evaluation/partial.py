@@ -86,7 +86,7 @@ def _generated(seed: int) -> Job | None:
 
 
 def without_transfers(rank_steps: pa.Table) -> pa.Table:
-    """The rows without sends and recvs."""
+    """Return the rows without sends and recvs."""
     codes = {OP_CODES[name] for name in TRANSFER_OPS}
     rows = rank_steps.to_pylist()
     for row in rows:

@@ -105,7 +105,7 @@ def by_class(answers: Frame) -> Frame:
 
 
 def by_cause(answers: Frame) -> Frame:
-    """One row per class and cause."""
+    """One row per class of jobs and cause, with scores."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}

@@ -14,7 +14,7 @@ PPM: Final = 1e-6
 
 @dataclass(frozen=True)
 class HostClock:
-    """The clock of one host.
+    """The clock of one host, with an offset, a drift or a jump.
 
     offset_s  : how far it is ahead at the first recorded step [s]
     drift_ppm : how fast it gains [us/s]

@@ -61,5 +61,5 @@ class Layout:
 
     @property
     def last_chunk(self) -> int:
-        """Global number of the model's last chunk."""
+        """Number of the model's last chunk, counted over all stages."""
         return self.vpp_size * self.pp_size - 1

@@ -55,7 +55,7 @@ class WhatIf:
 
     @property
     def waste_fraction(self) -> float:
-        """1 - 1/S (Eq. 3)."""
+        """Waste fraction 1 - 1/S (Eq. 3)."""
         return 1.0 - 1.0 / self.slowdown
 
 

@@ -105,7 +105,7 @@ class OracleWhole:
 
 
 def busy(steps: Sequence[Step]) -> float:
-    """Time in which at least one of the steps runs. [s]"""
+    """Time in which at least one of a role's steps runs. [s]"""
     marks: list[float] = sorted({step[side] for step in steps for side in "se"})
     middles = [(left, right, (left + right) / 2) for left, right in pairwise(marks)]
     return sum(

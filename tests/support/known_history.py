@@ -124,7 +124,7 @@ def _left_out(number: int, status: str) -> Row:
 
 
 def _times(simulated_s: float, ideal_s: float) -> Row:
-    """Columns of a unit's times that follow from its sums."""
+    """Columns of a unit's times that follow from its summed times."""
     return {
         "slowdown": simulated_s / ideal_s,
         "waste_fraction": 1 - ideal_s / simulated_s,

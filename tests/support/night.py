@@ -14,7 +14,7 @@ EMPTY_DAY = date(2026, 1, 7)
 
 
 class Landing:
-    """Writes run folders."""
+    """A landing folder with helpers that write files into its run folders."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server."""
+    """A running local S3 server, with its counts and faults."""
 
     url: str
 
@@ -137,7 +137,7 @@ def copied(source: str, target: str) -> None:
 
 
 def removed(place: str) -> None:
-    """Remove a folder, or all objects below a URL.
+    """Remove a local folder, or all objects below a URL.
 
     What is left behind makes tests slow: each listing looks at every object that the server has.
     """

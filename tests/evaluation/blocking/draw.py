@@ -82,7 +82,7 @@ class Drawn(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A job with its mean step time. [s]"""
+    """A recorded job with its mean step time. [s]"""
 
     rank_steps: pa.Table
     manifest: dict[str, Any]
@@ -254,7 +254,7 @@ def _ideal(job: Job, times: Times) -> Times:
 
 
 def _step_s(stages: list[list[Op]]) -> Floats:
-    """Step times; shape (step,). [s]"""
+    """Time of each step, shape (step,). [s]"""
     ends = [op.end_s.max(axis=1) for ops in stages for op in ops]
     starts = [op.start_s.min(axis=1) for ops in stages for op in ops]
     step_s: Floats = np.max(ends, axis=0) - np.min(starts, axis=0)

@@ -47,7 +47,7 @@ Call = tuple[Transfer, ...]
 
 
 class Job(NamedTuple):
-    """Settings of one simulated job.
+    """Settings of a simulated job with or without blocking transfers.
 
     blocking  : op types that a worker waits for before it goes on.
     is_eager  : sends are done when copied, whether their recvs are posted or not.
@@ -66,7 +66,7 @@ class Job(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Durations of ops; each float64, (step, dp_rank).
+    """Durations of the ops of a job, each as float64 of shape (step, dp_rank).
 
     compute  : [direction, stage, microbatch].
     transfer : [direction, sending stage, microbatch]: until the data are there, of a message.

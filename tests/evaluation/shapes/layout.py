@@ -38,7 +38,7 @@ class Layout:
 
     @property
     def steps(self) -> int:
-        """Number of steps."""
+        """Number of steps of the job."""
         return len(self.step)
 
     @property

@@ -85,7 +85,7 @@ _FLEET_DAY: Final = """
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
-    """The publication of the last day."""
+    """Return the publication of the fleet's last day."""
     hosts = dict.fromkeys(tables.host_units["host"].to_pylist())
     return publication_of(tables, LAST, pages, hosts, "a b/warehouse")
 

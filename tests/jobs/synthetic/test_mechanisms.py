@@ -94,7 +94,7 @@ def ratio(mechanism: Mechanism) -> np.ndarray:
 
 
 def quiet(simulation: Simulation, *without: int) -> np.ndarray:
-    """Times without noise."""
+    """Draw times of a job without noise."""
     return simulation.conditions(without).busy_us(np.ones_like(simulation._noise))
 
 
