@@ -94,7 +94,7 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
 
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
-    """Digest of all tables at these versions, with sums rounded to 11 digits."""
+    """Digest of all tables at the given versions, with sums rounded to 11 digits."""
     digests = [(name, _digest(warehouse, name, version)) for name, version in sorted(versions.items())]
     return hashlib.sha256(repr([each for each in digests if each[1]]).encode()).hexdigest()
 

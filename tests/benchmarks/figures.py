@@ -64,7 +64,7 @@ def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[
 
 
 def write_baseline(figures: Iterable[Figure]) -> None:
-    """Save these figures as the baseline for later runs."""
+    """Save the given figures as the baseline for later runs."""
     ratios = {figure.name: round(figure.ratio, 4) for figure in figures}
     BASELINE.write_text(json.dumps(ratios, indent=2) + "\n")
 

@@ -52,7 +52,7 @@ class Month:
         return self.airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return all tasks of these days, page by page: Airflow's API returns at most a hundred at a time."""
+        """Return all tasks of the given days, read in pages, as Airflow's API returns at most a hundred."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.ask(f"dagRuns/~/taskInstances?limit=100&offset={len(found)}")

@@ -92,7 +92,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """True slowdown of a run caused by a fault, as a share of its step time without the fault."""
+    """True slowdown of a run by a fault, as a share of its step time without the fault."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1

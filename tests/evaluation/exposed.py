@@ -1,4 +1,4 @@
-"""Evaluate exposed communication against reruns of the same jobs with these ops at zero duration.
+"""Evaluate exposed communication against reruns of the same jobs with the communication at zero duration.
 
 `python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -34,7 +34,7 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of a drawn job with a rerun without these ops; no rows if the job is not analysed."""
+    """Compare each row of a drawn job with a rerun without the row's ops; no rows if it is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)
@@ -70,7 +70,7 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
+    """Ground truth: mean step time minus that of a rerun with some ops at zero duration. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 

@@ -38,7 +38,7 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """A diagnosis that returns these savings for any job and labels causes that save at least 2.5 %.
+    """A diagnosis that returns the given savings for any job and labels causes that save at least 2.5 %.
 
     Other causes save 0.
     """

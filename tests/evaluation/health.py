@@ -123,7 +123,7 @@ def _step_starts(rank_steps: pa.Table) -> dict[int, int]:
 
 
 def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
-    """Lines of a sick host's failing check, if it has one; they begin in one of three ways."""
+    """Lines of a sick host's failing check, which begins in one of three ways; none if it has no check."""
     if spell.kind == "missing":
         return
     early_s = (
@@ -173,7 +173,7 @@ def _midnight_after(day: date) -> datetime:
 
 
 def _ingested(lines: list[bytes]) -> pa.Table:
-    """Rows of host_health that these lines give, day by day."""
+    """Return the rows of host_health that the given lines yield, day by day."""
     events: dict[tuple[date, Check], list[Event]] = {}
     for line in lines:
         day = datetime.fromisoformat(json.loads(line)["time"]).date()

@@ -53,7 +53,7 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the mean pause of such a step over all steps, since few of these steps are recorded."""
+        """Spread the mean pause of a collection over all steps, because few collections are recorded."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -117,7 +117,7 @@ class Run(NamedTuple):
     advice: str | None
 
     def with_instead(self, *mechanisms: Mechanism) -> JobPlan:
-        """Return the job's plan with these mechanisms in place of the fault."""
+        """Return the job's plan with the given mechanisms in place of the fault."""
         return replace(self.plan, mechanisms=[*mechanisms, *self.others])
 
 

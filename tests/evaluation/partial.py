@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     largest: tuple[str, int, int] | None
 
     def holds(self, low: float, high: float) -> bool:
-        """Return whether the slowdown of the complete job lies within these bounds."""
+        """Return whether the slowdown of the complete job lies within the given bounds."""
         return low <= self.job.slowdown <= high
 
     @property

@@ -19,7 +19,7 @@ def test_ops_of_no_length_are_what_is_left_out() -> None:
 
 
 def test_a_row_is_near_the_run_without_its_ops() -> None:
-    """The simulator's exposed time is close to that of a rerun without these ops."""
+    """The simulator's exposed time is close to the step time saved by a rerun without the ops."""
     judged = judge(7009, most_ops=3_000)
     assert not judged[0]["is_batched"]
     assert {row["of"] for row in judged} >= {"all", "each stage", "forward-pp-comm"}

@@ -45,7 +45,7 @@ Ask = Callable[..., Said]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Run a command with these arguments and capture its output."""
+    """Run a command with the given arguments and capture its output."""
 
     def run(command: Callable[[list[str]], int], *arguments: object) -> Said:
         status = command([str(each) for each in arguments])

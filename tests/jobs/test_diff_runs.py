@@ -41,7 +41,7 @@ Diff = Callable[..., Said]
 
 
 def written(landing: Path, day: date, seed: int, shape: JobShape = SHAPE, *faults: WeakGpu) -> Path:
-    """Write one day of a run with these faults."""
+    """Write one day of a run with the given faults."""
     plan = JobPlan(shape, faults, seed, JobIdentity("llm", f"r{day.day}"))
     return write_rank_logs(landing, day, recorded_job(Simulation(plan)))
 

@@ -53,7 +53,7 @@ class Fleet:
         return table_rows(HOST_DAY, [{"log_date": day, "host": host} for day in days for host in HOSTS])
 
     def aggregate(self, *days: date) -> None:
-        """Compute the evidence of these days together, as a night or a batch of a backfill does."""
+        """Compute the evidence of the given days together, as a night or a batch of a backfill does."""
         for name, rows in beside_culprits(self.warehouse, days, self.hosts(days), LOOKED_BACK).items():
             self.warehouse.replace(TABLES[name], rows, days)
         self.warehouse.replace(TABLES[HOST_DAY], self.hosts(days), days)

@@ -88,7 +88,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
 
 
 def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dict[str, pa.Table]:
-    """Replay the faster half of these steps, because other load on the machine only makes steps longer."""
+    """Replay the faster half of the given steps, because load on the machine only lengthens steps."""
     settings = SimulationSettings(minimum_steps=1)
     every = simulate_job(rank_steps, manifest, settings)["step_slowdown"].sort_by("actual_step_s")
     quiet = every["step"][: len(every) // 2]

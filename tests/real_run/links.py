@@ -52,7 +52,7 @@ class LinkOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Relative error of the step time after the fix against that of healthy steps."""
+        """Relative error of the step time with the link fixed, against that of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     @property

@@ -39,7 +39,7 @@ def hosts_of(workers: Workers, *period: date, causes: Sequence[dict[str, Any]] =
 
 
 def tail(chances: list[float], slow: int) -> float:
-    """Probability that at least `count` of these independent events happen, by enumeration."""
+    """Probability that at least `count` of the given independent events happen, by enumeration."""
     outcomes = product((False, True), repeat=len(chances))
     return sum(
         prod(p if happens else 1 - p for p, happens in zip(chances, outcome, strict=True))

@@ -35,7 +35,7 @@ FEBRUARY = date(2026, 2, 1)
 
 
 def view(name: str, tables: Stated) -> list[Row]:
-    """Return the rows of a view over these tables, with all other tables empty."""
+    """Return the rows of a view over the given tables, with all other tables empty."""
     return answer(f"SELECT * FROM {name} ORDER BY 1, 2, 3", tables)
 
 

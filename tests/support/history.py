@@ -82,7 +82,7 @@ class History:
         return run_folder(self.landing, day, job_id, "r1")
 
     def finish(self, days: Iterable[date] = DAYS) -> None:
-        """Mark these days as complete."""
+        """Mark the given days as complete."""
         for day in days:
             finish_day(self.landing, day)
 

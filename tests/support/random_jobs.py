@@ -147,7 +147,7 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
 def without_ops(
     rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
 ) -> pa.Table:
-    """Remove an op type from the rows at these positions, as a profiler may miss ops.
+    """Remove an op type from the rows at the given positions, as a profiler may miss ops.
 
     last_alone : only the last of the type by start; once for each mention of a row
     """

@@ -41,7 +41,7 @@ def began_us(rank_steps: pa.Table) -> list[int]:
 
 
 def skewed(rank_steps: pa.Table, courses: Mapping[str, Course]) -> pa.Table:
-    """Return the rows as hosts with these clocks would have written them."""
+    """Return the rows as hosts with the given clocks would have written them."""
     rows = zip(rank_steps["host"].to_pylist(), rank_steps["t0_us"].to_pylist(), strict=True)
     t0_us = [t0 + round(courses[host](t0)) if host in courses else t0 for host, t0 in rows]
     place = rank_steps.schema.get_field_index("t0_us")

@@ -56,7 +56,7 @@ def roles_of(whole: WholeSimulation) -> list[str]:
 
 
 def time_s(whole: WholeSimulation, steps_s: Sequence[Seconds]) -> float:
-    """Time from the first start to the last end, if steps have these lengths. [s]"""
+    """Time from the first start to the last end, if steps have the given lengths. [s]"""
     starts_s = whole.starts_s(steps_s)
     ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
     return float(max(ends_s) - min(start[0] for start in starts_s))

@@ -16,7 +16,7 @@ LOAD = OP_CODES["data-load"]
 
 
 def simulated(*ops: Ops) -> dict[str, Any]:
-    """Simulate a job of one worker that ran these ops, one list per step."""
+    """Simulate a job of one worker that ran the given ops, one list per step."""
     found = simulate_job(rank_steps(*(line(step, 0, 0, each) for step, each in enumerate(ops))), manifest())
     (job,) = found["job_slowdown"].to_pylist()
     types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}

@@ -42,7 +42,7 @@ class Truth:
 
 
 def recorded(job: Job, faults: tuple[Fault, ...]) -> list[Recorded]:
-    """Simulate a job with only these of its faults."""
+    """Simulate a job with only some of its faults."""
     return Pipeline(job.layout, changed(job.times, [fault.change for fault in faults])).run()
 
 

@@ -74,7 +74,7 @@ def test_lies_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_an_existing_manifest_stays(tmp_path: Path) -> None:
-    """A restarted rank does not overwrite an existing job.json, such as GPU-hours added later."""
+    """A restarted rank does not overwrite an existing job.json, to which GPU-hours may have been added."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)
     assert json.loads(path.read_text())["gpu_hours"] == 12.0

@@ -48,7 +48,7 @@ def of_units(analysed: int = 8, failed: int = 0, no_ops: int = 2) -> dict[str, f
 
 
 def lost(*percents: float) -> list[Figures]:
-    """Return days that lose these fractions, latest day first."""
+    """Return days that lose the given fractions, latest day first."""
     return [{"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent} for percent in percents]
 
 

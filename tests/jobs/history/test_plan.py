@@ -51,7 +51,7 @@ class InMemory(Records):
 
 
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
-    """Return records that contain these contents of days."""
+    """Return records that contain the given contents of days."""
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
     found = InMemory(cast("TableReader", None), settings, DAYS)
@@ -79,7 +79,7 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
-    """Return records in which all phases are done for these units."""
+    """Return records in which all phases are done for the given units."""
     done = {"ingest": ingested(*units)}
     for phase in PHASE_NAMES[1:]:
         built = records(done, look_back_days).built_on(phase)
@@ -88,7 +88,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """The same records, in which a phase made these units from other input."""
+    """Return the same records, in which a phase made the given units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 

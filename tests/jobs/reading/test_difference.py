@@ -29,7 +29,7 @@ NO_JOB: dict[str, Any] = {}
 
 
 def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
-    """Return a day of steps with these times, part of which is lost to a slow worker or spent in sends."""
+    """Return a day of steps with the given times, of which slow workers and sends lose a part."""
     causes = [
         {
             "cause": "slow_worker",

@@ -17,7 +17,7 @@ SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, 
 
 
 def warehouse_of(root: Path, **tables: pa.Table) -> Warehouse:
-    """A local warehouse with these rows, written without a Spark session."""
+    """A local warehouse with the given rows, written without a Spark session."""
     made = Warehouse(cast("SparkSession", None), str(root))
     for name, rows in tables.items():
         made.replace(TABLES[name], rows, rows.column("log_date").unique().to_pylist())

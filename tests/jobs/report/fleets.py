@@ -135,7 +135,7 @@ def _causes(
     *,
     is_analysed: bool,
 ) -> Rows:
-    """Return one or two causes, some with these hosts, and the unexplained part."""
+    """Return one or two causes, some with the given hosts, and the unexplained part."""
     rows: Rows = []
     for cause in [
         *rng.choice(FIXABLE_CAUSES, size=int(rng.integers(1, 3)), replace=False),

@@ -88,7 +88,7 @@ def test_folders_of_living_processes_and_of_other_names_stay(
 
 
 def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the command line of a JVM that starts with these settings."""
+    """Return the command line of a JVM that starts with the given settings."""
     given: dict[str, str] = {}
 
     def launch(options: SparkConf, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Clock errors made by hand are recognised as an offset, a drift or a jump, or as none of these."""
+"""Clock errors made by hand are recognised as offsets, drifts or jumps, and other changes as none."""
 
 import numpy as np
 import pytest

@@ -25,7 +25,7 @@ SHAPES: Final = {
 
 
 def types_of(shape: JobShape, *slower: tuple[int, int], name: str = "A100") -> dict[str, str]:
-    """GPU types of hosts, where these workers (dp_rank, pp_rank) have another type than H100."""
+    """GPU types of hosts, where the given workers (dp_rank, pp_rank) have another type than H100."""
     return {
         f"node-{number:04d}": name if cell in slower else "H100" for number, cell in enumerate(shape.cells)
     }

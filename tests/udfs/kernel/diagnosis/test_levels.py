@@ -177,7 +177,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 
 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
-    """If two of three stages are slow in half of the steps, the third shows that not all are slow."""
+    """If two of three stages are slow in half of the steps, the third stage shows that not all are slow."""
     level[:2, :, ::2] += 0.4
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     assert not usual.common.any()
