@@ -225,7 +225,7 @@ def _overlapped(run: Run) -> float:
 
 
 class Case(NamedTuple):
-    """One mitigation of the evaluation.
+    """One mitigation of the evaluation, with the fault that it treats.
 
     fault    : cause of which the trouble is drawn
     kinds    : names of the mechanisms that the mitigation is for; none: all of the cause

@@ -33,7 +33,7 @@ class Demo:
 
 
 class Said(NamedTuple):
-    """Exit status and output of a command."""
+    """Exit status of a command, and the text that it printed."""
 
     status: int
     out: str

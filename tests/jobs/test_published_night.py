@@ -1,4 +1,4 @@
-"""A night gives the reference's results for the published traces, also if written as rank logs."""
+"""A night gives the reference's results for the published traces, even if they are written as rank logs."""
 
 import shutil
 from pathlib import Path

@@ -201,7 +201,7 @@ def test_ingested_tables_can_be_those_of_another_warehouse(warehouse: Warehouse)
 
 @pytest.mark.parametrize("name", [JOBS, JOB_CAUSES])
 def test_of_units_that_are_not_there_no_rows_are_read(warehouse: Warehouse, name: str) -> None:
-    """Reading a unit that does not exist gives no rows, also for tables with maps and lists."""
+    """Reading a unit that does not exist gives no rows, even from tables with maps and lists."""
     warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "absent", "r1")}).collect() == []
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "gpt-175b", "r3")}).count() == 1

@@ -52,7 +52,7 @@ class FaultOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Relative error of the step time with all causes fixed, against that of healthy steps."""
+        """Relative error of the step time with the fault's cause fixed, against that of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:

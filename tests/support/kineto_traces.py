@@ -50,7 +50,7 @@ class Trace:
     def span(
         self, name: str, start_us: float, end_us: float, thread: int = MAIN, cat: str = "user_annotation"
     ) -> None:
-        """Add a CPU event."""
+        """Add an event of the CPU to the trace."""
         times = {"ts": round(start_us, 3), "dur": round(end_us - start_us, 3)}
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": thread, **times, "args": {}}

@@ -438,7 +438,7 @@ def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 6), (3, 7, 1), (5, 4, 3), (6, 3, 9), (20, 8, 8)])
 @pytest.mark.parametrize("most", [2, 50])
 def test_microbatches_are_assigned_as_one_by_one(shape: tuple[int, int, int], most: int) -> None:
-    """Assigning all steps at once equals assigning one by one, also with equal or very uneven weights."""
+    """Assigning all steps at once equals assigning one by one, for equal and for very uneven weights."""
     weight = np.random.default_rng(most).integers(0, most, shape).astype(float) ** 3
     assert assigned(weight).swapaxes(1, 2).tolist() == _assigned_one_by_one(weight)
 

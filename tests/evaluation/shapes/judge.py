@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one fault; None where it was not judged or there is no answer.
+    """The diagnosis's answer for one fault; None if it was not judged, or if there is no answer.
 
     why_not : why it need not be named; empty where it must be.
     """

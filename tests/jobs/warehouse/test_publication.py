@@ -80,7 +80,7 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
 def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    """If a publication ends at any step, also of its undoing, readers see all of it or nothing.
+    """If a publication, or its undoing, ends at any step, readers see all of it or nothing.
 
     For the first publication of a warehouse, and a later one.
     """

@@ -45,7 +45,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_whose_peer_came_last_is_free_for_the_others() -> None:
-    """In a call, the op whose peer came last has a known length, and the lengths of others are free."""
+    """In a call, only the op whose peer came last has a known length."""
     calls = find_calls(DRAWN, *times(2))
     assert {op: free.all() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
     assert {op: free.any() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}

@@ -1,4 +1,4 @@
-"""Steps in which all workers wait and none is late are found, because a rank may hide in them."""
+"""Steps in which all workers wait and none is late are flagged, because a rank may hide in them."""
 
 from typing import Any
 
