@@ -7,8 +7,9 @@ host the other hosts of each of its jobs: what changed there as well was not the
 """
 
 import sys
-from datetime import timedelta
-from typing import Final
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
 from jobs.reading.before_after import Comparison, comparisons
@@ -31,10 +32,10 @@ _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
     """Compare the job days in the window on both sides of the date.
 
-    Raises QuestionError for an unknown job, team or host, and for a host that served on other days alone.
+    Raises QuestionError for an unknown job, team or host, and for one that was analysed, or served, on other
+    days alone.
     """
-    first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
-    of_window = f"log_date BETWEEN DATE'{first}' AND DATE'{last}'"
+    of_window = "log_date BETWEEN DATE'{}' AND DATE'{}'".format(*_window(args))
     _check(reader, args, of_window)
     units, value, hours = "job_days", "waste_fraction", "gpu_hours"
     if args.host is not None:
@@ -45,7 +46,15 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
         f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
         f"FROM {units} WHERE is_analysed AND {of_window} ORDER BY job_id, log_date, is_chosen"
     )
-    return comparisons(found.to_pylist(), args.date, args.confidence, are_hosts=args.host is not None)
+    rows = found.to_pylist()
+    if args.host is None and not any(row["is_chosen"] for row in rows):
+        raise QuestionError(_not_analysed(reader, args))
+    return comparisons(rows, args.date, args.confidence, are_hosts=args.host is not None)
+
+
+def _window(args: Arguments) -> tuple[date, date]:
+    """First and last day that are compared."""
+    return args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
 
 
 def _check(reader: Reader, args: Arguments, of_window: str) -> None:
@@ -74,12 +83,34 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
     served = {row["host"]: row for row in rows.to_pylist()}
     if args.host not in served:
         return f"no host {args.host}: {suggestion(args.host, list(served))}"
-    known = served[args.host]
-    days, window = wording.counted(known["days"], "day"), wording.counted(args.days, "day")
-    return (
-        f"host {args.host} served in no replayed job in the {window} before {args.date} and from it on; "
-        f"it did on {days}, {known['first']} to {known['last']}"
+    on = _days(served[args.host])
+    return f"host {args.host} served in no replayed job {_in_window(args)}; it did on {on}"
+
+
+def _not_analysed(reader: Reader, args: Arguments) -> str:
+    """Say on which days the chosen jobs were analysed, where none of these is in the window."""
+    found = reader.rows(
+        "SELECT min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
+        f"FROM job_days WHERE is_analysed AND {_is_chosen(args)}"
     )
+    (known,) = found.to_pylist()
+    of_team = "" if args.team is None else f" of team {args.team}"
+    says = f"no job{of_team} was analysed" if args.job_id is None else f"job {args.job_id} was not analysed"
+    on = "some were on" if args.job_id is None else "it was on"
+    others = f"; {on} {_days(known)}" if known["days"] else ", nor on any other day"
+    return f"{says} {_in_window(args)}{others}"
+
+
+def _in_window(args: Arguments) -> str:
+    first, last = _window(args)
+    days = "the day" if args.days == 1 else f"the {wording.counted(args.days, 'day')}"
+    return f"from {first} to {last}, {days} on each side of {args.date}"
+
+
+def _days(known: Mapping[str, Any]) -> str:
+    """Number of days, the first and the last of them."""
+    first, last = known["first"], known["last"]
+    return f"{first}" if first == last else f"{wording.counted(known['days'], 'day')}, {first} to {last}"
 
 
 def _of_host(host: str, of_window: str) -> str:

@@ -31,8 +31,8 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY
 from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
-_MOST_DAYS: Final = 14
-"""Most days of a job without a change that are listed, the last ones."""
+_MOST_UNITS: Final = 14
+"""Most units of a job without a change that are listed, the last ones."""
 _LEAST_SHOWN: Final = 0.01
 """Least part of the step that is listed as lost to a cause."""
 _MOST_NEWS: Final = 10
@@ -40,7 +40,7 @@ _MOST_NEWS: Final = 10
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
-    """Find the changes of one job, or of all, the latest first; and the points of the job that has most.
+    """Find the changes of one job, or of all, the latest first; and the units of the job that has most.
 
     A level is known by the days before it: those before args.first are read too.
     Raises QuestionError for an unknown job.
@@ -90,24 +90,25 @@ def _selected(args: Arguments) -> str:
 
 
 def none_found(points: Sequence[Point], job_id: str | None, first: date | None = None) -> Iterator[str]:
-    """Say that no change was found, the least change that so few days could show, and the days of one job."""
-    days = len(points)
-    whose = "the job with most days of runs" if job_id is None else f"job {job_id}"
-    step, lost = (f"{100 * least_change(days, each):.1f} %" for each in (OF_STEP, OF_LOST))
+    """Say that no change was found, the least change that its few units could show, and those of one job."""
+    units = len(points)
+    whose = "the job with most units" if job_id is None else f"job {job_id}"
+    step, lost = (f"{100 * least_change(units, each):.1f} %" for each in (OF_STEP, OF_LOST))
     shows = (
         f", and fewer than {LEAST_DAYS} show none"
-        if days < LEAST_DAYS
+        if units < LEAST_DAYS
         else f", in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
         "neighbouring days usually do: a step that grows from day to day shows none"
     )
     since = f" since {first}" if first else ""
-    yield f"no change found{since}: {whose} has {counted(days, 'day')}{shows}; {_SINGLE}"
+    each = "one run on one day" if units == 1 else "each one run on one day"
+    yield f"no change found{since}: {whose} has {counted(units, 'unit')} ({each}){shows}; {_SINGLE}"
     if job_id is not None:
-        yield from map(_day, points[-_MOST_DAYS:])
+        yield from map(_unit, points[-_MOST_UNITS:])
 
 
-def _day(point: Point) -> str:
-    """What a day has to compare: its step time, and what it loses to each cause."""
+def _unit(point: Point) -> str:
+    """What a unit has to compare: its step time, and what it loses to each cause."""
     lost = {cause: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
     parts = ", ".join(
         f"{percent(part)} {'' if cause == CAUSE_UNEXPLAINED else 'lost to '}{OF_CAUSE[cause].words}"

@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
+from jobs.reading.left_out import FIX_FIRST, not_in_fix_first
 from jobs.runtime.arguments import AS_LISTS, FORMAT, PERIOD, Arguments, not_negative, option
+from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.plural import plural
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings, SettingsError
@@ -61,6 +63,8 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
         complain(f"{which}, of {count:,} hosts (--limit 0 shows all)")
     elif result.is_cut:
         complain(f"shown: only the first {plural(shown, 'row')} (--limit 0 shows all)")
+    if args.name == FIX_FIRST and (without := not_in_fix_first(reader, args.first, args.last)):
+        complain_fitting(without)
 
 
 if __name__ == "__main__":

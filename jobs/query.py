@@ -1,5 +1,7 @@
 """Query: SQL over tables and views, printed for the terminal, or as tabs, CSV, JSON, Markdown or a table.
 
+A terminal gets the first 1,000 rows, a file or a pipe all: they are read and written in batches.
+
 The SQL is the argument, or standard input: `straggler query < question.sql`. At a keyboard there is a
 prompt: tables stay open, so that the next answer comes at once.
 """
@@ -9,17 +11,19 @@ import time
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.reading.limits import with_limited_heap, within_limits
+from jobs.reading.left_out import not_in_fix_first, reads_fix_first
+from jobs.reading.limits import batches_within_limits, with_limited_heap, within_limits
 from jobs.reading.prompt import ask_on
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, not_negative, option
+from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.plural import plural
-from jobs.runtime.printing import write
+from jobs.runtime.printing import write_batches
 from jobs.runtime.settings import Settings
 from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
 
 DEFAULT_LIMIT: Final = 1000
-"""Default number of rows shown."""
+"""Rows shown at a terminal, unless --limit says another number."""
 
 DEFAULT_TIMEOUT_S: Final = 60
 
@@ -43,10 +47,14 @@ def _sql(text: str) -> str | None:
     ),
     FORMAT,
     AS_LISTS,
-    option("--limit N", "maximum number of rows; 0: all", not_negative, default=DEFAULT_LIMIT),
+    option(
+        "--limit N",
+        f"maximum number of rows; 0: all (default: {DEFAULT_LIMIT:,} at a terminal, else all)",
+        not_negative,
+    ),
     option(
         "--timeout S",
-        "time limit [s], with a memory limit of a quarter of the machine; 0: no limits",
+        "longest that the engine may work [s], with a memory limit of a quarter of the machine; 0: no limits",
         not_negative,
         default=DEFAULT_TIMEOUT_S,
     ),
@@ -62,13 +70,19 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
 
 def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     started = time.monotonic()
-    result = within_limits(reader, lambda: reader.ask(sql, args.limit), args.timeout)
-    write(result, args.format, sys.stdout, as_lists=args.as_lists)
-    if result.is_cut:
-        complain(f"shown: only the first {plural(args.limit, 'row')} (--limit 0 shows all)")
+    limit = args.limit
+    if limit is None:
+        limit = DEFAULT_LIMIT if sys.stdout.isatty() else 0
+    batches = batches_within_limits(reader, reader.batches(sql, limit), args.timeout)
+    count, is_cut = write_batches(batches, args.format, sys.stdout, as_lists=args.as_lists)
+    if is_cut:
+        complain(f"shown: only the first {plural(limit, 'row')} (--limit 0 shows all)")
     elif sys.stdout.isatty():
-        rows = plural(len(result.rows), "row")
-        complain(f"{rows} in {time.monotonic() - started:.2f} s")
+        complain(f"{plural(count, 'row')} in {time.monotonic() - started:.2f} s")
+    if reads_fix_first(sql) and (
+        without := within_limits(reader, lambda: not_in_fix_first(reader), args.timeout)
+    ):
+        complain_fitting(without)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from jobs.entry_points.command import opened
 from jobs.reading.difference import CONFIDENCE, find
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.left_out import not_in_fix_first
 from jobs.reading.limits import within_limits
 from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.sides import by_ops, warehouse_side
@@ -147,7 +148,9 @@ class Tools:
 
         first: the row to begin with, where an earlier reply left rows out.
         """
-        return reply(self._rows("SELECT * FROM fix_first"), first=first)
+        with self._reader() as reader:
+            without = within_limits(reader, lambda: not_in_fix_first(reader), MOST_SECONDS)
+        return reply(self._rows("SELECT * FROM fix_first"), first=first, not_analysed=without or None)
 
     @_tool
     def drain(self, as_of: date | None = None, first: int = 0) -> str:

@@ -27,6 +27,8 @@ IN_ORDER: Final = "SET threads = 1"
 bits."""
 _AT_A_TIME: Final = 8
 """Tables that are opened at a time."""
+_MOST_NAMED: Final = 5
+"""Most warehouses in a folder that are named."""
 
 
 class Database:
@@ -48,7 +50,21 @@ class Database:
                 f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
             )
         if not any(self.home(name).is_there(name) for name in TABLES):
-            raise QuestionError(f"no tables in {self.root}: {_near(Path(self.root)) or to_do}")
+            meant = _below(Path(self.root)) or self._around() or _beside(Path(self.root))
+            raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
+
+    def _around(self) -> str:
+        """Name the warehouse that this root lies in; empty if it is in none."""
+        above, _, name = self.root.rpartition("/")
+        if is_url(self.root):
+            is_table = name in TABLES and DeltaTables(above).is_there(name)
+            return f"it is a table of the warehouse {above}" if is_table else ""
+        here = Path(self.root).absolute()
+        outer = next(filter(_has_tables, here.parents), None)
+        if outer is None or not here.is_dir():
+            return ""
+        is_table = here.parent == outer and here.name in TABLES
+        return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
         """Return the record of the latest publication; it differs between publications."""
@@ -142,10 +158,30 @@ def needed(names: Collection[str]) -> set[str]:
     return mentioned(" ".join(names)) if names else set()
 
 
-def _near(root: Path) -> str:
+def _below(root: Path) -> str:
+    """Name warehouses in a folder; empty if there are none."""
+    found = [each.name for each in _warehouses(root)]
+    if len(found) > _MOST_NAMED:
+        return f"{len(found)} folders in it are warehouses, such as {', '.join(found[:_MOST_NAMED])}"
+    if len(found) > 1:
+        return f"the folders {', '.join(found[:-1])} and {found[-1]} in it are warehouses"
+    return f"the folder {found[0]} in it is a warehouse" if found else ""
+
+
+def _beside(root: Path) -> str:
     """Suggest a warehouse beside this folder; empty if none has a similar name."""
-    beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
-    mine = [each for each in beside if os.access(each, os.X_OK)]
-    names = [each.name for each in mine if any((each / name).is_dir() for name in TABLES)]
-    near = close_match(root.name, names)
+    near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
     return f"{near.removesuffix('?')} in {root.parent}?" if near else ""
+
+
+def _warehouses(folder: Path) -> list[Path]:
+    """Folders in a folder that hold tables, by name."""
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir() and _has_tables(each))
+    except OSError:
+        return []
+
+
+def _has_tables(folder: Path) -> bool:
+    """Whether tables of a warehouse lie in a folder: a folder jobs alone may be anything."""
+    return os.access(folder, os.X_OK) and any((folder / name / "_delta_log").is_dir() for name in TABLES)

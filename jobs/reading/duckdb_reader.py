@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from jobs.reading.database import Database, needed
 from jobs.reading.question import NAMES, Question, first_line, no_column, question
 from jobs.runtime.printing import Result, times_as_text
-from jobs.warehouse.reader import AnswerError, QuestionError
+from jobs.warehouse.reader import AnswerError, QuestionError, batched
 
 Found = TypeVar("Found")
 
@@ -59,6 +60,12 @@ class DuckDbReader:
         asked = question(sql)
         with self._opened(asked) as connection:
             return answer(connection, asked.for_duckdb, limit)
+
+    def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
+        """Answer like `ask`, in batches; DuckDB computes each when it is taken, where the question allows."""
+        asked = question(sql)
+        with self._opened(asked) as connection:
+            yield from answers(connection, asked.for_duckdb, limit)
 
     def rows(self, sql: str) -> pa.Table:
         """Answer a question as an Arrow table; raises as `ask` does. Integer sums are int64."""
@@ -113,18 +120,28 @@ class DuckDbReader:
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:
     """Run one SELECT in DuckDB. Raises QuestionError for any other statement."""
+    batches = list(answers(connection, sql, limit))
+    return replace(batches[-1], rows=[row for batch in batches for row in batch.rows])
+
+
+def answers(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Iterator[Result]:
+    """Run one SELECT in DuckDB, for its rows in batches. Raises QuestionError for any other statement."""
     statements = connection.extract_statements(sql)
     if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
         raise QuestionError(f"not one SELECT: {sql}")
     _interruptible(connection, lambda: connection.execute(statements[0]))
     columns = connection.description or []
-    rows = connection.fetchmany(limit + 1) if limit else connection.fetchall()
-    return Result(
+    head = Result(
         columns=[str(name) for name, *_ in columns],
         is_number=[str(kind).startswith(_NUMBERS) and not str(kind).endswith("]") for _, kind, *_ in columns],
-        rows=[tuple(map(_plain, row)) for row in (rows[:limit] if limit else rows)],
-        is_cut=bool(limit) and len(rows) > limit,
+        rows=[],
     )
+
+    def fetch(count: int) -> list[tuple[object, ...]]:
+        rows = _interruptible(connection, lambda: connection.fetchmany(count))
+        return [tuple(map(_plain, row)) for row in rows]
+
+    yield from batched(head, fetch, limit)
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Found]) -> Found:

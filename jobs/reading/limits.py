@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from itertools import islice
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 from jobs.runtime.arguments import INTERRUPTED, called
 from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
@@ -49,25 +50,69 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
     raises : AnswerError where it takes longer, or too much memory. An engine that does not stop ends this
              process instead, with that message.
     """
-    asked = _Asked(ask)
-    with _memory_limited(seconds) as most:
-        asked.start()
+    return _Limits(engine, seconds).run(ask)
+
+
+def batches_within_limits(engine: Stoppable, batches: Iterator[Found], seconds: float) -> Iterator[Found]:
+    """Yield the batches of one answer, all together within the limits of `within_limits`.
+
+    Only the engine's time counts, not that of whoever takes the batches: a pager may wait for its reader.
+    """
+    limits = _Limits(engine, seconds)
+    while found := limits.run(lambda: list(islice(batches, 1))):
+        yield from found
+
+
+class _Limits:
+    """Limits of one question, over one call or several."""
+
+    def __init__(self, engine: Stoppable, seconds: float) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._taken_s = 0.0
+        self._most = max(memory_bytes() // _SHARE, _LEAST)
+        self._most_data = data_bytes() + self._most
+
+    def run(self, ask: Callable[[], Found]) -> Found:
+        """Run `ask` within what is left; returns or raises what it does, and what within_limits raises."""
+        asked = _Asked(ask)
+        started_s = time.monotonic()
+        with self._memory_limited():
+            asked.start()
+            try:
+                asked.is_done.wait(max(self._seconds - self._taken_s, 0.0) if self._seconds else None)
+            except KeyboardInterrupt:
+                if not _stopped(self._engine, asked):
+                    _leave(INTERRUPTED, Exit.INTERRUPTED)
+                raise
+            if not asked.is_done.is_set():
+                self._end_late(asked)
+        self._taken_s += time.monotonic() - started_s
+        is_said = isinstance(asked.error, OutOfMemoryError)
+        if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
+            allowed = f"a question may take {self._most / _GB:.1f} GB (--timeout 0 lifts that too)"
+            raise OutOfMemoryError(f"out of memory: {allowed}") from None
+        return asked.result()
+
+    def _end_late(self, asked: "_Asked[Found]") -> NoReturn:
+        """Stop the engine, and raise AnswerError; an engine that does not stop ends the process."""
+        what = "only a part of the answer" if self._taken_s else "no answer"
+        message = f"{what} within {self._seconds:g} s (--timeout 0: no limit)"
+        if not _stopped(self._engine, asked):
+            _leave(f"error: {message}", Exit.FAILED)
+        raise AnswerError(message)
+
+    @contextmanager
+    def _memory_limited(self) -> Iterator[None]:
+        """Limit this process's additional memory, counted from the beginning."""
+        if not self._seconds:
+            yield
+            return
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        limit_data(self._most_data)
         try:
-            asked.is_done.wait(seconds or None)
-        except KeyboardInterrupt:
-            if not _stopped(engine, asked):
-                _leave(INTERRUPTED, Exit.INTERRUPTED)
-            raise
-        if not asked.is_done.is_set():
-            message = f"no answer within {seconds:g} s (--timeout 0: no limit)"
-            if not _stopped(engine, asked):
-                _leave(f"error: {message}", Exit.FAILED)
-            raise AnswerError(message)
-    is_said = isinstance(asked.error, OutOfMemoryError)
-    if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
-        allowed = f"a question may take {most / _GB:.1f} GB (--timeout 0 lifts that too)"
-        raise OutOfMemoryError(f"out of memory: {allowed}") from None
-    return asked.result()
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def with_limited_heap(settings: Settings, seconds: float) -> Settings:
@@ -115,20 +160,6 @@ class _Asked(threading.Thread, Generic[Found]):
         if self.error is not None:
             raise self.error
         return self._found
-
-
-@contextmanager
-def _memory_limited(seconds: float) -> Iterator[int]:
-    """Limit this process's additional memory; yields the limit. [B]"""
-    most, before = max(memory_bytes() // _SHARE, _LEAST), resource.getrlimit(resource.RLIMIT_DATA)
-    if not seconds:
-        yield most
-        return
-    limit_data(data_bytes() + most)
-    try:
-        yield most
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _leave(message: str, status: int) -> None:

@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, TimestampType
 
@@ -22,13 +24,23 @@ from jobs.runtime.printing import Result, times_as_text
 from jobs.runtime.progress import working
 from jobs.runtime.session import SessionError, session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.reader import NO_TABLES, AnswerError, OutOfMemoryError, QuestionError, Reader
+from jobs.warehouse.reader import (
+    BATCH,
+    NO_TABLES,
+    AnswerError,
+    OutOfMemoryError,
+    QuestionError,
+    Reader,
+    batched,
+)
 from jobs.warehouse.tables import Warehouse
 from schemas.views import mentioned
 
 _GONE: Final = "SparkContext was shut down"
 _OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
 """Texts in errors that mean it. Spark ends its JVM if a task runs out of memory, even if other tasks run."""
+
+_ASKING: Final = "asking Spark"
 
 
 class SparkReader:
@@ -52,12 +64,21 @@ class SparkReader:
 
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer like duckdb_reader.DuckDbReader.ask, raising the same errors."""
-        with self._asked(sql) as frame:
+        with self._asked(sql) as frame, working(_ASKING):
             return collected(frame, limit)
+
+    def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
+        """Answer like `ask`, in batches; this process holds one partition of the answer at a time."""
+        with self._asked(sql) as frame:
+            found = batches_of(frame, limit)
+            with working(_ASKING):
+                first = next(found)
+            yield first
+            yield from found
 
     def rows(self, sql: str) -> pa.Table:
         """Answer a question as an Arrow table; raises as `ask` does."""
-        with self._asked(sql) as frame:
+        with self._asked(sql) as frame, working(_ASKING):
             return frame.toArrow()
 
     def prepare(self, questions: Collection[str]) -> None:
@@ -76,8 +97,7 @@ class SparkReader:
             raise QuestionError(f"no tables in {self.root}: {NO_TABLES}")
         self._registered |= names
         try:
-            with working("asking Spark"):
-                yield self._spark.sql(asked.for_spark)
+            yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
             raise QuestionError(self._advice(error, asked)) from error
         except (PySparkException, Py4JError, ConnectionError) as error:
@@ -93,7 +113,7 @@ class SparkReader:
                 f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"
             )
-        return AnswerError(first_line(error))
+        return AnswerError(first_line(_first_cause(error)))
 
     def _advice(self, error: PySparkException, asked: Question) -> str:
         facts = error.getMessageParameters() or {}
@@ -128,6 +148,25 @@ def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
 
 def collected(frame: DataFrame, limit: int = 0) -> Result:
     """Collect at most `limit` rows of a DataFrame (0: all). Timestamps become text, in UTC."""
+    plain, head = _as_plain(frame)
+    rows = (plain.limit(limit + 1) if limit else plain).collect()
+    return replace(
+        head,
+        rows=[_values(row) for row in (rows[:limit] if limit else rows)],
+        is_cut=bool(limit) and len(rows) > limit,
+    )
+
+
+def batches_of(frame: DataFrame, limit: int = 0) -> Iterator[Result]:
+    """Collect like `collected`, in batches; many rows one partition at a time."""
+    plain, head = _as_plain(frame)
+    limited = plain.limit(limit + 1) if limit else plain
+    rows = iter(limited.collect()) if 0 < limit <= BATCH else limited.toLocalIterator()
+    return batched(head, lambda count: [_values(row) for row in islice(rows, count)], limit)
+
+
+def _as_plain(frame: DataFrame) -> tuple[DataFrame, Result]:
+    """Return a DataFrame whose timestamps are text, and the columns of its answer."""
     names = [f"column_{place}" for place in range(len(frame.columns))]  # names may repeat
     plain = frame.toDF(*names)
     fields = plain.schema.fields
@@ -135,17 +174,22 @@ def collected(frame: DataFrame, limit: int = 0) -> Result:
         F.col(field.name).cast("string") if isinstance(field.dataType, TimestampType) else F.col(field.name)
         for field in fields
     ]
-    plain = plain.select(wanted)
-    rows = (plain.limit(limit + 1) if limit else plain).collect()
-    return Result(
-        columns=frame.columns,
-        is_number=[isinstance(field.dataType, NumericType) for field in fields],
-        rows=[
-            tuple(map(_plain, row.asDict(recursive=True).values()))
-            for row in (rows[:limit] if limit else rows)
-        ],
-        is_cut=bool(limit) and len(rows) > limit,
-    )
+    is_number = [isinstance(field.dataType, NumericType) for field in fields]
+    return plain.select(wanted), Result(frame.columns, [], is_number)
+
+
+def _values(row: Row) -> tuple[object, ...]:
+    return tuple(map(_plain, row.asDict(recursive=True).values()))
+
+
+def _first_cause(error: Exception) -> Exception:
+    """Return the error itself, or what made Java fail in another thread, as for an answer in partitions."""
+    if not isinstance(error, Py4JJavaError):
+        return error
+    thrown = error.java_exception
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return AnswerError(thrown.getMessage() or thrown.toString())
 
 
 def _plain(value: object) -> object:

@@ -100,11 +100,16 @@ def _write_lines(
         out.write(f"{_GAP.join(line).rstrip()}\n")
 
 
-def write_rows_as_lists(columns: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO) -> None:
-    """Write each row as a list of columns, with long values wrapped."""
+def write_rows_as_lists(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO, before: int = 0
+) -> None:
+    """Write each row as a list of columns, with long values wrapped.
+
+    before : number of rows that were written before these
+    """
     names = max((len(name) for name in columns), default=0)
     width = max(screen_width(out) - names - 3, _NARROWEST)
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows, start=before + 1):
         out.write(f"-[ {number} ]".ljust(names + 1, "-") + f"+{'-' * min(width, 20)}\n")
         for name, value in zip(columns, row, strict=True):
             lines = wrap(value, width, break_on_hyphens=False) or [""]

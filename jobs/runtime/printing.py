@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -89,53 +89,88 @@ def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = Fal
     form     : None fits the rows to a terminal, and separates them by tabs in a file or a pipe.
     as_lists : write each row as a list of its columns instead.
     """
+    write_batches([result], form, out, as_lists=as_lists)
+
+
+def write_batches(
+    batches: Iterable[Result], form: str | None, out: TextIO, *, as_lists: bool = False
+) -> tuple[int, bool]:
+    """Write like `write` rows that come in batches of the same columns, at least one, each when it comes.
+
+    A table has a heading, and widths, for each batch with rows.
+
+    returns : number of rows, and whether the last batch was cut
+    """
+    rows, is_cut = 0, False
+
+    def counted() -> Iterable[Result]:
+        nonlocal rows, is_cut
+        for batch in batches:
+            if batch.rows or not rows:
+                yield batch
+            rows, is_cut = rows + len(batch.rows), batch.is_cut
+
     if as_lists:
-        names = [printable(name) for name in result.columns]
-        write_rows_as_lists(names, [[*map(shown, row)] for row in result.rows], out)
-        return
-    if form is None and out.isatty():
-        fit(result, out)
-        return
-    form = form or "tab"
-    result = replace(
-        result, columns=[*map(printable, result.columns)] if form in _FOR_PEOPLE else result.columns
-    )
-    writers = {
-        TABLE: _write_table,
-        "csv": _write_csv,
-        "json": _write_json,
-        "markdown": _write_markdown,
-        "tab": _write_tab,
-    }
-    writers[form](result, out)
+        _write_lists(counted(), out)
+    elif form is None and out.isatty():
+        _fit_batches(counted(), out)
+    else:
+        _WRITERS[form or "tab"](counted(), out)
+    return rows, is_cut
+
+
+def _write_lists(batches: Iterable[Result], out: TextIO) -> None:
+    before = 0
+    for batch in batches:
+        names = [printable(name) for name in batch.columns]
+        write_rows_as_lists(names, [[*map(shown, row)] for row in batch.rows], out, before)
+        before += len(batch.rows)
 
 
 def fit(result: Result, out: TextIO) -> None:
     """Write rows fitted to the terminal or page; names left-out columns on standard error."""
-    left_out = write_fitting([*map(printable, result.columns)], result.rows, result.aligned_right, out)
+    _fit_batches([result], out)
+
+
+def _fit_batches(batches: Iterable[Result], out: TextIO) -> None:
+    left_out: dict[str, None] = {}
+    for batch in batches:
+        names = [*map(printable, batch.columns)]
+        left_out |= dict.fromkeys(write_fitting(names, batch.rows, batch.aligned_right, out))
     if left_out:
-        named = ", ".join(left_out[:_NAMED])
+        named = ", ".join([*left_out][:_NAMED])
         more = f" and {plural(len(left_out) - _NAMED, 'more column')}" if len(left_out) > _NAMED else ""
         complain_fitting(f"no room for {named}{more}: -x shows all, or SELECT fewer")
 
 
-def _write_tab(result: Result, out: TextIO) -> None:
+def _write_tab(batches: Iterable[Result], out: TextIO) -> None:
     """Write one line per row, exact; null is empty, and control characters are escaped."""
-    rows = (result.columns, *result.rows)
-    out.writelines(
-        "\t".join("" if each is None else printable(str(_flat(each))) for each in row) + "\n" for row in rows
-    )
+    for row in _lines(batches):
+        texts = ("" if each is None else printable(str(_flat(each))) for each in row)
+        out.write("\t".join(texts) + "\n")
 
 
-def _write_table(result: Result, out: TextIO) -> None:
+def _lines(batches: Iterable[Result]) -> Iterator[Sequence[Any]]:
+    """Yield the names of the columns, once, and all rows."""
+    for number, batch in enumerate(batches):
+        if not number:
+            yield batch.columns
+        yield from batch.rows
+
+
+def _write_table(batches: Iterable[Result], out: TextIO) -> None:
     """Write one line per row; on a narrow terminal values wrap, or rows become lists."""
     console = Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False)
-    if sum(min(_FOLDED, len(name)) + _GAP for name in result.columns) > console.width:
-        for number, row in enumerate(result.rows, start=1):
-            console.print(Text(f"row {number}", "bold"))
-            console.print(_one_row(result.columns, row))
-    else:
-        console.print(_all_rows(result))
+    before = 0
+    for each in batches:
+        batch = replace(each, columns=[*map(printable, each.columns)])
+        if sum(min(_FOLDED, len(name)) + _GAP for name in batch.columns) > console.width:
+            for number, row in enumerate(batch.rows, start=before + 1):
+                console.print(Text(f"row {number}", "bold"))
+                console.print(_one_row(batch.columns, row))
+        else:
+            console.print(_all_rows(batch))
+        before += len(batch.rows)
 
 
 def _all_rows(result: Result) -> RichTable:
@@ -158,10 +193,10 @@ def _cell(value: object) -> Text:
     return Text(shown(value), "dim" if value is None else "")
 
 
-def _write_csv(result: Result, out: TextIO) -> None:
+def _write_csv(batches: Iterable[Result], out: TextIO) -> None:
     line = StringIO()
     lines = csv.writer(line, lineterminator=_QUOTED_ENDS)
-    for row in (result.columns, *result.rows):
+    for row in _lines(batches):
         values = map(_flat, row)
         lines.writerow(printable(each) if isinstance(each, str) and out.isatty() else each for each in values)
         out.write(line.getvalue().removesuffix(_QUOTED_ENDS) + "\n")
@@ -169,18 +204,35 @@ def _write_csv(result: Result, out: TextIO) -> None:
         line.truncate()
 
 
-def _write_json(result: Result, out: TextIO) -> None:
-    objects = [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows]
-    lines = ",\n".join(_json(each) for each in objects)
-    out.write(f"[\n{lines}\n]\n" if objects else "[]\n")
+def _write_json(batches: Iterable[Result], out: TextIO) -> None:
+    lines = _lines(batches)
+    columns = next(lines)
+    before = "[\n"
+    for row in lines:
+        out.write(before + _json(dict(zip(columns, map(_plain, row), strict=True))))
+        before = ",\n"
+    out.write("[]\n" if before == "[\n" else "\n]\n")
 
 
-def _write_markdown(result: Result, out: TextIO) -> None:
+def _write_markdown(batches: Iterable[Result], out: TextIO) -> None:
     """Write a Markdown table, with numbers rounded as for people."""
-    rules = ("---:" if is_number else "---" for is_number in result.aligned_right)
-    for cells in (result.columns, rules, *(map(_on_one_line, row) for row in result.rows)):
-        escaped = (cell.replace("|", "\\|") for cell in cells)
-        out.write(f"| {' | '.join(escaped)} |\n")
+    for number, batch in enumerate(batches):
+        head: list[Iterable[str]] = []
+        if not number:
+            rules = ("---:" if is_number else "---" for is_number in batch.aligned_right)
+            head = [map(printable, batch.columns), rules]
+        for cells in (*head, *(map(_on_one_line, row) for row in batch.rows)):
+            escaped = (cell.replace("|", "\\|") for cell in cells)
+            out.write(f"| {' | '.join(escaped)} |\n")
+
+
+_WRITERS: Final[Mapping[str, Callable[[Iterable[Result], TextIO], None]]] = {
+    TABLE: _write_table,
+    "csv": _write_csv,
+    "json": _write_json,
+    "markdown": _write_markdown,
+    "tab": _write_tab,
+}
 
 
 def _on_one_line(value: object) -> str:

@@ -1,9 +1,10 @@
 """Interface of the engines that answer questions, DuckDB and Spark, and SQL filters for days and units."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +16,9 @@ from schemas.unit import Unit
 
 NO_TABLES: Final = "run a night first, or name another by --warehouse DIR"
 """What to do about a warehouse without tables."""
+
+BATCH: Final = 1000
+"""Most rows of a batch of an answer, as a row may hold lists of thousands of values."""
 
 
 class QuestionError(SettingsError):
@@ -38,6 +42,9 @@ class Reader(Protocol):
 
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer a question for people, with at most `limit` rows (0: all)."""
+
+    def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
+        """Answer like `ask`, in batches of at most BATCH rows; there is at least one."""
 
     def rows(self, sql: str) -> pa.Table:
         """Answer a question as an Arrow table with Spark's column types; integers may be wider."""
@@ -90,6 +97,23 @@ class Tables:
         wanted = ["true"] if log_dates is None else [on_units(log_dates, units)]
         wanted += [f"{name} = {sql_strings([value])}" for name, value in (also or {}).items()]
         return self._reader.rows(f"SELECT * FROM {table.name} WHERE {' AND '.join(wanted)}")
+
+
+def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int) -> Iterator[Result]:
+    """Yield at most `limit` rows (0: all) in batches, of which the last says whether there are more.
+
+    head : the columns, without rows
+    fetch : returns this number of the rows that follow; at the end fewer
+    """
+    left = limit
+    while True:
+        wanted = min(BATCH, left + 1) if limit else BATCH
+        rows = fetch(wanted)
+        is_cut = bool(limit) and len(rows) > left
+        yield replace(head, rows=rows[:left] if is_cut else rows, is_cut=is_cut)
+        left -= len(rows)
+        if is_cut or len(rows) < wanted:
+            return
 
 
 def on_days(log_dates: Collection[date]) -> str:

@@ -15,6 +15,9 @@ from tests.support.examples import DAY, table_rows
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)
+EARLY = DAY - timedelta(days=100)
+LAST = DAY + timedelta(days=2 * SPAN - 1)
+ALL_DAYS = f"10 days, {DAY} to {LAST}"
 Row = dict[str, Any]
 Found = Callable[..., dict[str, Row]]
 
@@ -38,7 +41,9 @@ def units() -> tuple[list[Row], list[Row], list[Row]]:
     left_out = [
         each | {"job_id": "out", "status": "too_few_steps", "waste_fraction": 0.9} for each in results
     ]
-    return results + left_out[:1], manifests, workers
+    once = {"log_date": EARLY, "job_id": "once"}
+    manifests += [once, {"log_date": DAY, "job_id": "out"}]
+    return [*results, *left_out[:1], once | {"waste_fraction": 0.2}], manifests, workers
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +117,38 @@ def test_a_host_of_other_days_is_one_line_with_its_days(ask: Ask) -> None:
     late = FIXED + timedelta(days=100)
     said = ask(main, "--date", late, "--host", "sick-0")
     assert (said.status, said.out) == (2, "")
-    assert said.err == (
-        "fix_effect: error: host sick-0 served in no replayed job in the 28 days before "
-        f"{late} and from it on; it did on 10 days, {DAY} to {DAY + timedelta(days=2 * SPAN - 1)}\n"
+    window = (
+        f"from {late - timedelta(days=28)} to {late + timedelta(days=27)}, the 28 days on each side of {late}"
     )
+    assert said.err == (
+        f"fix_effect: error: host sick-0 served in no replayed job {window}; it did on {ALL_DAYS}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "days", "says"),
+    [
+        (("--job-id", "speech-0"), 28, "job speech-0 was not analysed {}; it was on {}"),
+        (("--job-id", "once"), 1, f"job once was not analysed {{}}; it was on {EARLY}"),
+        (("--job-id", "out"), 28, "job out was not analysed {}, nor on any other day"),
+        (("--team", "speech"), 2, "no job of team speech was analysed {}; some were on {}"),
+        (("--fleet",), 1, f"no job was analysed {{}}; some were on 11 days, {EARLY} to {LAST}"),
+    ],
+)
+def test_what_was_analysed_on_other_days_alone_is_one_line_with_the_days(
+    ask: Ask, chosen: tuple[str, ...], days: int, says: str
+) -> None:
+    late = FIXED + timedelta(days=100)
+    said = ask(main, "--date", late, *chosen, "--days", days)
+    first, last = late - timedelta(days=days), late + timedelta(days=days - 1)
+    sides = "the day" if days == 1 else f"the {days} days"
+    window = f"from {first} to {last}, {sides} on each side of {late}"
+    wanted = f"fix_effect: error: {says.format(window, ALL_DAYS)}\n"
+    assert said == (2, "", wanted)
+
+
+def test_a_job_that_was_not_analysed_in_the_window_is_no_comparison(ask: Ask) -> None:
+    """It has a day there, and another status."""
+    said = ask(main, "--date", FIXED, "--job-id", "out")
+    assert said.status == 2
+    assert said.err.startswith("fix_effect: error: job out was not analysed from ")

@@ -36,6 +36,7 @@ SINGLE = "diff JOB@DAY JOB@DAY compares two days"
 ANYWAY = (
     f"and by more than neighbouring days usually do: a step that grows from day to day shows none; {SINGLE}"
 )
+EACH = "(each one run on one day)"
 Row = dict[str, Any]
 REPAIRED: tuple[float, ...] = (1.77, 2.00, 2.11, 1.77)
 """Step times of a job of four days whose host is slow from the noon of the second to the end of the third."""
@@ -160,6 +161,20 @@ def test_a_night_finds_the_same_whether_later_days_are_there(tmp_path: Path, ask
     )
 
 
+def test_two_runs_of_a_day_are_two_of_what_is_counted(tmp_path: Path, ask: Ask) -> None:
+    tables = {name: table_rows(name, each) for name, each in restarted().items()}
+    second = DAY + timedelta(1)
+    tables[JOBS] = tables[JOBS].filter(pc.less_equal(tables[JOBS]["log_date"], second)).slice(1)
+    root = warehouse_of(tmp_path, **tables).root
+    said = ask(main, "--warehouse", root, "--job-id", "llm").err.splitlines()
+    assert said[0].startswith(f"no change found: job llm has 2 units {EACH}, and fewer")
+    assert [line.partition(":")[0] for line in said[1:]] == [f"  {second} r1", f"  {second} r2"]
+    tables[JOBS] = tables[JOBS].slice(1)
+    root = warehouse_of(tmp_path / "one", **tables).root
+    said = ask(main, "--warehouse", root).err.splitlines()
+    assert said[0].startswith("no change found: the job with most units has 1 unit (one run on one day), and")
+
+
 def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
     status, out, err = ask(main, "--job-id", "llm", "-x")
     assert (status, out.count("\nafter "), out.count("\nalso "), err) == (0, 3, 3, "")
@@ -167,22 +182,23 @@ def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
 
 def test_of_one_job_and_a_period(ask: Ask) -> None:
     _, out, err = ask(main, "--job-id", "vision", "--format", "json")
-    says = "no change found: job vision has 8 days, in which steps must differ by "
+    says = f"no change found: job vision has 8 units {EACH}, in which steps must differ by "
     assert out == "[]\n"
     assert err.startswith(
         f"{says}2.0 %, or losses by 3.0 % of the step, {ANYWAY}\n  2026-01-05 r0: 4 s a step"
     )
     few = [ask(main, "--job-id", "vision", "--to", f"2026-01-0{day}").err for day in (6, 7)]
-    assert f"has 2 days, and fewer than 3 show none; {SINGLE}\n  2026-01-05 r0: " in few[0]
+    assert f"has 2 units {EACH}, and fewer than 3 show none; {SINGLE}\n  2026-01-05 r0: " in few[0]
     assert (
-        f"has 3 days, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}" in few[1]
+        f"has 3 units {EACH}, in which steps must differ by 4.6 %, or losses by 9.2 % of the step, {ANYWAY}"
+        in few[1]
     )
     slow = ask(main, "--job-id", "llm", "--from", "2026-01-11").err.splitlines()
-    assert slow[0].startswith("no change found since 2026-01-11: job llm has 8 days")
+    assert slow[0].startswith(f"no change found since 2026-01-11: job llm has 8 units {EACH}, ")
     assert [line.partition(" r1: ")[0] for line in slow[6:]] == [f"  2026-01-{day}" for day in (10, 11, 12)]
     assert all(line.endswith(" s a step, 20.0 % lost to slow worker") for line in slow[6:])
     steady = ask(main, "--to", "2026-01-08").err
-    assert steady.startswith("no change found: the job with most days of runs has 4 days, in ")
+    assert steady.startswith(f"no change found: the job with most units has 4 units {EACH}, in ")
     assert steady.splitlines()[0].endswith(ANYWAY)
     assert "a step, " not in steady, "days of one job among others say nothing"
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"

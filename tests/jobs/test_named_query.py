@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,19 @@ def test_a_period_without_rows_is_said(ask: Ask, period: tuple[str, str]) -> Non
     days = f"the first is {DAY}, the last {NEXT_DAY}"
     assert (said.status, said.err) == (0, f"no day of this period has rows: {days}\n")
     assert ask(main, "trend", "--from", str(NEXT_DAY)).err == ""
+
+
+def test_units_that_were_not_analysed_are_named_beside_what_to_fix(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the period alone, and only where it is asked what to fix."""
+    units: list[dict[str, Any]] = [{}, {"job_id": "a", "status": "no_ops"}, {"log_date": NEXT_DAY}]
+    rows = table_rows(JOB_SLOWDOWN, units)
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **{JOB_SLOWDOWN: rows}).root)
+    says = "1 unit was not analysed and is in no row of fix_first: SELECT log_date, job_id, run_id, status, "
+    assert ask(main, "fix_first").err.startswith(says)
+    assert ask(main, "fix_first", "--to", DAY).err.endswith(f"AND log_date <= DATE'{DAY}'\n")
+    assert ask(main, "fix_first", "--from", NEXT_DAY).err == ask(main, "straggling").err == ""
 
 
 def test_every_name_is_listed_with_its_meaning(ask: Ask) -> None:

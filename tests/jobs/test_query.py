@@ -7,6 +7,10 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,11 +19,12 @@ from jobs.query import main
 from jobs.reading import limits
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.limits import within_limits
+from jobs.reading.limits import batches_within_limits, within_limits
 from jobs.reading.prompt import completions
 from jobs.reading.question import NAMES
 from jobs.runtime.project import PROJECT
 from jobs.runtime.settings import load_settings, with_spark_conf
+from jobs.warehouse.reader import AnswerError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned
@@ -62,6 +67,70 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
     assert err.endswith("shown: only the first 1 row (--limit 0 shows all)\n")
     _, out, err = ask(main, *asked, 0)
     assert (len(out.splitlines()), "first" in err) == (3, False)
+
+
+def test_a_terminal_gets_the_first_rows_and_a_pipe_or_file_all(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT explode(sequence(1, 2500)) AS n"
+    status, out, err = ask(main, sql)
+    assert (status, out.splitlines(), err) == (0, ["n", *map(str, range(1, 2501))], "")
+    assert len(json.loads(ask(main, sql, "--format", "json").out)) == 2500
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True)
+        shown = ask(main, sql, "--format", "csv")
+        assert len(shown.out.splitlines()) == 1001
+        assert shown.err == "shown: only the first 1,000 rows (--limit 0 shows all)\n"
+        assert ask(main, sql, "--format", "csv", "--limit", "0").err.startswith("2,500 rows in ")
+
+
+def test_only_the_time_of_the_engine_counts() -> None:
+    """An answer in two parts, of which the second takes too long; its reader may take its time."""
+    has_stopped = threading.Event()
+
+    class Engine:
+        def stop(self) -> None:
+            has_stopped.set()
+
+    def parts() -> Iterator[int]:
+        yield 1
+        yield 2
+        has_stopped.wait()
+        yield 3
+
+    found = batches_within_limits(Engine(), parts(), 0.5)
+    assert next(found) == 1
+    time.sleep(0.6)
+    assert next(found) == 2
+    with pytest.raises(AnswerError, match=r"^only a part of the answer within 0.5 s \(--timeout 0: no limit"):
+        next(found)
+
+
+def test_the_memory_of_an_answer_is_limited_once_for_all_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "memory_bytes", lambda: 4 * 2**28)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = []
+
+    def parts() -> Iterator[bytes]:
+        while True:
+            allowed.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+            yield bytes(2**26)
+
+    kept = list(islice(batches_within_limits(DuckDbReader(Database("none")), parts(), 60), 3))
+    assert len(kept) == 3
+    assert len(set(allowed)) == 1
+    assert allowed[0] != before[0]
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_units_that_were_not_analysed_are_named_beside_what_to_fix(ask: Ask) -> None:
+    says = (
+        "1 unit was not analysed and is in no row of fix_first: SELECT log_date, job_id, run_id, status, "
+        "status_detail FROM job_slowdown WHERE status <> 'analysed'\n"
+    )
+    status, out, err = ask(main, "SELECT cause FROM fix_first", "--format", "csv")
+    assert (status, out, err) == (0, "cause\n", says)
+    assert ask(main, "DESCRIBE fix_first").err == ask(main, "SELECT * FROM fix_parts").err == ""
 
 
 ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"

@@ -69,6 +69,13 @@ def test_tools_say_what_they_are_for_and_that_they_only_read(warehouse: str) -> 
     assert (required["drain"], required["why_slow"]) == (None, ["job_id"])
 
 
+def test_units_that_were_not_analysed_are_named_beside_what_to_fix(warehouse: str, tmp_path: Path) -> None:
+    said = answer(warehouse, "fix_first")["not_analysed"]
+    assert said.startswith("1 unit was not analysed and is in no row of fix_first: SELECT log_date, ")
+    analysed = warehouse_of(tmp_path, job_slowdown=table_rows("job_slowdown"))
+    assert answer(analysed.root, "fix_first") == {"rows": [], "all_rows": 0}
+
+
 def test_hosts_to_drain_over_the_days_of_the_settings(tmp_path: Path) -> None:
     tables = {name: table_rows(name, rows) for name, rows in fleet({"node-1": "..xxx"}).items()}
     found = answer(warehouse_of(tmp_path, **tables).root, "drain")

@@ -71,6 +71,50 @@ def test_a_table_whose_name_is_only_a_word_of_the_questions_is_not_opened(tmp_pa
     assert list(reader.ask(named).rows) == [(JOB_SLOWDOWN,)]
 
 
+def no_tables(root: str | Path) -> str:
+    """What is said of a root without tables."""
+    with pytest.raises(QuestionError) as said:
+        Database(str(root)).check_exists("run a night")
+    return str(said.value).partition(": ")[2] if "://" not in str(root) else str(said.value)
+
+
+def test_a_folder_within_a_warehouse_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "wh"
+    warehouse_of(root, jobs=table_rows(JOBS))
+    table = f"it is a table of the warehouse {root}"
+    assert no_tables(root / "jobs") == no_tables(f"{root}/jobs/") == table
+    assert no_tables((root / "jobs").as_uri()).endswith(f": it is a table of the warehouse {root.as_uri()}")
+    (root / "rejects").mkdir()
+    assert no_tables((root / "rejects").as_uri()).endswith(": run a night"), "no table of the store"
+    inner = next((root / "jobs").glob("log_date=*"))
+    assert no_tables(inner) == f"it lies in the warehouse {root}"
+    assert no_tables(root / "jobz") == "run a night", "there is no such folder"
+    monkeypatch.chdir(root)
+    assert no_tables("jobs") == table
+    monkeypatch.chdir(root / "jobs")
+    assert no_tables(".") == table
+
+
+def test_warehouses_in_a_folder_are_named(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    assert no_tables(tmp_path) == "run a night", "a folder of a table's name is none"
+    names = ["a", "b", "c", "d", "e", "f"]
+    says = []
+    for name in names:
+        warehouse_of(tmp_path / name, jobs=table_rows(JOBS))
+        says.append(no_tables(tmp_path))
+    assert says == [
+        "the folder a in it is a warehouse",
+        "the folders a and b in it are warehouses",
+        "the folders a, b and c in it are warehouses",
+        "the folders a, b, c and d in it are warehouses",
+        "the folders a, b, c, d and e in it are warehouses",
+        "6 folders in it are warehouses, such as a, b, c, d, e",
+    ]
+
+
 def test_a_warehouse_without_publications_is_read_as_it_is_now(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "new"}]), [DAY])

@@ -18,7 +18,7 @@ from jobs.reading.spark_reader import SparkReader
 from jobs.reading.unit import find_unit, read_unit
 from jobs.report.read import read_fleet
 from jobs.runtime.printing import Result
-from jobs.warehouse.reader import AnswerError, QuestionError, Reader
+from jobs.warehouse.reader import BATCH, AnswerError, QuestionError, Reader
 from jobs.warehouse.tables import Warehouse
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
@@ -164,6 +164,47 @@ def test_a_question_means_the_same_to_both(readers: tuple[Reader, Reader], sql: 
     duckdb, spark = (reader.ask(sql) for reader in readers)
     assert differing(duckdb, spark) == []
     assert duckdb.rows or "false" in sql
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "sizes", "is_cut"),
+    [
+        (0, 0, [0], False),
+        (3, 0, [3], False),
+        (8, 0, [4, 4, 0], False),
+        (9, 0, [4, 4, 1], False),
+        (9, 2, [2], True),
+        (9, 4, [4, 0], True),
+        (4, 4, [4, 0], False),
+        (9, 6, [4, 2], True),
+    ],
+)
+def test_an_answer_comes_in_batches(
+    readers: tuple[Reader, Reader],
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    limit: int,
+    sizes: list[int],
+    *,
+    is_cut: bool,
+) -> None:
+    for module in ("jobs.warehouse.reader", "jobs.reading.spark_reader"):
+        monkeypatch.setattr(f"{module}.BATCH", 4)
+    sql = f"SELECT n FROM (SELECT explode(sequence(1, 9)) AS n) WHERE n <= {rows} ORDER BY n"
+    for reader in readers:
+        batches = list(reader.batches(sql, limit))
+        assert [len(batch.rows) for batch in batches] == sizes
+        assert [row for batch in batches for row in batch.rows] == list(reader.ask(sql, limit).rows)
+        assert [batch.is_cut for batch in batches] == [False] * (len(batches) - 1) + [is_cut]
+        assert {tuple(batch.columns) for batch in batches} == {("n",)}
+
+
+def test_no_more_rows_are_read_than_are_taken(readers: tuple[Reader, Reader]) -> None:
+    """Of 10^10 rows, which no memory holds."""
+    counts = "(SELECT explode(sequence(1, 100000)) AS {0}) AS of_{0}"
+    sql = f"SELECT a, b FROM {counts.format('a')}, {counts.format('b')}"
+    batches = readers[0].batches(sql)
+    assert [len(next(batches).rows) for _ in range(3)] == [BATCH] * 3
 
 
 @pytest.mark.parametrize("asked", _expressions(NOT_PUT_OVER))

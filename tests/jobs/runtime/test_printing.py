@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -12,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.reading.spark_reader import collected
-from jobs.runtime.printing import FORMATS, Result, fit, shown, write
+from jobs.runtime.printing import FORMATS, Result, fit, shown, write, write_batches
 
 RESULT = Result(
     columns=["job", "slowdown", "tags", "when"],
@@ -162,6 +164,57 @@ def test_no_rows_are_shown_in_every_format() -> None:
     lines = [written(empty, form).splitlines() for form in FORMATS[1:]]
     assert lines == [["a"], ["[]"], ["| a |", "| ---: |"], ["a"]]
     assert written(empty, "table").split()[0] == "a"
+
+
+BATCHES = [Result(["a", "b"], rows, [True, False]) for rows in ([(1, "x"), (2, "y")], [(3, "z")], [])]
+WHOLE = replace(BATCHES[0], rows=[row for batch in BATCHES for row in batch.rows])
+
+
+@pytest.mark.parametrize("form", [None, "csv", "json", "markdown", "tab"])
+@pytest.mark.parametrize("as_lists", [False, True])
+def test_rows_in_batches_are_written_as_if_they_were_one(form: str | None, *, as_lists: bool) -> None:
+    whole, parts = io.StringIO(), io.StringIO()
+    write(WHOLE, form, whole, as_lists=as_lists)
+    assert write_batches(iter(BATCHES), form, parts, as_lists=as_lists) == (3, False)
+    assert parts.getvalue() == whole.getvalue()
+
+
+def test_a_table_has_a_heading_for_each_batch_and_a_terminal_one_note(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    write_batches(iter(BATCHES), "table", out)
+    lines = [line.split() for line in out.getvalue().splitlines() if line.strip()]
+    assert [line for line in lines if "─" not in line[0]] == [
+        ["a", "b"], ["1", "x"], ["2", "y"], ["a", "b"], ["3", "z"],
+    ]  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "3")
+    write_batches(iter([*BATCHES[:1], replace(BATCHES[1], is_cut=True)]), None, terminal)
+    assert terminal.getvalue().count("a\n") == 2
+    assert capsys.readouterr().err == "no room for b: -x shows all, or SELECT fewer\n"
+
+
+def test_rows_are_written_when_they_come() -> None:
+    out, seen = io.StringIO(), []
+
+    def batches() -> Iterator[Result]:
+        for batch in BATCHES:
+            seen.append(out.getvalue())
+            yield batch
+
+    write_batches(batches(), "csv", out)
+    assert seen == ["", "a,b\n1,x\n2,y\n", "a,b\n1,x\n2,y\n3,z\n"]
+
+
+def test_json_of_an_answer_that_fails_has_no_end() -> None:
+    def batches() -> Iterator[Result]:
+        yield BATCHES[0]
+        raise ValueError("no more")
+
+    out = io.StringIO()
+    with pytest.raises(ValueError, match="no more"):
+        write_batches(batches(), "json", out)
+    assert out.getvalue() == '[\n{"a": 1, "b": "x"},\n{"a": 2, "b": "y"}'
 
 
 def test_numbers_are_shown_with_sensible_digits() -> None:

@@ -57,10 +57,8 @@ def rest_of(factors: Factors, order: Ints) -> Floats | None:
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
     usual = _of_usual_steps(level, common)
     of_all = np.minimum(common[:, :, None], np.maximum(level - usual[..., None, None], 0.0))
-    # The work was fitted to all, and is longer than usual where some are.
-    usual = usual + np.minimum(
-        medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2), 0.0
-    )
+    # The work was fitted to all, and differs from the usual one where some are slow, or fast.
+    usual = usual + medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2)
     level = level - usual[..., None, None] - of_all
     scatter = MAD_TO_SIGMA * medians_along(np.abs(level).swapaxes(0, 1).reshape(k, -1), 1)
     least = np.maximum(LEAST_STEP, ERRORS * np.maximum(workers.error, scatter))

@@ -33,6 +33,12 @@ def test_noise_is_no_loss() -> None:
     assert rest(times()) is None
 
 
+def test_peers_of_a_faster_worker_lose_nothing() -> None:
+    fast_s = times()
+    fast_s[0, ..., 1] *= 0.7
+    assert rest(fast_s) is None
+
+
 def test_one_step_in_which_all_workers_are_slow() -> None:
     """Steps in which all workers are slow count from two on, or if a single one is far above chance."""
     slow_s = times()
