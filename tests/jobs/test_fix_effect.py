@@ -148,7 +148,7 @@ def test_what_was_analysed_on_other_days_alone_is_one_line_with_the_days(
 
 
 def test_a_job_that_was_not_analysed_in_the_window_is_no_comparison(ask: Ask) -> None:
-    """It has a day there, and another status."""
+    """A job without an analysis in the window is refused, though it has a day there with another status."""
     said = ask(main, "--date", FIXED, "--job-id", "out")
     assert said.status == 2
     assert said.err.startswith("fix_effect: error: job out was not analysed from ")

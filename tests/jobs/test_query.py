@@ -85,7 +85,7 @@ def test_a_terminal_gets_the_first_rows_and_a_pipe_or_file_all(
 
 
 def test_only_the_time_of_the_engine_counts() -> None:
-    """An answer in two parts, of which the second takes too long; its reader may take its time."""
+    """The timeout limits the engine's time for each part of an answer, not the time of its reader."""
     has_stopped = threading.Event()
 
     class Engine:

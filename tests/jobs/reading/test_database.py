@@ -72,7 +72,7 @@ def test_a_table_whose_name_is_only_a_word_of_the_questions_is_not_opened(tmp_pa
 
 
 def no_tables(root: str | Path) -> str:
-    """What is said of a root without tables."""
+    """Return the error for a warehouse folder without tables."""
     with pytest.raises(QuestionError) as said:
         Database(str(root)).check_exists("run a night")
     return str(said.value).partition(": ")[2] if "://" not in str(root) else str(said.value)

@@ -200,7 +200,7 @@ def test_an_answer_comes_in_batches(
 
 
 def test_no_more_rows_are_read_than_are_taken(readers: tuple[Reader, Reader]) -> None:
-    """Of 10^10 rows, which no memory holds."""
+    """A query for 10^10 rows reads only as many rows as are requested, and so fits into memory."""
     counts = "(SELECT explode(sequence(1, 100000)) AS {0}) AS of_{0}"
     sql = f"SELECT a, b FROM {counts.format('a')}, {counts.format('b')}"
     batches = readers[0].batches(sql)
